@@ -75,7 +75,6 @@ PluginPart: TypeAlias = Literal[
     "clock reading",
     "code identity",
     "comparison with old code",
-    "counter cache",
     "counters",
     "diagnosis",
     "HTML report",
@@ -103,7 +102,6 @@ PluginPart: TypeAlias = Literal[
 _REFUSING: Container[PluginPart] = (
     "baseline",
     "comparison with old code",
-    "counter cache",
     "counters",
     "judging",
     "marker",

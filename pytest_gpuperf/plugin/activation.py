@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.plugin.held_reports import HeldReports
 from pytest_gpuperf.plugin.isolation import gpus_of_workers, runs_no_test, why_not_spread
 from pytest_gpuperf.settings.settings import Settings
 
@@ -45,7 +46,9 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
 
         settings = Settings.from_config(config, first_on_path)
         _forget_verdicts(settings.json)
-        config.pluginmanager.register(Controller(config, settings, gpus), "gpuperf-hooks")
+        controller = Controller(config, settings, gpus)
+        config.pluginmanager.register(controller, "gpuperf-hooks")
+        config.pluginmanager.register(HeldReports(settings, controller), "gpuperf-held-reports")
     else:
         link = _link(given) if given else None
         first = link.orders.first_on_path if link else first_on_path
@@ -73,9 +76,11 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
         from pytest_gpuperf.session.side import prepare_side
 
         prepare_side(config, settings.side)
-    config.pluginmanager.register(Hooks(settings, link), "gpuperf-hooks")
+    hooks = Hooks(settings, link)
+    config.pluginmanager.register(hooks, "gpuperf-hooks")
     if link is None and child is None and settings.side is None:
         _forget_verdicts(settings.json)
+        config.pluginmanager.register(HeldReports(settings, hooks), "gpuperf-held-reports")
     if settings.brief:
         from pytest_gpuperf.plugin.brief_reports import BriefReports
 

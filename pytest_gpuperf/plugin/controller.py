@@ -278,6 +278,7 @@ class Controller:
         elif isinstance(message, Judged):
             assert self._collected is not None
             self._collected.take(message.result)
+            self._collected.leave_to_ncu(message.record.nodeid, message.unread)
         elif isinstance(message, Broken):
             self._blame(message.nodeid, f"broke the GPU: {message.error}")
         elif isinstance(message, Refused):

@@ -82,6 +82,15 @@ def _warn(item: pytest.Item, text: str) -> None:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
 
 
+def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
+    """Return the command that started pytest, for the passes."""
+    typed = config.invocation_params
+    arguments = [str(argument) for argument in typed.args]
+    return Invocation(
+        arguments, typed.dir, settings.root, settings.mode, settings.first_on_path, settings.seed
+    )
+
+
 def _keep(config: pytest.Config, items: list[pytest.Item], names: Container[str]) -> None:
     """Deselect all other tests."""
     dropped = [item for item in items if name_of(item) not in names]
@@ -223,11 +232,7 @@ class Hooks:
             self._runner.narrowed = self._narrowed or is_narrowed(config)
             with self._runner.guarded("baseline"):
                 self._runner.problems += orphans(config, self._runner, self._seen)
-        typed, settings = config.invocation_params, self._settings
-        arguments = [str(argument) for argument in typed.args]
-        invocation = Invocation(
-            arguments, typed.dir, settings.root, settings.mode, settings.first_on_path, settings.seed
-        )
+        invocation = invocation_of(config, self._settings)
         with self._runner.guarded("lock"):
             self._runner.begin(reporter)
         try:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from pytest_gpuperf.records.baseline import TimeBaseline
     from pytest_gpuperf.records.call import Call
-    from pytest_gpuperf.records.passes import Invocation
+    from pytest_gpuperf.records.passes import Invocation, SelectedTest
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.report.verdicts import End
     from pytest_gpuperf.session.link import Facts, Link
@@ -104,6 +104,8 @@ class Runner:
         """The errors that compute-sanitizer found, by node id."""
         self.problems: list[str] = []
         """Errors of the run that no test caused."""
+        self.unread: dict[str, SelectedTest] = {}
+        """Tests with calls that ncu reads after all tests, by node id."""
         self._results: dict[str, TestResult] = {}
         self.narrowed = False
         """True if the user chose some of the tests, or options deselect some."""
@@ -228,13 +230,25 @@ class Runner:
         )
         verdict = self._verdict(record, state)
         result = TestResult(record, verdict, replayed=self._is_replayed(record))
+        unread = self.left_to_ncu(result)
         if self.link is None:
             self.take(result)
+            self.leave_to_ncu(state.nodeid, unread)
         else:
             from pytest_gpuperf.session.link import Judged
 
-            self.link.tell(Judged.of(result))
+            self.link.tell(Judged.of(result, unread))
         return result
+
+    def left_to_ncu(self, _result: TestResult) -> SelectedTest | None:
+        """Return what ncu has to read of a test after all tests; None if that is nothing."""
+        return None
+
+    def leave_to_ncu(self, nodeid: str, unread: SelectedTest | None) -> None:
+        """Note what ncu has to read of a test that was judged, or that this is nothing."""
+        self.unread.pop(nodeid, None)
+        if unread is not None:
+            self.unread[nodeid] = unread
 
     def card(self, nodeid: str) -> str:
         """Return the UUID of a test's GPU; empty if it is that of the environment."""

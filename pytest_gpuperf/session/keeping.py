@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.judge.result import TestResult
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.pruning import find_old
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.session.base import Runner, now
+from pytest_gpuperf.session.marker import ItemState, Marker
+from pytest_gpuperf.session.progress import Progress, WaitingLine
 
 if TYPE_CHECKING:
     import datetime
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import Measurement
+    from pytest_gpuperf.measure.device.lock import GpuLock
+    from pytest_gpuperf.records import Measurement, TestRecord
     from pytest_gpuperf.session.link import Link
+    from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
 
 
@@ -62,6 +70,42 @@ class KeepingRunner(Runner):
         """Keep a result, and write its record at once: the next test may end this process."""
         with self.guarded("run file"):
             self._write(result)
+
+    def expect_all(self) -> None:
+        """Read the baselines of all tests that were selected, if that is not done."""
+
+    def judge_again(self, record: TestRecord) -> TestResult:
+        """Judge a test that has ended, with counters that came later; return the new result."""
+        marker = Marker(limits=parse_limits(list(record.limits)), tolerance_pct=record.tolerance_pct or None)
+        state = ItemState(record.nodeid, marker, measurements=dict(record.measurements))
+        result = TestResult(record, self._verdict(record, state))
+        self._results[record.nodeid] = result
+        return result
+
+    def wait_for(self, lock: GpuLock, terminal: Terminal | None) -> None:
+        """Wait until no other run measures on this GPU; if that cannot be known, go on with a notice."""
+        try:
+            with WaitingLine(terminal, lock.gpu) as waiting:
+                lock.acquire(waiting)
+        except GpuperfError as error:
+            self.notices.append(f"not locked: {error}; another run could measure at the same time")
+
+    @contextmanager
+    def open_progress(self, terminal: Terminal | None, title: str) -> Iterator[Callable[[str], None]]:
+        """Show the progress of a pass, if that works."""
+        progress = Progress(terminal, title)
+
+        def show(where: str) -> None:
+            with self.guarded("progress"):
+                progress(where)
+
+        with self.guarded("progress"):
+            progress.__enter__()
+        try:
+            yield show
+        finally:
+            with self.guarded("progress"):
+                progress.__exit__(*sys.exc_info())
 
     def _write(self, result: TestResult) -> None:
         again = result.record.nodeid in self._written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from pytest_gpuperf.judge.gate import TimeComparison
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.records import Environment, TestRecord
+from pytest_gpuperf.records.passes import SelectedTest
 from pytest_gpuperf.session.orders import Orders
 
 if TYPE_CHECKING:
@@ -39,13 +41,21 @@ class Judged(msgspec.Struct, tag=True):
     times: dict[str, TimeComparison]
     strict: bool
     replayed: bool
+    unread: SelectedTest | None = None
+    """What ncu has to read after all tests; None if that is nothing."""
 
     @classmethod
-    def of(cls, result: TestResult) -> Judged:
+    def of(cls, result: TestResult, unread: SelectedTest | None = None) -> Judged:
         """Take a result apart."""
         verdict = result.verdict
         return cls(
-            result.record, verdict.status, verdict.findings, verdict.times, verdict.strict, result.replayed
+            result.record,
+            verdict.status,
+            verdict.findings,
+            verdict.times,
+            verdict.strict,
+            result.replayed,
+            unread,
         )
 
     @property
@@ -88,7 +98,8 @@ class Benchmarks(msgspec.Struct, tag=True):
 
 
 Message: TypeAlias = Facts | Judged | Broken | Refused | Deselected | Printed | Benchmarks
-_DECODER = msgspec.msgpack.Decoder(Message)
+# msgspec knows no paths.
+_DECODER = msgspec.msgpack.Decoder(Message, dec_hook=lambda kind, text: kind(text))
 
 
 def decode(data: bytes) -> Message:
@@ -116,4 +127,4 @@ class Link:
 
     def tell(self, message: Message) -> None:
         """Tell the controller something."""
-        self._send(msgspec.msgpack.encode(message))
+        self._send(msgspec.msgpack.encode(message, enc_hook=os.fspath))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from pytest_gpuperf.measure.counters.auto_counters import AutoCounters
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
@@ -60,7 +59,7 @@ class LiveSource:
 
     def __init__(
         self,
-        counters: ProfilingPass | CuptiCounters | AutoCounters,
+        counters: ProfilingPass | CuptiCounters,
         tests: Mapping[str, SelectedTest],
         timer: Timer,
         doubt: Callable[[Call, Timing], str],

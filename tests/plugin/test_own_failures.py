@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, get_args
 
 import pytest
@@ -19,7 +18,6 @@ import pytest_gpuperf.plugin.isolation
 import pytest_gpuperf.report.junit  # noqa: F401
 from pytest_gpuperf.errors import ISSUES, PluginPart
 from pytest_gpuperf.measure.device.lock import HELD_ENV
-from pytest_gpuperf.measure.ncu.tool import Ncu
 from pytest_gpuperf.records import Correctness, Timing, Trace
 from pytest_gpuperf.session.live import LiveRunner
 from run_builders import H200, one_test, profile, timing
@@ -114,10 +112,6 @@ PARTS: dict[PluginPart, Broken] = {
         arguments=("--gpuperf-against=HEAD",),
         fake=lambda *_: BrokenPass(),
     ),
-    "counter cache": Broken(
-        "pytest_gpuperf.measure.counters.kept_counters.KeptCounters._delete_old",
-        arguments=("--gpuperf-counters=ncu",),
-    ),
     "counters": Broken("pytest_gpuperf.measure.counters.cupti_counters.CuptiCounters.lookup"),
     "diagnosis": Broken("pytest_gpuperf.judge.verdict.explain_lines", 1, FAILED),
     "HTML report": Broken(
@@ -163,10 +157,6 @@ def test_failed_part_is_one_line_and_the_tests_go_on(
     name, status, outcomes, arguments, fake = PARTS[part]
     strict = part == "diagnosis"
     pytester.makepyfile(test_k=TESTS.replace(">= 60", ">= 99") if strict else TESTS)
-    if part == "counter cache":
-        monkeypatch.setattr(f"{LIVE}.find_ncu", lambda _: Ncu(Path("ncu"), "2025.3"))
-        monkeypatch.setattr(f"{LIVE}.ProfilingPass.run", lambda *_: None)
-        monkeypatch.setattr(f"{LIVE}.ProfilingPass.lookup", lambda *_: profile({"memory_throughput": 77.0}))
     monkeypatch.setattr(name, fake)
     result = pytester.runpytest("--gpuperf", "-ogpuperf_markdown=x.md", *arguments)
     assert result.ret == status

@@ -172,7 +172,6 @@ suites/test_square.py::test_triton[1823x781]  changed
                     ],
                 }
             ],
-            "kept_counters": [],
         }
     )
     assert path.read_bytes() == before

@@ -32,8 +32,8 @@ def test_tracker_is_the_one_of_the_package() -> None:
 
 
 def test_line_names_part_exception_and_tracker() -> None:
-    line = told(KeyError("liger_kernel.ops"), "counter cache")
-    assert line.startswith("error in the counter cache: KeyError: 'liger_kernel.ops'; ")
+    line = told(KeyError("liger_kernel.ops"), "run file")
+    assert line.startswith("error in the run file: KeyError: 'liger_kernel.ops'; ")
     assert line.endswith(ISSUES)
 
 

@@ -35,23 +35,6 @@ def test_missing_counters_are_grouped_by_reason() -> None:
     assert notices_of([without, result()], "", replayed=False) == ["no counters for test_square: no match"]
 
 
-def test_counters_of_earlier_runs_are_named_with_their_dates() -> None:
-    def kept(name: str, *dates: str) -> TestResult:
-        profiles = [msgspec.structs.replace(profile(), read_at=date) for date in dates]
-        measured = {str(number): Measurement(profile=one) for number, one in enumerate(profiles)}
-        return result(f"suites/test_a.py::{name}", measurements=measured)
-
-    one = kept("test_x", "2026-11-20T10:00:00Z")
-    line = "1 test with counters of 2026-11-20, of the same code: test_x"
-    anew = "; --gpuperf-counter-cache=refresh reads them again"
-    assert notices_of([one, result()], "", replayed=False) == [line + anew]
-    assert notices_of([one], "", replayed=True) == [line]
-    two = kept("test_y", "", "2026-11-18T10:00:00Z")
-    assert notices_of([one, two], "", replayed=True) == [
-        "2 tests with counters of 2026-11-18 to 2026-11-20, of the same code: test_x, test_y"
-    ]
-
-
 @pytest.mark.parametrize(
     ("doubtful", "line"),
     [
