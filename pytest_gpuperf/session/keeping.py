@@ -60,10 +60,6 @@ class KeepingRunner(Runner):
 
     def take(self, result: TestResult) -> None:
         """Keep a result, and write its record at once: the next test may end this process."""
-        with self.guarded("run file"):
-            self._write(result)
-
-    def _write(self, result: TestResult) -> None:
         again = result.record.nodeid in self._written
         self._results[result.record.nodeid] = result
         try:
@@ -81,10 +77,9 @@ class KeepingRunner(Runner):
     def _prune(self) -> str:
         """Remove old runs and reports, and return what to tell about it."""
         removed = 0
-        with self.guarded("pruning"):
-            for old in find_old(self.settings.state, self.settings.keep):
-                old.remove()
-                removed += old.is_run
+        for old in find_old(self.settings.state, self.settings.keep):
+            old.remove()
+            removed += old.is_run
         return f"; {removed} older removed, because gpuperf_keep is {self.settings.keep}" if removed else ""
 
     def _as_run(self, *, complete: bool) -> Run:

@@ -13,7 +13,6 @@ from pytest_gpuperf.records.passes import PassFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
@@ -41,7 +40,6 @@ def make_counters(
     state: Path,
     folder: Path,
     of_baseline: Callable[[str], frozenset[str]],
-    guarded: AbstractContextManager[object],
 ) -> ProfilingPass | CuptiCounters | AutoCounters:
     """Make the counters of a run.
 
@@ -53,7 +51,6 @@ def make_counters(
         state: The `.gpuperf` folder.
         folder: Folder for the pass under ncu.
         of_baseline: Returns labels of a test whose counters in the baseline are of ncu.
-        guarded: Goes on after an error of this plugin.
     """
     known = chip_of(where.gpu.compute_capability)
     chip = known.name if known else ""
@@ -71,10 +68,9 @@ def make_counters(
         )
 
     in_process = None
-    with guarded:
-        if settings.counters in ("auto", "cupti"):
-            insists = settings.counters == "cupti" or ncu is not None
-            in_process = _in_process(where.gpu, chip, kept("cupti"), insists=insists)
+    if settings.counters in ("auto", "cupti"):
+        insists = settings.counters == "cupti" or ncu is not None
+        in_process = _in_process(where.gpu, chip, kept("cupti"), insists=insists)
     if in_process is not None and ncu is None:
         return in_process
     kept_by_ncu = kept("ncu") if ncu else None

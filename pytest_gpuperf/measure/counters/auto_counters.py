@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.measure.counters.profiling_pass import NotReachedError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.records import Profile
@@ -72,11 +71,7 @@ class AutoCounters:
     def expect(self, tests: Sequence[SelectedTest]) -> None:
         """Choose the tests that ncu reads."""
         self._in_process.expect(tests)
-        refused: list[str] = []
-        if tests:
-            with guarded("counters", refused.append):
-                refused += filter(None, [self._in_process.refusal()])
-        self._refused = "".join(refused[:1])
+        self._refused = self._in_process.refusal() if tests else ""
         for test in tests:
             labels = self._of_baseline(test.nodeid)
             marked = self._kept.for_ncu(test.nodeid) if self._kept is not None else frozenset[str]()
@@ -97,10 +92,7 @@ class AutoCounters:
             invocation: The command that started pytest.
             progress: Shows the progress.
         """
-        failed: list[str] = []
-        with guarded("counters", failed.append):
-            self._under_ncu.run(tests, invocation, progress)
-        self._under_ncu.unavailable = self._under_ncu.unavailable or "".join(failed[:1])
+        self._under_ncu.run(tests, invocation, progress)
         self.notices += self._under_ncu.notices
         self._settle()
         if self._under_ncu.unavailable and not self._refused:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from _pytest.config import get_config
 
-from pytest_gpuperf.errors import GpuperfError, guarded
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.call_profile import names_to_read
 from pytest_gpuperf.measure.counters.project_hash import project_hash
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
@@ -274,11 +274,10 @@ class KeptCounters:
     @contextmanager
     def guarded(self) -> Iterator[None]:
         """Keep nothing if that fails, and go on; `problem` tells why."""
-        with guarded("counter cache", self._end):
-            try:
-                yield
-            except (GpuperfError, OSError) as error:
-                self._end(f"counters are not kept for later runs: {error}")
+        try:
+            yield
+        except (GpuperfError, OSError) as error:
+            self._end(f"counters are not kept for later runs: {error}")
 
     def _end(self, problem: str) -> None:
         self.problem = self.problem or problem

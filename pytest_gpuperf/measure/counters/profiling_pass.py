@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.errors import GpuperfError, guarded
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
 from pytest_gpuperf.measure.counters.kept_counters import launched_kernels
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
@@ -348,17 +348,12 @@ class ProfilingPass:
         """Explain why kept counters do not fit a call; empty if they fit."""
         assert self._kept is not None
         what = f"its counters, kept on {recalled.read_at[:10]},"
-        failed: list[str] = []
-        why = ""
         try:
-            with guarded("counter cache", failed.append):
-                launched = self._launched(call)
-                why = self._kept.why_stale(call.nodeid, recalled.calls.get(call.label), launched)
+            launched = self._launched(call)
+            why = self._kept.why_stale(call.nodeid, recalled.calls.get(call.label), launched)
         except CuptiError as error:
-            failed.append(str(error))
-        if failed:
             # They may be right: a run without the other profiler can use them.
-            return f"{what} cannot be checked: {failed[0]}; --gpuperf-counter-cache=refresh reads them again"
+            return f"{what} cannot be checked: {error}; --gpuperf-counter-cache=refresh reads them again"
         if not why:
             return ""
         self._kept.drop(call.nodeid)
