@@ -265,7 +265,7 @@ class Controller:
         """Take a message, in a thread of execnet."""
         self._ready.wait()
         with self._taking:
-            self._own.run("_receive", lambda: self._take(self._decode(data), worker))
+            self._own.run("a message", lambda: self._take(self._decode(data), worker))
 
     def _take(self, message: Message, worker: str) -> None:
         from pytest_gpuperf.session.link import (
@@ -337,8 +337,9 @@ class Controller:
         self._own.run("pytest_sessionfinish", *steps)
 
     def _forget_results(self, folder: Path | None) -> None:
-        for place in range(len(self._orders.cards) if folder is not None else 0):
-            Path(folder, RESULTS_FILE.format(place)).unlink(missing_ok=True)
+        if folder is not None:
+            for place in range(len(self._orders.cards)):
+                (folder / RESULTS_FILE.format(place)).unlink(missing_ok=True)
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the tables, and the tests that ended their process."""

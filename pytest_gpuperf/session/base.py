@@ -15,7 +15,7 @@ from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import Hints, TestResult
+from pytest_gpuperf.judge.result import Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from pytest_gpuperf.errors import NoGpuError
-    from pytest_gpuperf.judge.result import TestVerdict
     from pytest_gpuperf.records import (
         Environment,
         LaunchedCode,
@@ -217,14 +216,18 @@ class Runner:
             gpu_uuid=self.card(state.nodeid),
             seconds=round(time.perf_counter() - state.began, 3) if self.on_gpu else 0.0,
         )
-        verdict = self._verdict(record, state)
-        result = TestResult(record, verdict, replayed=self._is_replayed(record))
-        if self.link is None:
-            self.take(result)
-        else:
-            from pytest_gpuperf.session.link import Judged
+        verdict = TestVerdict(Status.INVALID)
+        try:
+            verdict = self._verdict(record, state)
+        finally:
+            # A test that could not be judged keeps its measurements.
+            result = TestResult(record, verdict, replayed=self._is_replayed(record))
+            if self.link is None:
+                self.take(result)
+            else:
+                from pytest_gpuperf.session.link import Judged
 
-            self.link.tell(Judged.of(result))
+                self.link.tell(Judged.of(result))
         return result
 
     def card(self, nodeid: str) -> str:

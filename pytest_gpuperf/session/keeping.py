@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, show_exception
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.pruning import find_old
@@ -67,10 +67,9 @@ class KeepingRunner(Runner):
                 self.runs.write(self._as_run(complete=False))
             else:
                 self.runs.append(self.run_id, result.record)
-        except OSError as error:
-            self.notices.append(
-                f"error: {result.record.nodeid} was not written while the run went on: {error}"
-            )
+        except Exception as error:
+            why = error if isinstance(error, OSError) else show_exception(error)
+            self.notices.append(f"error: {result.record.nodeid} was not written while the run went on: {why}")
             return
         self._written.add(result.record.nodeid)
 

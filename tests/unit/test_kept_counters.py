@@ -259,18 +259,6 @@ def test_damaged_file_is_read_again(project: Project, content: bytes) -> None:
     assert not kept.problem
 
 
-def test_an_error_is_one_note_and_never_fails_a_run(project: Project) -> None:
-    def broken() -> tuple[str, ...]:
-        raise RuntimeError("no conditions")
-
-    counters = project.counters()
-    counters._kept = KeptCounters(project.root / ".gpuperf", project.root, broken)
-    project.run(counters)
-    assert counters.lookup(CALL, Selection(), CHAIN.metrics).combined
-    assert counters.keep(DATES[0]).startswith("error in the counter cache: RuntimeError: no conditions")
-    assert project.files == []
-
-
 def test_a_folder_that_cannot_be_written_is_one_note(project: Project) -> None:
     (project.root / ".gpuperf").write_text("")
     assert project.session()[0].combined

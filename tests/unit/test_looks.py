@@ -212,7 +212,6 @@ def test_slowdown_that_the_test_accepts_is_not_in_doubt(
     tolerance_pct: float, doubt: str, *, pinned: bool
 ) -> None:
     runner = SimpleNamespace(
-        guarded=lambda _: nullcontext(),
         expected=SimpleNamespace(gate=stored_times(6.0, 5.0) if pinned else stored_times()),
         _tolerances_pct={"t": tolerance_pct},
     )
