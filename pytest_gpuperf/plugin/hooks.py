@@ -200,7 +200,6 @@ class Hooks:
         if runner.judges:
             runner.narrowed = self._narrowed or is_narrowed(config)
             runner.keeps_whole = _keeps_whole(config, self._settings)
-            runner.problems += orphans(config, runner, self._seen)
         typed, settings = config.invocation_params, self._settings
         arguments = [str(argument) for argument in typed.args]
         invocation = Invocation(
@@ -208,6 +207,7 @@ class Hooks:
         )
         OwnErrors.of(config).run(
             "pytest_runtestloop",
+            lambda: runner.problems.extend(orphans(config, runner, self._seen) if runner.judges else ()),
             lambda: runner.begin(reporter),
             lambda: runner.run_passes(states, invocation, reporter),
             runner.tell_facts,

@@ -68,8 +68,7 @@ class Seeding:
         """Seed by the id of a fixture that several tests share; restore the test's numbers after it."""
         if request.scope == "function":
             return (yield)
-        with ExitStack() as stack:
-            stack.enter_context(_set_aside())
+        with _set_aside():
             name = f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"
             seed(seed_of(name))
             return (yield)
