@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.plugin.held_reports import HeldReports
 from pytest_gpuperf.plugin.isolation import gpus_of_workers, runs_no_test, why_not_spread
+from pytest_gpuperf.plugin.own_errors import OwnErrors, register
 from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
         config: pytest's.
         first_on_path: The first import folder before pytest added those of tests.
     """
+    config.pluginmanager.register(OwnErrors.of(config), "gpuperf-own-errors")
     option = config.option
     given = getattr(config, "workerinput", {}).get("gpuperf")
     spread = getattr(option, "numprocesses", None) or getattr(option, "tx", None)
@@ -38,17 +39,14 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
     if spread and given is None and not runs_no_test(option):
         if why := why_not_spread(config):
             raise pytest.UsageError(f"gpuperf: {why}")
-        try:
-            gpus = gpus_of_workers(config)
-        except GpuperfError as error:
-            raise pytest.UsageError(f"gpuperf: {error}") from None
+        gpus = gpus_of_workers(config)
         from pytest_gpuperf.plugin.controller import Controller
 
         settings = Settings.from_config(config, first_on_path)
         _forget_verdicts(settings.json)
         controller = Controller(config, settings, gpus)
-        config.pluginmanager.register(controller, "gpuperf-hooks")
-        config.pluginmanager.register(HeldReports(settings, controller), "gpuperf-held-reports")
+        register(config, controller, "gpuperf-hooks")
+        register(config, HeldReports(settings, controller), "gpuperf-held-reports")
     else:
         link = _link(given) if given else None
         first = link.orders.first_on_path if link else first_on_path
@@ -61,7 +59,7 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
     if link is not None:
         from pytest_gpuperf.plugin.guard import Worker
 
-        config.pluginmanager.register(Worker(link, config, settings.timeout_s), "gpuperf-process")
+        register(config, Worker(link, config, settings.timeout_s), "gpuperf-process")
     child = settings.profiling_pass or settings.sanitizing_pass
     if child is not None:
         from pytest_gpuperf.plugin.guard import end_after_broken_test, limit_child
@@ -77,18 +75,18 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
 
         prepare_side(config, settings.side)
     hooks = Hooks(settings, link)
-    config.pluginmanager.register(hooks, "gpuperf-hooks")
+    register(config, hooks, "gpuperf-hooks")
     if link is None and child is None and settings.side is None:
         _forget_verdicts(settings.json)
-        config.pluginmanager.register(HeldReports(settings, hooks), "gpuperf-held-reports")
+        register(config, HeldReports(settings, hooks), "gpuperf-held-reports")
     if settings.brief:
         from pytest_gpuperf.plugin.brief_reports import BriefReports
 
-        config.pluginmanager.register(BriefReports(), "gpuperf-brief")
+        register(config, BriefReports(), "gpuperf-brief")
     if settings.seed == "on":
         from pytest_gpuperf.session.seeds import Seeding
 
-        config.pluginmanager.register(Seeding(), "gpuperf-seeding")
+        register(config, Seeding(), "gpuperf-seeding")
 
 
 def _forget_verdicts(path: Path | None) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_gpuperf.plugin.own_errors import OwnErrors
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -71,16 +73,17 @@ class HeldReports:
     def _release(self, session: pytest.Session, *, read: bool) -> None:
         runner = self._hooks.runner
         assert runner is not None
-        results: dict[str, TestResult] = {}
-        if read:
-            with runner.guarded("counters"):
-                results = self._read(session)
-        for report in self._held:
-            result = results.get(self._name(report, runner))
-            if result is not None:
-                with runner.guarded("report"):
+        try:
+            results = self._read(session) if read else {}
+            for report in self._held:
+                result = results.get(self._name(report, runner))
+                if result is not None:
                     self._judge(report, result)
-            session.config.hook.pytest_runtest_logreport(report=report)
+        except Exception as error:
+            OwnErrors.of(session.config).note("pytest_runtestloop", error)
+        finally:
+            for report in self._held:
+                session.config.hook.pytest_runtest_logreport(report=report)
 
     def _read(self, session: pytest.Session) -> dict[str, TestResult]:
         from pytest_gpuperf.plugin.hooks import invocation_of

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, show_exception
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import TestResult
 from pytest_gpuperf.records import RUN_SCHEMA, Run
@@ -16,11 +14,10 @@ from pytest_gpuperf.records.pruning import find_old
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.session.base import Runner, now
 from pytest_gpuperf.session.marker import ItemState, Marker
-from pytest_gpuperf.session.progress import Progress, WaitingLine
+from pytest_gpuperf.session.progress import WaitingLine
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pytest_gpuperf.measure.device.lock import GpuLock
@@ -68,8 +65,18 @@ class KeepingRunner(Runner):
 
     def take(self, result: TestResult) -> None:
         """Keep a result, and write its record at once: the next test may end this process."""
-        with self.guarded("run file"):
-            self._write(result)
+        again = result.record.nodeid in self._written
+        self._results[result.record.nodeid] = result
+        try:
+            if again or not self._written:
+                self.runs.write(self._as_run(complete=False))
+            else:
+                self.runs.append(self.run_id, result.record)
+        except Exception as error:
+            why = error if isinstance(error, OSError) else show_exception(error)
+            self.notices.append(f"error: {result.record.nodeid} was not written while the run went on: {why}")
+            return
+        self._written.add(result.record.nodeid)
 
     def expect_all(self) -> None:
         """Read the baselines of all tests that were selected, if that is not done."""
@@ -90,45 +97,12 @@ class KeepingRunner(Runner):
         except GpuperfError as error:
             self.notices.append(f"not locked: {error}; another run could measure at the same time")
 
-    @contextmanager
-    def open_progress(self, terminal: Terminal | None, title: str) -> Iterator[Callable[[str], None]]:
-        """Show the progress of a pass, if that works."""
-        progress = Progress(terminal, title)
-
-        def show(where: str) -> None:
-            with self.guarded("progress"):
-                progress(where)
-
-        with self.guarded("progress"):
-            progress.__enter__()
-        try:
-            yield show
-        finally:
-            with self.guarded("progress"):
-                progress.__exit__(*sys.exc_info())
-
-    def _write(self, result: TestResult) -> None:
-        again = result.record.nodeid in self._written
-        self._results[result.record.nodeid] = result
-        try:
-            if again or not self._written:
-                self.runs.write(self._as_run(complete=False))
-            else:
-                self.runs.append(self.run_id, result.record)
-        except OSError as error:
-            self.notices.append(
-                f"error: {result.record.nodeid} was not written while the run went on: {error}"
-            )
-            return
-        self._written.add(result.record.nodeid)
-
     def _prune(self) -> str:
         """Remove old runs and reports, and return what to tell about it."""
         removed = 0
-        with self.guarded("pruning"):
-            for old in find_old(self.settings.state, self.settings.keep):
-                old.remove()
-                removed += old.is_run
+        for old in find_old(self.settings.state, self.settings.keep):
+            old.remove()
+            removed += old.is_run
         return f"; {removed} older removed, because gpuperf_keep is {self.settings.keep}" if removed else ""
 
     def _as_run(self, *, complete: bool) -> Run:

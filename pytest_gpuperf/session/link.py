@@ -26,7 +26,6 @@ class Facts(msgspec.Struct, tag=True):
     notices: list[str]
     problems: list[str]
     lines: dict[str, int]
-    own_failures: dict[str, str]
     replays: bool
     skipped: dict[str, str]
     """Why tests were skipped that nothing was recorded for."""
@@ -78,6 +77,13 @@ class Refused(msgspec.Struct, tag=True):
     reason: str
 
 
+class OwnError(msgspec.Struct, tag=True):
+    """An unexpected error of this plugin."""
+
+    hook: str
+    line: str
+
+
 class Deselected(msgspec.Struct, tag=True):
     """Number of tests that options have deselected."""
 
@@ -97,7 +103,7 @@ class Benchmarks(msgspec.Struct, tag=True):
     text: str
 
 
-Message: TypeAlias = Facts | Judged | Broken | Refused | Deselected | Printed | Benchmarks
+Message: TypeAlias = Facts | Judged | Broken | Refused | OwnError | Deselected | Printed | Benchmarks
 # msgspec knows no paths.
 _DECODER = msgspec.msgpack.Decoder(Message, dec_hook=lambda kind, text: kind(text))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.against.candidate import WHOLE_TEST
-from pytest_gpuperf.errors import GpuperfError, guarded
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
@@ -25,7 +25,7 @@ from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
 from pytest_gpuperf.session.live_ranks import LiveRanks
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
-from pytest_gpuperf.session.progress import StatusLine
+from pytest_gpuperf.session.progress import Progress, StatusLine
 from pytest_gpuperf.session.unread import is_unread
 from pytest_gpuperf.statistics.decision import Outcome
 
@@ -77,23 +77,23 @@ class LiveRunner(KeepingRunner):
         self.open_run(settings, link)
         self._folder = self.runs.folder / self.run_id
         self._worker = link.orders.worker if link else 0
-        ncu = None
-        with self.guarded("counters"):
-            ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
+        ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
-        nvml, max_mhz = None, 0
-        with self.guarded("clock reading"):
-            nvml = Nvml(gpu.uuid)
-            max_mhz = nvml.max_sm_clock_mhz
-            gpu = replace(gpu, dram_gb_per_s=nvml.dram_gb_per_s)
-        self._nvml = nvml
+        nvml = self._nvml = Nvml(gpu.uuid)
+        gpu = replace(gpu, dram_gb_per_s=nvml.dram_gb_per_s)
         where = environment(gpu, settings.root, ncu.version if ncu else "")
-        self._counters = make_counters(settings, gpu, ncu, self._folder_of("ncu"), self.guarded("counters"))
+        self._counters = make_counters(settings, gpu, ncu, self._folder_of("ncu"))
         self._reads_later = settings.counters == "auto" and ncu is not None
         self._tests: dict[str, SelectedTest] = {}
         self._tolerances_pct: dict[str, float] = {}
         """Accepted slowdown of each test."""
-        timer = Timer(gpu.l2_bytes, settings.budget_s, self._conditions, max_mhz, Originals("pytest_gpuperf"))
+        timer = Timer(
+            gpu.l2_bytes,
+            settings.budget_s,
+            self._conditions,
+            nvml.max_sm_clock_mhz,
+            Originals("pytest_gpuperf"),
+        )
         source = LiveSource(
             self._counters,
             self._tests,
@@ -122,12 +122,10 @@ class LiveRunner(KeepingRunner):
         self._results_of_passes = PassResults()
 
     def _conditions(self) -> Conditions | None:
-        with self.guarded("clock reading"):
-            found = self._nvml.conditions() if self._nvml is not None else None
-            # A rank that waits for its next order shares this GPU, and does not use it.
-            own = 1 if found is not None and found.other_processes and self._ranks.alive else 0
-            return replace(found, other_processes=found.other_processes - own) if found and own else found
-        return None
+        found = self._nvml.conditions()
+        # A rank that waits for its next order shares this GPU, and does not use it.
+        own = 1 if found is not None and found.other_processes and self._ranks.alive else 0
+        return replace(found, other_processes=found.other_processes - own) if found and own else found
 
     @property
     def _profiling(self) -> ProfilingPass | None:
@@ -214,18 +212,16 @@ class LiveRunner(KeepingRunner):
     ) -> PassResults:
         done = PassResults()
         if self._profiling is not None and self._sanitizing is None and not self._profiling.unavailable:
-            with self._counting():
-                if tests:
-                    self._run(self._profiling, tests, invocation, reporter)
+            if tests:
+                self._run(self._profiling, tests, invocation, reporter)
             done.counters = self._profiling.reading
         if self._sanitizing is not None:
             title = self._sanitizing.title
-            with guarded("sanitizer", self.problems.append):
-                self._run(self._sanitizing, tests, invocation, reporter)
+            self._run(self._sanitizing, tests, invocation, reporter)
             done.sanitized, done.skipped = self._sanitizing.results, self._sanitizing.skipped
             self.problems += [f"{title}: {problem}" for problem in self._sanitizing.problems]
         if self._against is not None:
-            with guarded("comparison with old code", self.problems.append), self._alone_on_host():
+            with self._alone_on_host():
                 self._run(self._against, tests, invocation, reporter)
             done.compared = self._against.records
         return done
@@ -238,17 +234,8 @@ class LiveRunner(KeepingRunner):
         reporter: Terminal | None,
     ) -> None:
         make_state_folder(self.runs.folder.parent)
-        each.run(tests, invocation, partial(self.open_progress, reporter))
+        each.run(tests, invocation, partial(Progress, reporter))
         self.notices += each.notices
-
-    @contextmanager
-    def _counting(self) -> Iterator[None]:
-        """Go on without counters if the plugin cannot read them."""
-        why: list[str] = []
-        with guarded("counters", why.append):
-            yield
-        if why:
-            self._counters.unavailable = why[0]
 
     def _explain_unavailable(self, states: Sequence[ItemState]) -> None:
         asked, why = self.settings.counters, self._counters.unavailable
@@ -279,17 +266,15 @@ class LiveRunner(KeepingRunner):
         )
 
     def _show_progress(self, text: str) -> None:
-        with self.guarded("progress"):
-            self._status.show(text)
+        self._status.show(text)
 
     def _doubt(self, call: Call, timing: Timing) -> str:
         """Return the verdict on a first time; empty if it passes or has no baseline."""
         key, gate = (call.nodeid, call.label), self.expected.gate
         tolerance_pct = self._tolerances_pct.get(call.nodeid, 0.0)
-        with self.guarded("judging"):
-            time = gate.compare(key, timing, tolerance_pct)
-            if time is not None and time.decision.outcome is not Outcome.PASS:
-                return f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
+        time = gate.compare(key, timing, tolerance_pct)
+        if time is not None and time.decision.outcome is not Outcome.PASS:
+            return f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
         return ""
 
     def _known_model(
@@ -303,15 +288,14 @@ class LiveRunner(KeepingRunner):
             mode: Mode of the time.
             source: Source of the time.
         """
-        with self.guarded("baseline"):
-            known = self.expected.measurement(call.nodeid, call.label)
-            time = known.time if known is not None else None
-            if known is None or not compare_code(code, known.code).same:
-                return None
-            if time is not None and (time.mode, time.source) == (mode, source):
-                models = (session.clock_model for session in reversed(time.sessions))
-                if (model := next(filter(None, models), None)) is not None:
-                    return replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
+        known = self.expected.measurement(call.nodeid, call.label)
+        time = known.time if known is not None else None
+        if known is None or not compare_code(code, known.code).same:
+            return None
+        if time is not None and (time.mode, time.source) == (mode, source):
+            models = (session.clock_model for session in reversed(time.sessions))
+            if (model := next(filter(None, models), None)) is not None:
+                return replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
         return None
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:

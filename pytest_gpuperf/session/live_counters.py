@@ -10,7 +10,6 @@ from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.passes import PassFolder
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
@@ -27,7 +26,7 @@ INSTALL_EITHER = "install one of them, name ncu with gpuperf_ncu, or silence thi
 
 
 def make_counters(
-    settings: Settings, gpu: GpuInfo, ncu: Ncu | None, folder: Path, guarded: AbstractContextManager[object]
+    settings: Settings, gpu: GpuInfo, ncu: Ncu | None, folder: Path
 ) -> ProfilingPass | CuptiCounters:
     """Make the counters of a run.
 
@@ -36,13 +35,11 @@ def make_counters(
         gpu: The GPU.
         ncu: The installed ncu, if the options allow it.
         folder: Folder for a pass under ncu before the tests.
-        guarded: Goes on after an error of this plugin.
     """
     known = chip_of(gpu.compute_capability)
     chip = known.name if known else ""
     if settings.counters in ("auto", "cupti"):
-        with guarded:
-            return _in_process(gpu, chip, ncu, insists=settings.counters == "cupti")
+        return _in_process(gpu, chip, ncu, insists=settings.counters == "cupti")
     return ProfilingPass(PassFolder(folder), ncu, f"{NO_NCU}; {INSTALL_NCU}" if ncu is None else "", chip)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError, guarded
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
@@ -16,6 +16,7 @@ from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.session.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,17 +88,14 @@ def _run(
         launched=lambda _: [],
     )
     lock = GpuLock(card or runner.environment.gpu.uuid)
-    failed: list[str] = []
     try:
-        with guarded("counters", failed.append):
-            if not under_ncu.unavailable:
-                runner.wait_for(lock, terminal)
-                under_ncu.run(tests, invocation, partial(runner.open_progress, terminal))
+        if not under_ncu.unavailable:
+            runner.wait_for(lock, terminal)
+            under_ncu.run(tests, invocation, partial(Progress, terminal))
     except GpuperfError as error:
-        failed.append(str(error))
+        under_ncu.unavailable = str(error)
     finally:
         lock.release()
-    under_ncu.unavailable = under_ncu.unavailable or "".join(failed)
     return under_ncu
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -174,9 +173,6 @@ class FakeRunner:
     on_gpu = True
 
     settings = SimpleNamespace(mode="auto", fuzz_s=1e-6, counters="auto", root=Path())
-
-    def guarded(self, _: str) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def unchanged(self, *_: object) -> None: ...
 
