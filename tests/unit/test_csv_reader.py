@@ -82,13 +82,6 @@ def test_wide_and_long_csv_agree_up_to_rounding() -> None:
 NOT_ON_THE_DETAILS_PAGE = ("stall.", "pipe.", "instruction_throughput")
 
 
-def test_details_page_gives_all_of_its_short_metrics() -> None:
-    wide, details = (read_csv(capture(f"torch_mixed_{page}"))[0] for page in ("raw_wide", "details_long"))
-    short = {name for name in wide.profile().metrics if not name.startswith(NOT_ON_THE_DETAILS_PAGE)}
-    assert set(details.profile().metrics) == short
-    assert len(short) > 20
-
-
 def test_labels_of_the_details_page_match_the_report(tmp_path: Path) -> None:
     ncu_report = pytest.importorskip("ncu_report")
     path = tmp_path / "full.ncu-rep"
@@ -138,19 +131,11 @@ def test_rules_of_the_details_page_come_with_their_kernel() -> None:
     assert scopes == {"local", "global", ""}
 
 
-def test_rules_of_the_details_page_are_no_metrics() -> None:
-    assert not any("" in kernel.metrics for kernel in read_csv(capture("torch_mixed_details_long")))
-
-
 @pytest.mark.parametrize("cells", ['"0","k"', '"0","k","1","2"'])
 def test_wide_row_of_another_length_is_refused_with_its_line(cells: str) -> None:
     text = f'"ID","Kernel Name","a__b.sum"\n"","","byte"\n"0","k","1"\n{cells}\n'
     with pytest.raises(GpuperfError, match=r"line 4 .*: \d fields, the header has 3"):
         read_csv(text)
-
-
-def test_raw_page_holds_no_rules() -> None:
-    assert all(kernel.rules == () for kernel in read_csv(capture("torch_mixed_raw_wide")))
 
 
 def test_second_output_in_a_file_is_an_error_with_line() -> None:
