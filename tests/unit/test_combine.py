@@ -25,6 +25,7 @@ from run_builders import launches
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Mapping
 
     from pytest_gpuperf.records import MetricValue
 
