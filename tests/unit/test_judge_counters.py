@@ -193,7 +193,12 @@ def test_count_with_differing_sessions_may_move_by_three_ranges(
 
 @pytest.mark.parametrize(
     ("sessions", "seen", "actual", "shown", "fails"),
-    [(1, (), 0.05, True, True), (2, (), 1.0, True, True), (2, (0, 5), 15.0, False, False), (2, (0, 5), 16.0, True, False)],
+    [
+        (1, (), 0.05, True, True),
+        (2, (), 1.0, True, True),
+        (2, (0, 5), 15.0, False, False),
+        (2, (0, 5), 16.0, True, False),
+    ],
 )
 def test_count_above_zero_fails_if_no_session_saw_any(
     sessions: int, seen: tuple[float, float] | tuple[()], actual: float, shown: bool, fails: bool
