@@ -6,10 +6,12 @@ import gzip
 import json
 import re
 from collections import defaultdict
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_gpuperf.measure.trace.files import GpuTrace, read_traces
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GPU = {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
 HOST = {"cuda_runtime", "cuda_driver", "runtime", "driver"}
