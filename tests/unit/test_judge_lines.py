@@ -89,7 +89,11 @@ def test_machine_is_not_blamed_for_other_times_and_other_work() -> None:
     slower, uncertain = (decided(outcome=one) for one in (Outcome.REGRESSED, Outcome.INCONCLUSIVE))
     others = [None, replace(AT_CLOCK, at_mhz=0.0), replace(AT_CLOCK, in_turn=True), slower, uncertain]
     assert [moved(time) for time in others] == [""] * 5
-    changes = [{"work": (MORE_WORK,)}, {"worse_exact": (MORE_WORK,)}, {"kernels": "now runs b"}]
+    changes: list[dict[str, Any]] = [
+        {"work": (MORE_WORK,)},
+        {"worse_exact": (MORE_WORK,)},
+        {"kernels": "now runs b"},
+    ]
     assert [moved(AT_CLOCK, **one) for one in changes] == [""] * 3
 
 
