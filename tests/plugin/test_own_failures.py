@@ -126,7 +126,7 @@ EACH = [
     Broken("pytest_gpuperf.session.keeping.find_old", FINISH),
     Broken("pytest_gpuperf.session.keeping.accept", FINISH, status=4, arguments=("--gpuperf-update=new",)),
     Broken("pytest_gpuperf.report.publish.write_markdown", FINISH),
-    Broken("pytest_gpuperf.report.html.file.write_page", FINISH, arguments=("--gpuperf-html=report.html",)),
+    Broken("pytest_gpuperf.report.html.page.page_pieces", FINISH, arguments=("--gpuperf-html=report.html",)),
     Broken(f"{LIVE}.LiveRunner.write_json", FINISH, arguments=("--gpuperf-json=v.json",)),
     Broken(f"{LIVE}.LiveRunner.end", FINISH),
     Broken("pytest_gpuperf.report.publish.publish", "pytest_terminal_summary"),
@@ -140,7 +140,7 @@ def test_own_error_is_one_line_and_the_run_goes_on(
 ) -> None:
     pytester.makepyfile(test_k=TESTS)
     monkeypatch.setattr(each.name, broken)
-    result = pytester.runpytest("--gpuperf", "--gpuperf-markdown=x.md", *each.arguments)
+    result = pytester.runpytest("--gpuperf", "--override-ini=gpuperf_markdown=x.md", *each.arguments)
     assert result.ret == each.status
     text = result.stdout.str() + result.stderr.str()
     if each.ends:
