@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -14,12 +14,14 @@ from pytest_gpuperf.judge import times
 from pytest_gpuperf.judge.code import CodeComparison
 from pytest_gpuperf.judge.counters import CounterComparison
 from pytest_gpuperf.judge.gate import TimeComparison
-from pytest_gpuperf.judge.result import Finding
 from pytest_gpuperf.judge.times import BaselineComparison, time_line
 from pytest_gpuperf.records.baseline import Session, TimeBaseline
 from pytest_gpuperf.records.change import Change
 from pytest_gpuperf.statistics.decision import Decision, Outcome
 from run_builders import timing
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.judge.result import Finding
 
 PASSED = Decision(
     outcome=Outcome.PASS,
