@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.timing import batch as batches
 from pytest_gpuperf.measure.timing import graph as graphs
 from pytest_gpuperf.measure.timing import rerun
@@ -252,13 +252,15 @@ def test_no_garbage_is_collected_during_a_capture(
     assert gc.isenabled()
 
 
-def test_l2_is_emptied_when_the_work_before_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[str] = []
-    monkeypatch.setattr(kept, "synchronize", lambda: steps.append("synchronize"))
-    monkeypatch.setattr("pytest_gpuperf.measure.timing.batch.l2.forget", lambda: steps.append("forget"))
-    monkeypatch.setattr(kept, "zero", lambda _: steps.append("zero"))
-    ColdBatch.flush(SimpleNamespace(_buffer=None))  # type: ignore[arg-type]
-    assert steps == ["synchronize", "forget", "zero"]
+@pytest.mark.usefixtures("flushes")
+def test_each_recorded_cold_call_forgets_what_persists(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = ColdBatch(gpu.kernel(3), 2, 7000)
+    gpu.log.clear()
+    monkeypatch.setattr(l2, "forget", lambda: gpu.log.append("forget"))
+    batch.run_recorded(1)
+    assert [step for step in gpu.log if step[:2] in ("fo", "fi", "k ")] == ["forget", "fill 7", "k 3"] * 2
 
 
 def test_queued_calls_are_repeated_behind_their_share_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:

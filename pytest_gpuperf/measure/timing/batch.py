@@ -142,13 +142,12 @@ class ColdBatch:
 
     def flush(self) -> None:
         """Empty the L2 before a single call, also of memory that persists in it."""
-        kept.synchronize()
         l2.forget()
         kept.zero(self._buffer)
 
     def rerun(self) -> list[Rerun]:
         """Return some calls of the graph, to be run one by one, each after a flush."""
-        return of_graph(self._captured, self._both, self._fn, self._others, lambda: kept.zero(self._buffer))
+        return of_graph(self._captured, self._both, self._fn, self._others, self.flush)
 
     def run(self) -> Block:
         """Replay each graph once.
@@ -170,7 +169,7 @@ class ColdBatch:
         """Run the pairs under CUPTI, and leave the flushes out."""
 
         def flushed(fn: Callable[[], Any]) -> Callable[[], Any]:
-            return lambda: (kept.zero(self._buffer), fn())
+            return lambda: (self.flush(), fn())
 
         self._others = others
         calls: list[Callable[[], Any]] = [self._fn, *others]
