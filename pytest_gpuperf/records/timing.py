@@ -135,7 +135,8 @@ class Timing(Record, frozen=True, kw_only=True):
     gpu_kernels_us: Duration = 0.0
     """Mode `kernels`: sum of their durations; more than `gpu_busy_us` if streams overlap."""
     host_copies_us: Duration = 0.0
-    """Mode `kernels`: sum of the durations of copies from and to the host, in neither of the others."""
+    """Mode `kernels`: sum of the durations of copies from and to the host, in neither of the others; 0 if a
+    call does nothing else: then they are its work."""
     host_us: TimeOrZero = 0.0
     """Mode `kernels`: time of a call by the host's clock, launches and waits included; it is not judged."""
     host_spread_pct: Spread = 0.0

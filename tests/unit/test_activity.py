@@ -91,8 +91,8 @@ def test_copies_and_fills_are_read(
     recorder: activity._Recorder, record: Any, kind: str, copy_kind: str, with_host: bool
 ) -> None:
     numbers = cuda_numbers("cupti_activity.h")
-    fields: dict[str, Any] = {"bytes": 64, "start": 10, "end": 30, "device": 1, "stream": 7, "correlation_id": 5}
-    memory = record(kind=numbers[kind], copy_kind=numbers.get(copy_kind, 0), **fields)
+    kinds = {"kind": numbers[kind], "copy_kind": numbers.get(copy_kind, 0)}
+    memory = record(bytes=64, start=10, end=30, device=1, stream=7, correlation_id=5, **kinds)
     recorder._read(ctypes.addressof(memory))
     (read,) = recorder.activities
     assert read == Activity(10, 30, "", 64, launch=5, stream=7, device=1, with_host=with_host)

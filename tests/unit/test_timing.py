@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -278,7 +279,8 @@ def test_cupti_records_short_blocks_in_turn(
     time_us: float, single_node: bool, recorded_us: float | None, expected: bool
 ) -> None:
     batch = Blocks(lambda _: time_us, recorded_us=recorded_us)
-    prepared = Prepared(batch, "hot", single_node=single_node)
+    captured: Any = SimpleNamespace(single_nodes=single_node)
+    prepared = Prepared(batch, "hot", captured=captured)
     assert prepared.is_short() == expected
     if expected:
         assert prepared.block(recorded=True).time_us == recorded_us
@@ -286,7 +288,8 @@ def test_cupti_records_short_blocks_in_turn(
 
 def test_first_replay_does_not_decide_that_a_call_is_long() -> None:
     blocks = repeating([25.0, 15.0, 15.0], recorded_us=14.9)
-    assert Prepared(blocks, "hot", single_node=True).is_short()
+    captured: Any = SimpleNamespace(single_nodes=True)
+    assert Prepared(blocks, "hot", captured=captured).is_short()
 
 
 def test_clock_dependent_share_is_found(bench: Bench) -> None:

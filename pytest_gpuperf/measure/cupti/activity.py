@@ -228,8 +228,6 @@ def recorded(*, stay: bool = False, serial: bool = False) -> Iterator[list[Activ
     Raises:
         CuptiError: CUPTI is missing, or another profiler uses it or may use it.
     """
-    import torch
-
     library = cupti()
     refuse_if_taken()
     of_kernels = _KERNEL if serial else _CONCURRENT_KERNEL

@@ -1,4 +1,4 @@
-"""Numbers of the CUDA driver's API, each under its name in `cuda.h`; a test compares them with that header."""
+"""Numbers of the CUDA driver's API under their names in `cuda.h`, with which a test compares them."""
 
 CU_LIMIT_PERSISTING_L2_CACHE_SIZE = 6
 CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1
