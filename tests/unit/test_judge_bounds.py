@@ -244,7 +244,9 @@ def test_noise_of_other_tests_counts_as_well() -> None:
 def test_clock_that_is_not_known_may_be_the_reason_of_a_change(mhz: float, outcome: str) -> None:
     """By CUPTI instead of events a time had lost its clock: a lower one was `regressed +12.6 %`."""
     sessions = tuple(Session(run=f"r{at}", time_us=100.0, sm_clock_mhz=1980.0) for at in range(3))
-    known = TestBaseline({"main": MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=sessions))})
+    known = TestBaseline(
+        measurements={"main": MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=sessions))}
+    )
     now = replace(timing(112.6), blocks_mhz=(mhz,) * len(timing(1.0).blocks_us) if mhz else ())
     found = gate_of({"t": known}).compare(("t", "main"), now)
     assert found is not None

@@ -165,7 +165,11 @@ class ColdBatch:
         """Run the pairs under CUPTI, and leave the flushes out."""
 
         def flushed(fn: Callable[[], Any]) -> Callable[[], Any]:
-            return lambda: (self.flush(), fn())
+            def pair() -> None:
+                self.flush()
+                fn()
+
+            return pair
 
         self._others = others
         calls: list[Callable[[], Any]] = [self._fn, *others]
