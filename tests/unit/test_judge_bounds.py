@@ -240,19 +240,6 @@ def test_noise_of_other_tests_counts_as_well() -> None:
     assert among.decision.high_pct > 1.1 * alone.decision.high_pct
 
 
-@pytest.mark.parametrize(("mhz", "outcome"), [(1980.0, "regressed"), (0.0, "inconclusive")])
-def test_clock_that_is_not_known_may_be_the_reason_of_a_change(mhz: float, outcome: str) -> None:
-    """By CUPTI instead of events a time had lost its clock: a lower one was `regressed +12.6 %`."""
-    sessions = tuple(Session(run=f"r{at}", time_us=100.0, sm_clock_mhz=1980.0) for at in range(3))
-    known = TestBaseline(
-        measurements={"main": MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=sessions))}
-    )
-    now = replace(timing(112.6), blocks_mhz=(mhz,) * len(timing(1.0).blocks_us) if mhz else ())
-    found = gate_of({"t": known}).compare(("t", "main"), now)
-    assert found is not None
-    assert found.decision.outcome.value == outcome
-
-
 def test_clock_that_is_not_known_adds_to_the_noise() -> None:
     known = sessions_of(*[0.5, 0.6] * 4, at_one_clock_us=0.6)
     found = gate_of({"t": known}).compare(("t", "main"), timing(0.55))
