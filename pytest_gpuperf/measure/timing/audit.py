@@ -3,8 +3,8 @@
 CUDA events see one stream, and a graph holds what one capture recorded. The records have all streams, and
 plain calls: so work on a stream that nobody waits for, work that no capture sees (that of a library on the
 legacy stream), work that a thread launches after the call, and calls that do nothing but in a capture are
-found. A mark, an empty kernel on the current stream, comes before and
-after each call. Nothing of a call may run before its first mark or after its second one.
+found. A mark, an empty kernel on the current stream, comes before and after each call. Nothing of a call may
+run before its first mark or after its second one.
 """
 
 from __future__ import annotations
