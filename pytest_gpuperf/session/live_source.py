@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
-    from pytest_gpuperf.measure.timing.timer import KnownModel, Timer
+    from pytest_gpuperf.measure.timing.timer import KnownTime, Timer
     from pytest_gpuperf.records import (
         ClockModel,
         Correctness,
@@ -50,7 +50,8 @@ class LiveSource:
         tests: The selected tests, by node id.
         timer: Times on the current device.
         doubt: Returns why a time should be measured again; empty if it should not.
-        known: Returns the clock model that the baseline has for a call of this code, a mode and a source.
+        known: Returns the source, and the clock model of this code, that the baseline has for a call and a
+            mode.
         progress: Shows the present measurement; an empty text ends it.
         traces: Folder for Chrome traces; need not exist.
         alone: Returns a context in which nothing else is measured by the host's clock.
@@ -63,7 +64,9 @@ class LiveSource:
         tests: Mapping[str, SelectedTest],
         timer: Timer,
         doubt: Callable[[Call, Timing], str],
-        known: Callable[[Call, LaunchedCode | None, TimingMode, TimingSource], ClockModel | None],
+        known: Callable[
+            [Call, LaunchedCode | None, TimingMode], tuple[TimingSource, ClockModel | None] | None
+        ],
         progress: Callable[[str], None],
         traces: Path,
         alone: Callable[[], AbstractContextManager[None]],
@@ -145,7 +148,7 @@ class LiveSource:
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: {text}")
 
-        def time(call: Call, known: KnownModel) -> Timing:
+        def time(call: Call, known: KnownTime) -> Timing:
             verifier = Verifier(call)
             timing = self._timer.time(
                 call,
@@ -161,14 +164,18 @@ class LiveSource:
 
         copied: list[Call] = []  # they stay, so that each copy has a place of its own
 
+        def without_model(mode: TimingMode) -> tuple[TimingSource, None] | None:
+            known = self._known(call, code, mode)
+            return known and (known[0], None)
+
         def time_copy() -> Timing:
             try:
                 copied.append(copied_call(call))
-                return time(copied[-1], lambda *_: None)
+                return time(copied[-1], without_model)
             except Exception:
                 # There may be too little memory, or the callable knows its own arguments.
                 copied.clear()
-            return time(call, lambda *_: None)
+            return time(call, without_model)
 
         try:
             return undoubted(

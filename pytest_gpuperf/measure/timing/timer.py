@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.warm_up import Warmed
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
-    KnownModel: TypeAlias = Callable[[TimingMode, TimingSource], ClockModel | None]
+    KnownTime: TypeAlias = Callable[[TimingMode], tuple[TimingSource, ClockModel | None] | None]
 
 LEAST_BLOCKS = 10
 ENOUGH_BLOCKS = 20
@@ -52,6 +52,8 @@ by 0.3 to 1.5 % on an H200, and the mean of five by half as much."""
 STILL_RECORDED = 10
 """Factor on the limit for CUPTI's time: CUPTI's time is recorded up to there, so that a kernel that has
 become this much slower is still compared with a baseline by CUPTI."""
+LIMITS = {"events": 0.5, "cupti": STILL_RECORDED}
+"""Factors on the limit for CUPTI's time by the source of the baseline, which a time near the limit keeps."""
 LONG_BLOCK_US = 10_000
 MOST_COLD_SPREAD_PCT = 100.0
 """A cold time is a difference, and the noise of the flushes does not shrink with it."""
@@ -121,7 +123,7 @@ class Timer:
         flops: int = 0,
         progress: Callable[[str], None] = lambda _: None,
         verify: Callable[[Rerunnable], object] = lambda _: None,
-        known: KnownModel = lambda *_: None,
+        known: KnownTime = lambda _: None,
         elsewhere: Callable[[], Elsewhere] | None = None,
     ) -> Timing:
         """Warm up, then time blocks of calls until they are precise or the budget is spent.
@@ -135,8 +137,8 @@ class Timer:
             flops: Operations of a call, kept in the record.
             progress: Called with the present activity.
             verify: Called with the batch that was timed, to run some of its calls again.
-            known: Returns a clock model for a mode and source, if there is one: near its clock it spares
-                the blocks at other clocks.
+            known: Returns the source of the baseline's time of a mode, and its clock model if the code is the
+                same; None without a baseline. Near its clock the model spares the blocks at other clocks.
             elsewhere: Returns the same call on tensors at other places in memory; a short time is the mean
                 over several.
 
@@ -168,7 +170,7 @@ class Timer:
         self._refuse_patches(profiled=profiled)
         return replace(timing, bytes=bytes, flops=flops)
 
-    def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None], known: KnownModel) -> Timing:
+    def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
         """Measure, and repeat what heat or another process disturbed."""
         thrown_away: list[str] = []
         measure = self._measure_kernels if isinstance(prepared.batch, KernelsBatch) else self._measure
@@ -196,7 +198,7 @@ class Timer:
                 expected="clocks, synchronisation and comparisons as their libraries define them",
             )
 
-    def _measure(self, prepared: Prepared, progress: Callable[[str], None], known: KnownModel) -> Timing:
+    def _measure(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
         warm_up, begun = self._warm_up(prepared, progress)
         end = kept.now() + self._budget_s
         progress("measures")
@@ -205,15 +207,16 @@ class Timer:
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
         conditions = self._conditions()
         recorded, places, not_recorded = self._recorded_blocks(prepared, events_us)
+        usual, known_model = known(prepared.mode) or ("", None)
         source: TimingSource = "host" if prepared.mode == "host" else "events"
-        blocks = steady
-        if recorded and source == "events" and events_us < self._short_us:
-            source, blocks = "cupti", recorded
+        blocks, others = steady, recorded
+        if recorded and source == "events" and events_us < LIMITS.get(usual, 1.0) * self._short_us:
+            source, blocks, others = "cupti", recorded, steady
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
         if prepared.mode == "cold" and source == "events":
             _refuse_noise(times)
-        model = self._near(known(prepared.mode, source), steady, time_us)
+        model = self._near(known_model if source == usual else None, steady, time_us)
         stored = model is not None
         if model is None:
             progress("measures at other clocks")
@@ -230,6 +233,7 @@ class Timer:
             cupti_us=round(trimmed_mean([block.time_us for block in recorded]), 6) if recorded else 0.0,
             launch_gap_us=round(self._launch_gap_us, 4) if prepared.mode in ("hot", "cold") else 0.0,
             blocks_mhz=_clocks(blocks),
+            other_mhz=round(fmean(_clocks(others) or (0.0,)), 1) if source != "host" else 0.0,
             clock_model=model,
             clock_model_stored=stored,
             autotuned=prepared.autotuned,
@@ -250,7 +254,7 @@ class Timer:
         return warmed
 
     def _measure_kernels(
-        self, prepared: Prepared, progress: Callable[[str], None], known: KnownModel
+        self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime
     ) -> Timing:
         """Measure a callable by CUPTI's records of its calls, and its time by the host's clock."""
         assert isinstance(prepared.batch, KernelsBatch)
@@ -261,7 +265,8 @@ class Timer:
         conditions = self._conditions()
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
-        model = self._near(known("kernels", "cupti"), blocks, time_us)
+        _, known_model = known("kernels") or ("", None)
+        model = self._near(known_model, blocks, time_us)
         stored = model is not None
         if model is None:
             progress("measures at other clocks")
