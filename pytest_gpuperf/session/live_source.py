@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.records.timing import LOOKS
+from pytest_gpuperf.session.seeds import random_numbers_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -148,17 +149,21 @@ class LiveSource:
             self._progress(f"{call.nodeid}: {text}")
 
         def time(call: Call, known: KnownModel) -> Timing:
+            progress("compiles")
             verifier = Verifier(call)
-            timing = self._timer.time(
-                call,
-                mode=mode,
-                bytes=bytes,
-                flops=flops,
-                progress=progress,
-                verify=verifier,
-                known=known,
-                elsewhere=partial(CallElsewhere, call),
-            )
+            try:
+                timing = self._timer.time(
+                    call,
+                    mode=mode,
+                    bytes=bytes,
+                    flops=flops,
+                    progress=progress,
+                    verify=verifier,
+                    known=known,
+                    elsewhere=partial(CallElsewhere, call),
+                )
+            finally:
+                verifier.restore()
             return replace(timing, verification=verifier.of(timing))
 
         copied: list[Call] = []  # they stay, so that each copy has a place of its own
@@ -173,11 +178,13 @@ class LiveSource:
             return time(call, lambda *_: None)
 
         try:
-            return undoubted(
-                lambda: time(call, partial(self._known, call, code)),
-                lambda timing: self._doubt(call, timing),
-                time_copy,
-            )
+            # How often a call is timed differs from run to run; what the test draws next must not.
+            with random_numbers_kept():
+                return undoubted(
+                    lambda: time(call, partial(self._known, call, code)),
+                    lambda timing: self._doubt(call, timing),
+                    time_copy,
+                )
         finally:
             self._progress("")
 
