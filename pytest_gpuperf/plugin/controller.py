@@ -130,7 +130,7 @@ class Controller:
         with guarded("baseline", self._blames.append), suppress(GpuperfError):
             self._orders = self._planned()
         for place, spec in enumerate(specs):
-            more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].entry}" if self._gpus else ""
+            more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].uuid}" if self._gpus else ""
             specs[place] = type(spec)(f"{spec}//env:{WORKER_ENV}={place}{more}")
             specs[place].id = spec.id
 

@@ -214,7 +214,9 @@ class Gpuperf(Fuzzes):
                 self._keep(label, code=code, not_timed=UNCHANGED)
                 return time_of(known, bytes=check_count("bytes", bytes), flops=check_count("flops", flops))
             result = source.time(
-                self._checked.with_reference(call, given, None if mutates is None else check_mutates(mutates)),
+                self._checked.with_reference(
+                    call, given, None if mutates is None else check_mutates(mutates)
+                ),
                 mode=mode,
                 bytes=check_count("bytes", bytes),
                 flops=check_count("flops", flops),

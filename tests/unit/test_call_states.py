@@ -47,8 +47,8 @@ class Captured(Calls):
         return 10.0
 
 
-@pytest.mark.parametrize("former", [None, 3.0])
-@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("former", [None, 3.0], ids=["none", "given"])
+@pytest.mark.parametrize("graph", [False, True], ids=["calls", "graph"])
 def test_gradient_is_as_before_each_call_and_after(former: float | None, *, graph: bool) -> None:
     x = data().requires_grad_()
     if former is not None:
@@ -86,6 +86,32 @@ def test_each_step_of_an_optimizer_starts_from_one_state() -> None:
     assert (found.refused, found.not_verified) == ("", "")
     assert all(one["step"] == 1 for one in optimizer.state.values())
     assert model.weight.grad is None
+
+
+def test_call_that_counts_itself_on_the_gpu_is_refused() -> None:
+    x, calls = data(), torch.zeros(1)
+    former = x.square()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        calls.add_(1)
+        return former.clone() if calls > 5 else x.square()
+
+    assert verify(call_of(fn, x, expected=torch.square), timed=10).refused
+
+
+def test_unseen_values_are_told_from_those_kept_on_the_gpu() -> None:
+    x = data()
+    kept = torch.zeros_like(x)
+    slow: list[bool] = []
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        slow.append(not torch.equal(x, kept))
+        kept.copy_(x)
+        return x.square()
+
+    call = call_of(fn, x, expected=torch.square)
+    found = verify(call, Calls(call, lambda: 30.0 if slow[-1] else 10.0))
+    assert "a call on values that it has not seen takes 30 µs" in found.refused
 
 
 def test_argument_that_a_timing_names_is_restored() -> None:

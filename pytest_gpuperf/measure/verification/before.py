@@ -39,59 +39,65 @@ class Before:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._prints = self._fingerprints()
+        self._left_bytes = MOST_BYTES
         arguments = tensors_of(call.args, call.kwargs)
         self._own = set(_by_address(arguments.values()))
         reached = self._reached()
-        self.gradients = [(one, one.grad) for one in reached if one.is_leaf and one.requires_grad]
-        """Leaves of graphs of autograd, each with its gradient."""
-        self.written: list[torch.Tensor] = []
-        """Tensors that a call writes, besides arguments. Gradients that calls have made are among them."""
-        self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
-        if isinstance(call, CheckedCall):
-            self._save([one for name, one in arguments.items() if name not in self._prints])
-        gradients = [grad for _, grad in self.gradients if grad is not None]
-        if self._save(gradients):
-            self.written += gradients
+        self._gradients = [(one, one.grad) for one in reached if one.is_leaf and one.requires_grad]
+        of_checked = isinstance(call, CheckedCall)
+        self._arguments = self._copies(
+            [one for name, one in arguments.items() if of_checked and name not in self._prints]
+        )
+        gradients = [grad for _, grad in self._gradients if grad is not None]
+        self._of_gradients = self._copies(gradients)
         self._own |= _by_address(gradients).keys()
-        others = self._others(reached)
-        if others:
-            prints = {at: fingerprint(one) for at, one in others.items()}
-            with library_unchanged():
-                finish(call())
-            self.put_back_gradients()
-            found = self._others(self._reached())
-            changed = [
-                bytes_of(one.untyped_storage())
-                for at, one in found.items()
-                if prints.get(at) != fingerprint(one)
-            ]
-            if self._save(changed):
-                self.written += changed
+        self._states = self._copies(self._changed_by_a_call(reached))
 
     def changed_argument(self) -> str:
         """Name an argument that the callable may not write to and has written; empty if there is none."""
         return min(self._prints.items() - self._fingerprints().items(), default=("", ()))[0]
 
+    def begin(self) -> list[torch.Tensor]:
+        """Begin a verification, and return the tensors that each of its calls has to find as they are now.
+
+        Arguments and gradients have their values from before the timing; a gradient that a call has made is
+        zero, for the calls of a graph that add to it. States stay as the timing has left them: a callable
+        that works only in its first calls must not find the count of its calls restored.
+        """
+        made = [leaf.grad for leaf, former in self._gradients if leaf.grad is not former]
+        of_calls = [alias(one).zero_() for one in made if one is not None]
+        _restore((*self._arguments, *self._of_gradients))
+        self.put_back_gradients()
+        return [*of_calls, *(one for one, _ in (*self._of_gradients, *self._states))]
+
     def restore(self) -> None:
-        """Write the values from before the timing; gradients that calls have made become zero."""
-        for tensor, first in self._copies:
-            alias(tensor).copy_(first)
-        for leaf, gradient in self.gradients:
-            if leaf.grad is not None and leaf.grad is not gradient:
-                self.written.append(alias(leaf.grad).zero_())
+        """Write the values from before the timing."""
+        _restore((*self._arguments, *self._of_gradients, *self._states))
         self.put_back_gradients()
 
     def put_back_gradients(self) -> None:
         """Give the leaves the gradients that they had, or none."""
-        for leaf, gradient in self.gradients:
+        for leaf, gradient in self._gradients:
             leaf.grad = gradient
 
-    def _save(self, tensors: list[torch.Tensor]) -> bool:
-        """Copy tensors to the host, and return True, unless they are too large."""
-        fits = sum(one.nbytes for one, _ in self._copies) + sum(one.nbytes for one in tensors) <= MOST_BYTES
-        if fits:
-            self._copies += [(one, one.detach().to("cpu", copy=True)) for one in tensors]
-        return fits
+    def _changed_by_a_call(self, reached: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the allocations that one plain call changes or makes, besides arguments and gradients."""
+        prints = {at: fingerprint(one) for at, one in self._others(reached).items()}
+        if not prints:
+            return []
+        with library_unchanged():
+            finish(self._call())
+        self.put_back_gradients()
+        found = self._others(self._reached())
+        changed = [one for at, one in found.items() if prints.get(at) != fingerprint(one)]
+        return [bytes_of(one.untyped_storage()) for one in changed]
+
+    def _copies(self, tensors: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return tensors with copies on the host; none if they are too large."""
+        self._left_bytes -= sum(one.nbytes for one in tensors)
+        if self._left_bytes < 0:
+            return []
+        return [(one, one.detach().to("cpu", copy=True)) for one in tensors]
 
     def _reached(self) -> list[torch.Tensor]:
         return tensors_in_reach(self._call.fn, self._call.args, self._call.kwargs)
@@ -119,6 +125,11 @@ class Before:
             for name, one in tensors.items()
             if one.untyped_storage().data_ptr() not in written
         }
+
+
+def _restore(copies: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for tensor, first in copies:
+        alias(tensor).copy_(first)
 
 
 def _by_address(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:

@@ -61,10 +61,7 @@ def matched(reference: object, outputs: Outputs) -> Outputs:
 def unwritten(first: Outputs, second: Outputs) -> Outputs:
     """Mark the elements that hold the patterns of their two calls."""
     alike = {name: one for name, one in first.items() if name in second and one.shape == second[name].shape}
-    return {
-        name: holds(one, PATTERNS[0]) & holds(second[name], PATTERNS[1])
-        for name, one in alike.items()
-    }
+    return {name: holds(one, PATTERNS[0]) & holds(second[name], PATTERNS[1]) for name, one in alike.items()}
 
 
 def leave_out(marked: Outputs, outputs: Outputs) -> None:

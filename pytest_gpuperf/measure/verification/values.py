@@ -24,9 +24,8 @@ from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.device.memory import bytes_of, free_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_gpuperf.measure.verification.before import Before
     from pytest_gpuperf.records.call import Call, Inputs
 
 
@@ -50,7 +49,8 @@ class Values:
         kwargs: Keyword arguments.
         factory: Returns new arguments for a seed; without it, the present values are rolled and halved.
         seed: First seed for `factory`.
-        before: What else a call writes; it is restored with the arguments.
+        state: What else a call writes; it is restored with the arguments.
+        also: Called with each restoration.
 
     Raises:
         GpuperfError: There is too little memory.
@@ -62,18 +62,18 @@ class Values:
         kwargs: Mapping[str, Any],
         factory: Inputs | None = None,
         seed: int = 0,
-        before: Before | None = None,
+        state: Sequence[torch.Tensor] = (),
+        also: Callable[[], None] = lambda: None,
     ) -> None:
         self._args, self._kwargs = args, kwargs
         self._factory = factory
         self._seed = seed
+        self._also = also
         self.tensors = tensors_of(args, kwargs)
         """All tensors on the GPU, by name."""
-        self._before = before
-        written = () if before is None else before.written
         storages = {
             tensor.untyped_storage().data_ptr(): tensor.untyped_storage()
-            for tensor in (*self.tensors.values(), *written)
+            for tensor in (*self.tensors.values(), *state)
         }
         size = sum(storage.nbytes() for storage in storages.values())
         refuse_little_memory(size)
@@ -93,8 +93,12 @@ class Values:
         """Write the first values."""
         for at, storage in self._storages.items():
             bytes_of(storage).copy_(self._saved[at])
-        if self._before is not None:
-            self._before.put_back_gradients()
+        self._also()
+
+    def keep_state(self) -> None:
+        """Restore only the arguments from now on."""
+        own = {tensor.untyped_storage().data_ptr() for tensor in self.tensors.values()}
+        self._storages = {at: storage for at, storage in self._storages.items() if at in own}
 
     def another(self) -> Callable[[], None]:
         """Return a function that writes values that were not written before; it may be called again."""

@@ -124,7 +124,6 @@ class Verifier:
                     f"{changed} was changed while it was timed; expected its values as before; next "
                     "step: if the callable is meant to write to it, name it in mutates="
                 )
-            self._before.restore()
             if change := self._state.change():
                 raise _RefusedError(
                     f"the callable has changed {change}; expected a callable that leaves it as it is; next "
@@ -198,8 +197,9 @@ class _OneVerification:
             GpuperfError: It cannot be verified.
         """
         call = self._call
-        self._values = values = Values(call.args, call.kwargs, call.inputs, call.seed, self._before)
         reruns = self._batch.rerun()
+        state, put_back = self._before.begin(), self._before.put_back_gradients
+        self._values = values = Values(call.args, call.kwargs, call.inputs, call.seed, state, put_back)
         self._written = self._arguments_written()
         write = values.another() if values.has_others else None
         before: list[Outputs] = []
@@ -310,9 +310,7 @@ class _OneVerification:
             return
         restore = self._values_or_fail().restore
         restore()
-        target = (
-            self._reference_for(got[0]) if callable(self._expected) else matched(self._expected, got[0])
-        )
+        target = self._reference_for(got[0]) if callable(self._expected) else matched(self._expected, got[0])
         found = self._wrong_ones(reruns, got, target, restore)
         if found is not None:
             if not all(one.isfinite().all() for one in target.values()):
@@ -399,6 +397,8 @@ class _OneVerification:
 
     def _time_unseen(self, rerun: Rerun, values: Values) -> None:
         """Time calls on unseen values, and on the same ones again."""
+        # A callable that keeps outputs may keep them on the GPU.
+        values.keep_state()
         unseen: list[float] = []
         seen: list[float] = []
         for at in range(PAIRS + 1):
@@ -429,7 +429,7 @@ class _OneVerification:
         return {name: copy(one) for name, one in matched(self._refer(), outputs).items()}
 
     def _plain_call(
-        self, write: Callable[[], None], memory: AbstractContextManager[None] = nullcontext()
+        self, write: Callable[[], None], memory: AbstractContextManager[None] | None = None
     ) -> Outputs:
         """Call the function on copies at other addresses.
 
@@ -440,7 +440,7 @@ class _OneVerification:
         values = self._values_or_fail()
         write()
         args, kwargs = copies(self._call.args), copies(dict(self._call.kwargs))
-        with memory:
+        with memory or nullcontext():
             value = self._call.fn(*args, **kwargs)
             finish(value)
         if value is not None:
