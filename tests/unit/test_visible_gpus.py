@@ -40,9 +40,7 @@ def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
         if name not in (f"GPU-{UUIDS[0]}", f"GPU-{UUIDS[1]}", f"MIG-{UUIDS[2]}"):
             raise NvmlError
 
-    fake = SimpleNamespace(
-        NVMLError=NvmlError, nvmlInit=lambda: None, nvmlDeviceGetHandleByUUID=by_uuid
-    )
+    fake = SimpleNamespace(NVMLError=NvmlError, nvmlInit=lambda: None, nvmlDeviceGetHandleByUUID=by_uuid)
     monkeypatch.setattr(visible, "pynvml", fake)
     monkeypatch.setattr(visible, "Driver", FakeDriver)
     answered = SimpleNamespace(stdout=visible._devices())

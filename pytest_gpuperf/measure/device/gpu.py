@@ -20,4 +20,3 @@ def gpu_info() -> GpuInfo:
         l2_bytes=properties.L2_cache_size,
         memory_bytes=properties.total_memory,
     )
-
