@@ -45,7 +45,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def _process_stays() -> Iterator[None]:
-    """Fail a test that leaves the process changed: later ones would depend on it. Any test may draw numbers."""
+    """Fail a test that leaves the process changed: later ones would depend on it."""
     before = process_state()
     yield
     assert changes(before) == {}

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def process_state() -> dict[str, object]:
     state: dict[str, object] = {
         "environment": {name: one for name, one in os.environ.items() if not name.startswith("PYTEST_")},
         "signals": {number: signal.getsignal(number) for number in (1, 2, 10, 13, 14, 15)},
-        "working directory": os.getcwd(),
+        "working directory": Path.cwd(),
         "garbage collection": gc.get_threshold(),
         "profiler": (sys.getprofile(), sys.gettrace()),
     }

@@ -21,7 +21,7 @@ class _Told(BaseException):
 
 @contextmanager
 def signals_held_off() -> Iterator[None]:
-    """Run the block so that only a kill interrupts it; raise other signals again after it, however it ends."""
+    """Run the block so that only a kill interrupts it; raise other signals after it, however it ends."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

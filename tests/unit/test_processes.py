@@ -37,9 +37,13 @@ def test_ctrl_c_takes_effect_after_the_block() -> None:
 
 
 def test_signal_is_not_lost_if_the_block_raises() -> None:
-    with pytest.raises(KeyboardInterrupt), signals_held_off():
-        signal.raise_signal(signal.SIGINT)
-        raise ValueError
+    def fail() -> None:
+        with signals_held_off():
+            signal.raise_signal(signal.SIGINT)
+            raise ValueError
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
