@@ -108,7 +108,8 @@ class LiveSource:
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
 
-        return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
+        with random_numbers_kept():
+            return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
