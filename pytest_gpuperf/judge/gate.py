@@ -229,7 +229,7 @@ def _new(
     return LogTime(math.log(time_us), card, error)
 
 
-def _clock_error(timing: Timing, times: Times, sessions: Sequence[Session]) -> float:
+def _clock_error(timing: Timing, times: TimeBaseline, sessions: Sequence[Session]) -> float:
     """Return the relative error of a time from a clock that is unlike the sessions', or unknown.
 
     Without a model, the share of the time that depends on the clock may be anything from 0 to 1: its root

@@ -296,7 +296,6 @@ class LiveRunner(KeepingRunner):
         if model is None or not compare_code(code, known.code).same:
             return time.source, None
         return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
-        return None
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run, with its comparison against old code."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.records.quantities import MOST_LOOKS_SD_PCT
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.records.timing import LOOKS
+from pytest_gpuperf.session.seeds import random_numbers_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,7 +111,8 @@ class LiveSource:
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
 
-        return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
+        with random_numbers_kept():
+            return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
@@ -149,17 +151,21 @@ class LiveSource:
             self._progress(f"{call.nodeid}: {text}")
 
         def time(call: Call, known: KnownTime) -> Timing:
+            progress("compiles")
             verifier = Verifier(call)
-            timing = self._timer.time(
-                call,
-                mode=mode,
-                bytes=bytes,
-                flops=flops,
-                progress=progress,
-                verify=verifier,
-                known=known,
-                elsewhere=partial(CallElsewhere, call),
-            )
+            try:
+                timing = self._timer.time(
+                    call,
+                    mode=mode,
+                    bytes=bytes,
+                    flops=flops,
+                    progress=progress,
+                    verify=verifier,
+                    known=known,
+                    elsewhere=partial(CallElsewhere, call),
+                )
+            finally:
+                verifier.restore()
             return replace(timing, verification=verifier.of(timing))
 
         copied: list[Call] = []  # they stay, so that each copy has a place of its own
@@ -178,11 +184,13 @@ class LiveSource:
             return time(call, without_model)
 
         try:
-            return undoubted(
-                lambda: time(call, partial(self._known, call, code)),
-                lambda timing: self._doubt(call, timing),
-                time_copy,
-            )
+            # How often a call is timed differs from run to run; what the test draws next must not.
+            with random_numbers_kept():
+                return undoubted(
+                    lambda: time(call, partial(self._known, call, code)),
+                    lambda timing: self._doubt(call, timing),
+                    time_copy,
+                )
         finally:
             self._progress("")
 

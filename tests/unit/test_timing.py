@@ -288,6 +288,17 @@ def test_clock_dependent_share_is_found(bench: Bench) -> None:
     assert model.reference_mhz == 2000
 
 
+def test_still_clock_keeps_no_later_timing_from_trying(bench: Bench) -> None:
+    one = bench.timer(with_clock(bench, 2000.0), "hot", 1)
+    assert [one.time(lambda: None, mode="hot").clock_model for _ in range(4)] == [None] * 4
+    assert bench.burn.burns == 4
+
+
+def test_a_budget_too_small_for_a_burn_has_no_model(bench: Bench) -> None:
+    assert bench.time(with_clock(bench, 1400.0), budget_s=0.1).clock_model is None
+    assert bench.burn.burns == 0
+
+
 HOT_GPU = Conditions(throttle_reasons=("hw_thermal_slowdown",))
 
 

@@ -54,21 +54,16 @@ STILL_RECORDED = 10
 become this much slower is still compared with a baseline by CUPTI."""
 LIMITS = {"events": 0.5, "cupti": STILL_RECORDED}
 """Factors on the limit for CUPTI's time by the source of the baseline, which a time near the limit keeps."""
-LONG_BLOCK_US = 10_000
 MOST_COLD_SPREAD_PCT = 100.0
 """A cold time is a difference, and the noise of the flushes does not shrink with it."""
 ATTEMPTS = 3
 RESTLESS_PCT = 1.0
 """Spread of the blocks, in percent, from which another process on the GPU counts as a disturbance."""
-STILL = 0.01
-"""Relative change of the SM clock below which the clock is locked."""
 MOST_APART = 0.05
 """Relative difference of a call's times up to which it does the same work at several places."""
 NEAR = 0.02
 """Relative difference to the reference clock of a known model up to which the model is taken over: there an
 error of 0.1 in its share moves a time by 0.2 %."""
-ENOUGH_FIXED = 2
-"""Timings with a locked clock, after which no timing tries to move it."""
 DISTURBING = frozenset(
     ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 )
@@ -100,8 +95,6 @@ class Timer:
         self._budget_s = budget_s
         self._conditions = conditions
         self._max_sm_clock_mhz = max_sm_clock_mhz
-        self._fixed_clocks = 0
-        """Number of tests in which the SM clock did not move."""
 
     def prepare(self, fn: Callable[[], Any], mode: str) -> Prepared:
         """Compile and capture a callable; see `pytest_gpuperf.measure.timing.prepared.prepare`."""
@@ -365,16 +358,11 @@ class Timer:
         """
         if not scale or not all(block.sm_clock_mhz for block in steady):
             return None
-        if self._fixed_clocks >= ENOUGH_FIXED or kept.now() + BURN_S > end:
+        if kept.now() + BURN_S > end:
             return None
         steady_mhz = median(block.sm_clock_mhz for block in steady)
         held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz
         others = at_other_clocks(prepared.batch, self._burn, held_back=held_back)
-        if all(abs(block.sm_clock_mhz / steady_mhz - 1) < STILL for block in others):
-            # Long blocks outlast the effect of a burn on the clock, and do not show a lock.
-            if prepared.batch.calls * steady[0].time_us < LONG_BLOCK_US:
-                self._fixed_clocks += 1
-            return None
         blocks = [*steady, *others]
         return fit(
             [block.time_us * scale for block in blocks],
