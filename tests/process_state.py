@@ -24,8 +24,11 @@ _OF_TORCH: dict[str, Callable[[Any], object]] = {
 }
 
 
-_OF_OTHERS = ("PYTEST_", "TORCHINDUCTOR_", "TRITON_CACHE_DIR", "DISABLE_CUPTI_LAZY_REINIT", "KINETO_")
-"""Variables that pytest and torch set themselves."""
+_OF_OTHERS = (
+    *("PYTEST_", "TORCHINDUCTOR_", "TRITON_CACHE_DIR", "DISABLE_CUPTI_LAZY_REINIT", "KINETO_"),
+    *("__DASK", "MALLOC_TRIM", "MKL_", "OMP_", "OPENBLAS_", "PYTHONHASHSEED"),
+)
+"""Variables that pytest, torch and Dask set themselves."""
 
 
 def process_state() -> dict[str, object]:
