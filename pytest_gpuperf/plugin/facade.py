@@ -206,6 +206,9 @@ class Gpuperf(Fuzzes):
         __tracebackhide__ = True
         source, given, call = self._begin("timing", label, fn, args, kwargs, inputs)
         try:
+            call = self._checked.with_reference(
+                call, given, None if mutates is None else check_mutates(mutates)
+            )
             code = source.code(call)
             mode = check_mode(mode, self._runner.settings.mode)
             known = self._runner.unchanged(self._state, label, code, mode)
@@ -213,9 +216,7 @@ class Gpuperf(Fuzzes):
                 self._keep(label, code=code, not_timed=UNCHANGED)
                 return time_of(known, bytes=check_count("bytes", bytes), flops=check_count("flops", flops))
             result = source.time(
-                self._checked.with_reference(
-                    call, given, None if mutates is None else check_mutates(mutates)
-                ),
+                call,
                 mode=mode,
                 bytes=check_count("bytes", bytes),
                 flops=check_count("flops", flops),
