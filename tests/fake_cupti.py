@@ -8,9 +8,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti import activity as activity_records
 from pytest_gpuperf.measure.cupti import module_callbacks, owner
+from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import Cupti, refusal
 from pytest_gpuperf.measure.cupti.owner import Owner
 

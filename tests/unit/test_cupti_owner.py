@@ -55,7 +55,7 @@ def test_client_around_a_test_keeps_cupti(
 ) -> None:
     client.start()
     OWNER.detach()
-    with pytest.raises(CuptiError, match="^another profiler holds CUPTI in this process"), use():
+    with pytest.raises(CuptiError, match=r"^another profiler holds CUPTI in this process"), use():
         raise AssertionError
     with pytest.raises(CuptiError, match="another profiler holds CUPTI"):
         RangeProfiler(cupti)
@@ -68,7 +68,7 @@ def test_session_of_proton_is_named(client: Client, monkeypatch: pytest.MonkeyPa
     flags = SimpleNamespace(flags=SimpleNamespace(profiling_on=True))
     monkeypatch.setitem(sys.modules, "triton.profiler.flags", flags)
     client.start()
-    with pytest.raises(CuptiError, match="^a session of Triton's proton holds CUPTI"), recorded():
+    with pytest.raises(CuptiError, match=r"^a session of Triton's proton holds CUPTI"), recorded():
         pass
 
 
@@ -81,8 +81,8 @@ def test_client_that_cupti_does_not_know_keeps_it(
     else:
         monkeypatch.setitem(sys.modules, "cupti.cupti", sys)
     OWNER.detach()
-    for use in (recorded, watched, lambda: OWNER.attached(cupti)):
-        with pytest.raises(CuptiError, match=f"^{client} .* CUPTI in this process"), use():
+    for use in USES:
+        with pytest.raises(CuptiError, match=rf"^{client} .* CUPTI in this process"), use():
             raise AssertionError
     assert (cupti.called, cupti.finalised) == ([], 0)
 

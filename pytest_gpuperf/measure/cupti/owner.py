@@ -52,7 +52,7 @@ class Owner:
         self._library: Cupti | None = None
         self._kept = 0
         self._kineto: Literal["new", "ran", "gone"] = "new"
-        """`ran`: it may still be subscribed; `gone`: CUPTI was detached since, and it subscribes only once."""
+        """`ran`: it may be subscribed; `gone`: CUPTI was detached since, and it subscribes only once."""
 
     @contextmanager
     def attached(self, library: Cupti, *, stay: bool = False) -> Iterator[None]:
