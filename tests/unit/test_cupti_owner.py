@@ -114,7 +114,7 @@ print(kineto_has_run())
 
 
 def test_each_use_detaches_cupti(cupti: FakeCupti) -> None:
-    for number, use in enumerate((recorded, watched, recorded), 1):
+    for number, use in enumerate(USES * 2, 1):
         with use():
             assert cupti.attached
         assert (cupti.finalised, cupti.subscriber, cupti.kinds) == (number, 0, set())

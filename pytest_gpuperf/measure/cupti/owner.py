@@ -37,7 +37,7 @@ _CUPTI_PYTHON = "cupti.cupti"
 whether it is in use: a client that only records need not subscribe."""
 
 _OF_CUPTI = re.compile("cupti[A-Z]|CUPTI_ERROR")
-"""Functions and results of CUPTI in the errors of its clients: `Failed to execute cuptiSubscribe` (proton)."""
+"""Functions and results of CUPTI in the errors of its clients, as `Failed to execute cuptiSubscribe`."""
 
 Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)
 _NO_CALLBACK = Callback(lambda *_: None)
@@ -84,7 +84,8 @@ class Owner:
             yield
         finally:
             self._kept -= 1
-            self.detach()
+            if self._library is not None:
+                self.detach()
 
     def attach(self, library: Cupti) -> None:
         """Take CUPTI until `detach`.
