@@ -21,7 +21,7 @@ import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile
 
-from pytest_gpuperf.measure.cupti.activity import detach
+from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.timing.graph import block_gpu, capture, waits_for_gpu
 from pytest_gpuperf.measure.timing.prepared import prepare

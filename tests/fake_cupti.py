@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.measure.cupti import activity as activity_records
+from pytest_gpuperf.measure.cupti import module_callbacks, owner
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import Cupti, refusal
+from pytest_gpuperf.measure.cupti.owner import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    import pytest
 
     from pytest_gpuperf.measure.cupti import params
 
@@ -48,7 +54,18 @@ class FakeCupti(Cupti):
         self.attached = False
         self.finalised = 0
         self.image = 0
-        self.functions = SimpleNamespace(cuptiFinalize=self._finalize)  # type: ignore[assignment]
+        self.subscriber = 0
+        """The one that CUPTI calls back; 0 without one."""
+        self.kinds: set[int] = set()
+        """Kinds of records that are enabled."""
+        self.records_go_to: object = None
+        """The callback that gets the records; CUPTI has one."""
+        self._subscribers = 0
+        self.functions = SimpleNamespace(  # type: ignore[assignment]
+            cuptiFinalize=self._finalize,
+            cuptiActivityDisable=partial(self.call, "cuptiActivityDisable"),
+            cuptiActivityGetNextRecord=ctypes.CFUNCTYPE(ctypes.c_int)(),
+        )
 
     def load_neighbours(self, *names: str) -> None:
         """Load nothing."""
@@ -59,6 +76,16 @@ class FakeCupti(Cupti):
         self.called.append(name)
         if name.startswith("Activity"):
             self.attached = True
+            if name == "ActivityEnable":
+                self.kinds.add(arguments[0])
+            elif name == "ActivityDisable":
+                self.kinds.discard(arguments[0])
+            elif name == "ActivityRegisterCallbacks":
+                self.records_go_to = arguments[0]
+            return
+        if name in ("Subscribe", "Unsubscribe", "EnableCallback"):
+            if result := self.refusals.get(name) or getattr(self, f"_{name}")(*arguments):
+                raise refusal(function, result)
             return
         asked = arguments[0]._obj
         if asked.structSize != asked.size():
@@ -72,7 +99,26 @@ class FakeCupti(Cupti):
         self.state = "away"
         self.attached = False
         self.finalised += 1
+        self.subscriber, self.kinds, self.records_go_to = 0, set(), None
         return 0
+
+    def _Subscribe(self, subscriber: Any, callback: Any, _user: None) -> int:
+        if self.subscriber:
+            return 39
+        self.attached = True
+        self._subscribers += 1
+        self.subscriber = subscriber._obj.value = self._subscribers
+        self.callback = callback
+        return 0
+
+    def _Unsubscribe(self, subscriber: ctypes.c_void_p) -> int:
+        if subscriber.value != self.subscriber:
+            return 1
+        self.subscriber = 0
+        return 0
+
+    def _EnableCallback(self, _enable: Any, subscriber: ctypes.c_void_p, *_of: Any) -> int:
+        return 0 if subscriber.value == self.subscriber else 1
 
     def _move(self, before: str, after: str) -> int:
         if self.state != before:
@@ -165,6 +211,56 @@ class FakeCupti(Cupti):
         for index in range(asked.numMetrics):
             asked.pMetricValues[index] = row.get(asked.ppMetricNames[index].decode(), NAN)
         return 0
+
+    def load(self, cubin: bytes, callback: int = 6) -> None:
+        """Call the subscriber back for a module."""
+        kept = ctypes.create_string_buffer(cubin, len(cubin))
+        module = module_callbacks._Module(1, len(cubin), ctypes.addressof(kept))
+        resource = module_callbacks._Resource(None, None, ctypes.addressof(module))
+        if self.subscriber:
+            self.callback(None, 3, callback, ctypes.addressof(resource))
+
+
+class Client:
+    """Another profiler in the process, such as proton: its calls fail as those of the user's code would."""
+
+    def __init__(self, cupti: FakeCupti) -> None:
+        self._cupti = cupti
+        self._subscriber = ctypes.c_void_p()
+
+    def start(self) -> None:
+        """Subscribe, and take over the records of kernels."""
+        self._call("cuptiSubscribe", ctypes.byref(self._subscriber), None, None)
+        self._call("cuptiActivityEnable", 10)
+        self._call("cuptiActivityRegisterCallbacks", self)
+
+    def records(self) -> bool:
+        """Return True if it gets records of kernels."""
+        return self._cupti.records_go_to is self and 10 in self._cupti.kinds
+
+    def stop(self) -> None:
+        """Do what proton does at the end of a session."""
+        assert self.records()
+        self._call("cuptiActivityDisable", 10)
+        self._call("cuptiEnableCallback", ctypes.c_uint32(0), self._subscriber)
+        self._call("cuptiUnsubscribe", self._subscriber)
+        self._cupti.functions.cuptiFinalize()
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        try:
+            self._cupti.call(function, *arguments)
+        except Exception as error:
+            raise RuntimeError(f"Failed to execute {function} with error {error}") from None
+
+
+def install(patch: pytest.MonkeyPatch, cupti: FakeCupti) -> Owner:
+    """Give a process that uses CUDA this CUPTI, which no torch.profiler has used."""
+    vars(owner.OWNER).update(vars(Owner()))
+    patch.setattr("torch.cuda.is_initialized", lambda: True)
+    patch.setattr(owner, "kineto_has_run", lambda: False)
+    for module in (owner, activity_records, module_callbacks):
+        patch.setattr(module, "cupti", lambda: cupti)
+    return owner.OWNER
 
 
 def recording(*activities: Activity) -> Any:

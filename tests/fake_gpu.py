@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 import pytest_gpuperf.plugin.isolation
-from pytest_gpuperf.measure.cupti import activity
+from pytest_gpuperf.measure.cupti.owner import OWNER
 from pytest_gpuperf.measure.device.visible import VisibleGpu
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class FakePrepared:
         """Return the time; that of a short call is longer by events."""
         time_us = self.fn()
         # To attach CUPTI for each block would take longer than the block.
-        assert activity._KEPT or not recorded
+        assert OWNER._kept or not recorded
         return FakeBlock(time_us + GAP_US * (time_us <= SHORT_US and not recorded))
 
     def is_short(self) -> bool:

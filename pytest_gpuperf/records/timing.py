@@ -48,6 +48,10 @@ TimingSource: TypeAlias = Literal["events", "cupti", "host"]
 clock."""
 
 
+OTHER_CLIENT = "CUPTI in this process"
+"""Words in each reason for going without CUPTI because another profiler was there first."""
+
+
 class Conditions(Record, frozen=True, kw_only=True):
     """State of the GPU right after a measurement, as NVML reads it (its clocks lag)."""
 

@@ -8,6 +8,7 @@ from pytest_gpuperf.judge.code import LOOK_AT_MACHINE, UNCHANGED
 from pytest_gpuperf.judge.counters import LEFT_OUT
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.records.timing import OTHER_CLIENT
 from pytest_gpuperf.report.rows import split_names
 from pytest_gpuperf.report.show import count, not_captured
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Maximum number of tests in a notice, and of reasons."""
+WITHOUT_CUPTI = "without CUPTI (time by events, counters only by ncu, code of kernels unknown)"
 
 
 def notices(summary: Summary) -> list[str]:
@@ -29,6 +31,7 @@ def notices(summary: Summary) -> list[str]:
         lines = [f"no counters: {printable(summary.counters_unavailable)}"]
     else:
         lines = _missing_profiles(results)
+    lines.extend(_grouped(results, WITHOUT_CUPTI, _held_by_others))
     lines.extend(
         _doubt(results, "with other processes on the GPU", lambda timing: _other_processes(timing) > 0)
     )
@@ -121,7 +124,11 @@ def _unsteady(timing: Timing) -> bool:
 def _missing_profiles(results: Sequence[TestResult]) -> list[str]:
     by_count = _by_reason(
         results,
-        lambda result: (m.profile.unavailable for m in result.record.measurements.values() if m.profile),
+        lambda result: (
+            m.profile.unavailable
+            for m in result.record.measurements.values()
+            if m.profile and OTHER_CLIENT not in m.profile.unavailable
+        ),
     )
     lines = [printable(f"no counters for {_names(tests)}: {reason}") for reason, tests in by_count[:SHOWN]]
     rest = sum(len(tests) for _, tests in by_count[SHOWN:])
@@ -149,6 +156,13 @@ def _grouped(
     ]
     rest = {test.record.nodeid for _, tests in by_count[SHOWN:] for test in tests}
     return [*lines, f"{_tests(len(rest))} {what}, for other reasons"] if rest else lines
+
+
+def _held_by_others(result: TestResult) -> Iterable[str]:
+    for found in result.record.measurements.values():
+        reasons = [found.timing.not_recorded, found.timing.not_compared] if found.timing else []
+        reasons += [part.unavailable for part in (found.profile, found.code) if part is not None]
+        yield from (reason.partition(";")[0] for reason in reasons if OTHER_CLIENT in reason)
 
 
 def _not_verified(result: TestResult) -> Iterable[str]:

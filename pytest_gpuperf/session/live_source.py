@@ -91,8 +91,9 @@ class LiveSource:
         from pytest_gpuperf.measure import correctness
 
         reference = call.reference
-        with self._codes.watching(call.nodeid):
-            return correctness.check(
+        return self._codes.watched(
+            call.nodeid,
+            lambda: correctness.check(
                 call.fn,
                 call.args,
                 dict(call.kwargs),
@@ -101,7 +102,8 @@ class LiveSource:
                 atol=reference.atol,
                 equal_nan=reference.equal_nan,
                 mutates=reference.mutates,
-            )
+            ),
+        )
 
     def fuzz(self, call: FuzzCall) -> Fuzzing:
         """Search for a case in which the function differs from its reference."""

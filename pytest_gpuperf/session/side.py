@@ -23,8 +23,8 @@ from pytest_gpuperf.against.messages import (
 )
 from pytest_gpuperf.against.modules import Modules
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.activity import kept_attached
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.cupti.owner import kept_attached
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
 from pytest_gpuperf.session.seeds import seed

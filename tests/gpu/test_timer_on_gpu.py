@@ -101,7 +101,8 @@ def test_ended_profiler_does_not_change_later_times(timer: Timer) -> None:
 ENDING = """
 import sys
 import torch
-from pytest_gpuperf.measure.cupti.activity import detach, recorded
+from pytest_gpuperf.measure.cupti.activity import recorded
+from pytest_gpuperf.measure.cupti.owner import detach
 x = torch.randn(64, 64, device="cuda")
 for what in sys.argv[1]:
     if what == "r":

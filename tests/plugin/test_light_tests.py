@@ -19,6 +19,7 @@ NEED_THEM = {
     "test_correctness_arrays.py",
     "test_correctness_comparison.py",
     "test_cupti_counters.py",
+    "test_cupti_owner.py",
     "test_error_in_ulp.py",
     "test_footprint.py",
     "test_fuzz.py",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import gzip
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from fake_cupti import FakeCupti, install
 from pytest_gpuperf.measure.cupti import module_callbacks
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
@@ -46,6 +46,7 @@ class Reader:
         self.error: CuptiError | None = None
         self.reader = CodeReader("580.1")
         patch.setattr(code_reader, "watched_modules", self._watched)
+        patch.setattr(code_reader, "kept_attached", nullcontext)
         patch.setattr(code_reader, "recorded", self._recorded)
 
     @contextmanager
@@ -161,44 +162,15 @@ def test_oldest_cubins_go_when_memory_is_full() -> None:
     assert left.code_hash("staged") == Cubin(CHANGED).code_hash("staged")
 
 
-class FakeCupti:
-    """Calls back for one module when callbacks are enabled."""
-
-    def __init__(self, *, refuses: bool = False) -> None:
-        self.called: list[str] = []
-        self._refuses = refuses
-        self._callback: Any = None
-
-    def call(self, function: str, *arguments: Any) -> None:
-        self.called.append(function)
-        if function == "cuptiSubscribe":
-            if self._refuses:
-                raise CuptiError("another profiler holds CUPTI in this process")
-            self._callback = arguments[1]
-
-    def load(self, cubin: bytes, callback: int = 6) -> None:
-        kept = ctypes.create_string_buffer(cubin, len(cubin))
-        module = module_callbacks._Module(1, len(cubin), ctypes.addressof(kept))
-        resource = module_callbacks._Resource(None, None, ctypes.addressof(module))
-        self._callback(None, 3, callback, ctypes.addressof(resource))
-
-
 def test_loaded_modules_are_copied_and_cupti_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     library = FakeCupti()
-    monkeypatch.setattr(module_callbacks, "cupti", lambda: library)
-    monkeypatch.setattr(module_callbacks, "detach", lambda: library.called.append("detach"))
+    install(monkeypatch, library)
     taken: list[bytes] = []
     with module_callbacks.watched_modules(taken.append):
         library.load(b"\x7fELF one")
         library.load(b"a context, not a module", callback=1)
     assert taken == [b"\x7fELF one"]
-    assert library.called == ["detach", "cuptiSubscribe", "cuptiEnableCallback", "cuptiUnsubscribe", "detach"]
-
-
-def test_other_subscriber_refuses_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module_callbacks, "cupti", lambda: FakeCupti(refuses=True))
-    with pytest.raises(CuptiError, match="another profiler"), module_callbacks.watched_modules(print):
-        raise AssertionError
+    assert (library.subscriber, library.finalised) == (0, 1)
 
 
 def test_call_that_raises_has_no_code(reader: Reader) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
-
 import pytest
 import torch
 
-from fake_cupti import CONTEXT, NAN, PASSES, FakeCupti
-from pytest_gpuperf.measure.cupti import activity, range_profiler
+from fake_cupti import CONTEXT, NAN, PASSES, FakeCupti, install
+from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
 
@@ -22,6 +19,7 @@ def _a_context(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
+    install(monkeypatch, FakeCupti())
 
 
 def test_each_kernel_has_a_row_without_missing_values() -> None:
@@ -118,48 +116,3 @@ def test_refusal_says_what_to_do(function: str, code: int, text: str) -> None:
         RangeProfiler(cupti).read(lambda: None, (TIME,), 1)
     assert caught.value.code == code
     assert cupti.state == "away"
-
-
-def test_gpu_is_not_queried_while_torch_profiler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    cupti = FakeCupti(SQUARE)
-    profiler = RangeProfiler(cupti)
-    monkeypatch.setattr(torch.autograd, "_profiler_enabled", lambda: True)
-    with pytest.raises(CuptiError, match=r"torch.profiler is running and holds CUPTI; profile outside"):
-        profiler.read(lambda: None, (TIME,), 1)
-    assert cupti.called.count("ProfilerInitialize") == 1
-
-
-@pytest.fixture
-def cupti(monkeypatch: pytest.MonkeyPatch) -> FakeCupti:
-    """Install the fake CUPTI of a process that uses CUDA."""
-    made = FakeCupti(SQUARE)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(activity, "cupti", lambda: made)
-    return made
-
-
-def test_torch_profiler_that_has_ended_is_detached(cupti: FakeCupti) -> None:
-    activity.detach()
-    assert cupti.finalised == 1
-
-
-def test_torch_profiler_of_another_thread_keeps_cupti(
-    cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", True)
-    activity.detach()
-    with pytest.raises(CuptiError, match=r"torch.profiler is running"):
-        RangeProfiler(cupti)
-    with pytest.raises(CuptiError, match=r"torch.profiler is running"), activity.recorded():
-        pass
-    assert (cupti.called, cupti.finalised) == ([], 0)
-
-
-def test_imported_cupti_python_keeps_cupti(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupti.cupti", ctypes)
-    activity.detach()
-    with pytest.raises(CuptiError, match=r"cupti-python is imported .* and nsight-python"):
-        RangeProfiler(cupti)
-    with pytest.raises(CuptiError, match="cupti-python is imported"), activity.recorded():
-        pass
-    assert (cupti.called, cupti.finalised) == ([], 0)

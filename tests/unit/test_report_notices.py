@@ -5,7 +5,7 @@ from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from pytest_gpuperf.judge.result import Status, TestResult
-from pytest_gpuperf.records import Conditions, Correctness, Measurement, Timing, Verification
+from pytest_gpuperf.records import Conditions, Correctness, LaunchedCode, Measurement, Timing, Verification
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import Summary
 from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
@@ -34,6 +34,19 @@ def test_missing_counters_are_named_once_per_session() -> None:
 def test_missing_counters_are_grouped_by_reason() -> None:
     without = result(measurements={"main": Measurement(profile=profile(metrics={}, unavailable="no match"))})
     assert notices_of([without, result()], "", replayed=False) == ["no counters for test_square: no match"]
+
+
+def test_tests_without_cupti_are_in_one_line() -> None:
+    why = "a session of Triton's proton holds CUPTI in this process"
+    held = Measurement(
+        timing=replace(timing(), not_recorded=why, verification=Verification(other_values=True)),
+        profile=profile(metrics={}, unavailable=f"{why}; measure without it"),
+        code=LaunchedCode(unavailable=why),
+    )
+    assert notices_of([result(measurements={"main": held})], replayed=False) == [
+        "1 test without CUPTI (time by events, counters only by ncu, code of kernels unknown): "
+        f"test_square: {why}"
+    ]
 
 
 def test_doubtful_measurements_are_named_with_their_reason() -> None:

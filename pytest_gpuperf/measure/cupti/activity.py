@@ -12,12 +12,12 @@ code, but each record is some 2 µs longer than the kernel: 119.8 µs.
 from __future__ import annotations
 
 import ctypes
-import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
+from pytest_gpuperf.measure.cupti.libcupti import cupti
+from pytest_gpuperf.measure.cupti.owner import OWNER
 from pytest_gpuperf.measure.device.finish import finish
 
 if TYPE_CHECKING:
@@ -31,13 +31,6 @@ _MEMCPY, _MEMSET, _KERNEL, _CONCURRENT_KERNEL, _PEER_MEMCPY = 1, 2, 3, 10, 22
 _WITH_HOST = frozenset((1, 2, 3, 4, 9))
 _BUFFER_BYTES = 8 << 20
 _FLUSH_FORCED = 1
-
-_CUPTI_PYTHON = "cupti.cupti"
-"""Module through which nsight-python 1.1 uses torch's libcupti, too, if it is installed. CUPTI cannot tell
-whether it is in use: a client that only records need not subscribe, and a subscriber may be a torch.profiler
-that has ended, since until August 2026 kineto never ended its subscription (`setupCuptiInitCallback`), nor
-named it.
-"""
 
 _RequestBuffer = ctypes.CFUNCTYPE(
     None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t)
@@ -146,12 +139,6 @@ class Activity(NamedTuple):
     """Local memory of a thread."""
 
 
-_RECORDERS: list[_Recorder] = []
-"""Recorders whose callbacks CUPTI may still call."""
-_KEPT: list[None] = []
-"""An entry for each `kept_attached` that has not ended."""
-
-
 class _Recorder:
     """Provider of buffers for CUPTI, and reader of them."""
 
@@ -232,103 +219,26 @@ def recorded(*, stay: bool = False, serial: bool = False) -> Iterator[list[Activ
         CuptiError: CUPTI is missing, or another profiler uses it or may use it.
     """
     library = cupti()
-    refuse_if_taken()
     of_kernels = _KERNEL if serial else _CONCURRENT_KERNEL
-    fresh = not stay and not (_KEPT and _RECORDERS)
-    stay = stay or bool(_KEPT)
-    if fresh or any(recorder.of_kernels != of_kernels for recorder in _RECORDERS):
-        detach()
-        _RECORDERS.clear()
-    recorder = _Recorder(library, of_kernels)
+    if any(recorder.of_kernels != of_kernels for recorder in OWNER.callbacks):
+        OWNER.detach()
     kinds = (of_kernels, _MEMCPY, _MEMSET, _PEER_MEMCPY)
     activities: list[Activity] = []
-    try:
-        for kind in kinds:
-            library.call("cuptiActivityEnable", kind)
-        yield activities
-        finish()
-        library.call("cuptiActivityFlushAll", _FLUSH_FORCED)
-        activities.extend(sorted(recorder.activities))
-        recorder.activities.clear()
-    finally:
-        for kind in kinds:
-            library.functions.cuptiActivityDisable(kind)
-        if stay:
-            # CUPTI keeps the addresses of its callbacks until it is finalised.
-            _RECORDERS.append(recorder)
-        else:
-            library.functions.cuptiFinalize()
-            _RECORDERS.clear()
-
-
-@contextmanager
-def kept_attached() -> Iterator[None]:
-    """Leave CUPTI attached from the first recording inside the `with` to its end.
-
-    To attach and detach it takes several times as long as to record a short block.
-    """
-    _KEPT.append(None)
-    try:
-        yield
-    finally:
-        _KEPT.pop()
-        if _RECORDERS and detach():
-            _RECORDERS.clear()
-
-
-def torch_profiler_runs() -> bool:
-    """Return True if a torch.profiler runs, in this thread or in another."""
-    import torch
-
-    here: bool = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
-    return here or getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
-
-
-def refuse_if_taken() -> None:
-    """Refuse to go on if another client may use CUPTI: clients share its callbacks and its end.
-
-    Raises:
-        CuptiError: torch.profiler runs, or cupti-python is imported.
-    """
-    if torch_profiler_runs():
-        raise CuptiError("torch.profiler is running and holds CUPTI", next_step="profile outside of it")
-    if _CUPTI_PYTHON in sys.modules:
-        raise CuptiError(
-            "cupti-python is imported in this process and may be using CUPTI",
-            next_step="keep it, and nsight-python with its CUPTI tool, out of the process of the tests",
-        )
-
-
-def detach() -> bool:
-    """Detach CUPTI from the process: a torch.profiler that has ended leaves it attached.
-
-    torch detaches it with `TEARDOWN_CUPTI=1`, but in a thread that waits for a later call into CUDA: a
-    process without such a call hangs at its end, and CUPTI may end while its next client uses it. Do nothing
-    while a torch.profiler runs in any thread, if cupti-python is imported, or without CUPTI. This cannot
-    detect the warm-up step of a profiler with a schedule, nor a client that calls libcupti directly.
-
-    Returns:
-        False if nothing was done.
-    """
-    import torch
-
-    taken = torch_profiler_runs() or _CUPTI_PYTHON in sys.modules
-    if taken or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return False
-    finish()
-    with suppress(CuptiError):
-        cupti().functions.cuptiFinalize()
-    return True
-
-
-def attach(library: Cupti) -> None:
-    """Attach CUPTI to the process again: after `cuptiFinalize` its profilers do not do so themselves.
-
-    Raises:
-        CuptiError: Another profiler holds it.
-    """
-    library.call("cuptiActivityEnable", _MEMSET)
-    library.call("cuptiActivityDisable", _MEMSET)
+    with OWNER.attached(library, stay=stay):
+        recorder = _Recorder(library, of_kernels)
+        OWNER.callbacks.append(recorder)
+        try:
+            for kind in kinds:
+                library.call("cuptiActivityEnable", kind)
+            yield activities
+            finish()
+            library.call("cuptiActivityFlushAll", _FLUSH_FORCED)
+            activities.extend(sorted(recorder.activities))
+            recorder.activities.clear()
+        finally:
+            if not OWNER.is_lost():
+                for kind in kinds:
+                    library.functions.cuptiActivityDisable(kind)
 
 
 @cache

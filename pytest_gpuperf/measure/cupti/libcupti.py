@@ -136,12 +136,14 @@ def refusal(function: str, code: int, said: str = "") -> CuptiError:
 def cupti() -> Cupti:
     """Load the libcupti that this process already uses, else a copy of torch or of the CUDA toolkit.
 
-    Two copies in one process would not know of each other, so a loaded one comes first.
+    Two copies in one process would not know of each other, so a loaded one comes first. That of Triton, which
+    proton loads, comes after torch's.
 
     Raises:
         CuptiError: There is none.
     """
-    for path in (*_loaded(), *(path for source, path in copies() if source != TRITON)):
+    loaded = sorted(_loaded(), key=lambda path: "triton" in path.parts)
+    for path in (*loaded, *(path for source, path in copies() if source != TRITON)):
         return Cupti(path)
     raise CuptiError(
         "libcupti was not found",

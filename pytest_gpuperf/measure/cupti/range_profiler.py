@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.measure.cupti.activity import attach, detach, refuse_if_taken
 from pytest_gpuperf.measure.cupti.host import Configuration, Host
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
+from pytest_gpuperf.measure.cupti.owner import OWNER, refused_clients
 from pytest_gpuperf.measure.cupti.params import (
     ChipName,
     CounterAvailability,
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 # CUpti_ProfilerRange and CUpti_ProfilerReplayMode in cupti_profiler_target.h.
 _AUTO_RANGE, _USER_REPLAY = 1, 3
+# CUpti_ActivityKind in cupti_activity.h.
+_MEMSET = 2
 
 
 class RangeProfiler:
@@ -106,7 +108,8 @@ class RangeProfiler:
         assert found is not None
         self.attach()
         try:
-            return self._read(call, found, kernels, before)
+            with refused_clients():
+                return self._read(call, found, kernels, before)
         except BaseException:
             self.let_go()
             raise
@@ -138,7 +141,7 @@ class RangeProfiler:
             return
         self._disable()
         self._ask_quietly("cuptiProfilerDeInitialize", Params())
-        self._cupti.functions.cuptiFinalize()
+        OWNER.detach()
         self._attached = False
 
     def attach(self) -> None:
@@ -147,13 +150,20 @@ class RangeProfiler:
         Raises:
             CuptiError: Another client uses it or may use it, or permission is missing.
         """
-        refuse_if_taken()
         if not self._attached:
-            detach()
-            # If another client uses it, this fails, and CUPTI stays with that client.
-            attach(self._cupti)
+            OWNER.detach()
+        OWNER.attach(self._cupti)
+        if self._attached:
+            return
+        self._attached = True
+        try:
+            # After `cuptiFinalize` a profiler does not attach CUPTI itself, but this does.
+            self._cupti.call("cuptiActivityEnable", _MEMSET)
+            self._cupti.call("cuptiActivityDisable", _MEMSET)
             self._cupti.ask("cuptiProfilerInitialize", Params())
-            self._attached = True
+        except BaseException:
+            self.let_go()
+            raise
 
     def _enable(self, configuration: Configuration) -> int:
         """Return CUPTI's object: a new one for another configuration, since a used one keeps its first."""

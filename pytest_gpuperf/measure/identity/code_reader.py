@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.module_callbacks import watched_modules
+from pytest_gpuperf.measure.cupti.owner import kept_attached
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
 from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels, launched_functions
@@ -17,7 +18,7 @@ from pytest_gpuperf.measure.static.cubin import Cubin
 from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records.call import Call
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 MOST_KERNELS = 100
 """Maximum number of distinct kernels and configurations of a call."""
 MOST_ARGUMENTS = 32
+Result = TypeVar("Result")
 
 
 class CodeReader:
@@ -38,14 +40,15 @@ class CodeReader:
         self._driver = driver
         self._modules = LoadedModules()
 
-    @contextmanager
-    def watching(self, nodeid: str) -> Iterator[None]:
-        """Hold the code that a test loads inside the `with`; do nothing without CUPTI."""
+    def watched(self, nodeid: str, run: Callable[[], Result]) -> Result:
+        """Run a function of a test, and hold the code that it loads.
+
+        Without CUPTI it only runs. It runs again if it fails because it uses CUPTI itself.
+        """
         self._modules.test = nodeid
-        with ExitStack() as stack:
-            with suppress(CuptiError):
-                stack.enter_context(watched_modules(self._modules.take))
-            yield
+        with suppress(CuptiError), watched_modules(self._modules.take):
+            return run()
+        return run()
 
     def read(self, call: Call) -> LaunchedCode:
         """Run a call twice, and return the kernels of the second run.
@@ -53,10 +56,13 @@ class CodeReader:
         There are none if it raises an exception: the timing will raise it, too.
         """
         arguments = _described(call)
+        with kept_attached():
+            return self._read(call, arguments)
+
+    def _read(self, call: Call, arguments: tuple[str, ...]) -> LaunchedCode:
         try:
             # The first call compiles, and autotuners launch configurations that they do not choose.
-            with self.watching(call.nodeid):
-                finish(call())
+            self.watched(call.nodeid, lambda: finish(call()))
         except Exception as error:
             why = f"the call raises {type(error).__name__}"
             return LaunchedCode(arguments=arguments, driver=self._driver, unavailable=why)
@@ -66,6 +72,7 @@ class CodeReader:
         except CuptiError as error:
             return LaunchedCode(arguments=arguments, driver=self._driver, unavailable=error.found)
         kernels, why = self._kernels(activities, functions)
+        why = why if activities else "CUPTI recorded nothing"
         return LaunchedCode(kernels=kernels, arguments=arguments, driver=self._driver, unavailable=why)
 
     def _kernels(

@@ -14,7 +14,8 @@ from math import inf
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pytest_gpuperf.measure.cupti.activity import busy_us, detach, recorded
+from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
+from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.timing.audit import check_marks, counted, refuse_elsewhere, wait_for_threads

@@ -8,8 +8,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.activity import detach
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.timing.audit import audit

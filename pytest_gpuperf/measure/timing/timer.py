@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.activity import detach, torch_profiler_runs
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.cupti.owner import detach, torch_profiler_runs
 from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.timing.audit import REFUSED
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS

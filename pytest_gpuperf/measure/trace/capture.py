@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.timing.graph import elapsed_us, event
 from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
 from pytest_gpuperf.measure.trace.overlap import union_us
 from pytest_gpuperf.measure.trace.regions import CALL_MARK
 from pytest_gpuperf.measure.trace.summary import summarise, with_span
 from pytest_gpuperf.measure.trace.triton_code import TritonCode
+from pytest_gpuperf.records.timing import OTHER_CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,10 +62,6 @@ def capture(fn: Callable[[], object], file: Path) -> Trace:
     Raises:
         GpuperfError: The call runs nothing on the GPU, or another profiler is active.
     """
-    if activity.torch_profiler_runs():
-        raise GpuperfError(
-            "torch.profiler is running around the test", expected="no other profiler: only one can be active"
-        )
     for _ in range(WARM_UP_CALLS):
         fn()
     torch.cuda.synchronize()
@@ -114,7 +111,10 @@ def _by_cupti(fn: Callable[[], object]) -> Span | None:
             for _ in range(CALLS):
                 torch.cuda.synchronize()
                 fn()
-    except CuptiError:
+    except CuptiError as error:
+        if OTHER_CLIENT in error.found:
+            # A torch.profiler that cannot subscribe would record nothing, nor would any later one.
+            raise
         return None
     return median_call(activities)
 
@@ -156,4 +156,4 @@ def _profile(fn: Callable[[], object], file: Path) -> None:
                     fn()
             torch.cuda.synchronize()
         profiler.export_chrome_trace(str(file))
-    activity.detach()
+    detach()
