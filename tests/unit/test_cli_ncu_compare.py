@@ -135,8 +135,3 @@ def test_csv_has_one_row_for_each_value() -> None:
         ("old", "old", "square_kernel")
     }
     assert {row["compared"] for row in rows} == {"yes"}
-
-
-def test_long_names_are_cut_to_keep_a_launch_on_one_line() -> None:
-    lines = shown(WIDE, "--compare", LONG)
-    assert "#3 sm80_xmma_gemm_f32…cute_kernel__5x_cublas  5.95 µs  5.95 µs  0.0 %" in lines

@@ -94,15 +94,6 @@ def test_logarithmic_axis_has_plain_numbers(project: Path) -> None:
     assert "mathdefault" not in (project / "a.svg").read_text()
 
 
-@needs_matplotlib
-def test_unwritable_file_is_a_one_line_error(project: Path) -> None:
-    squares(project)
-    (project / "taken").write_text("")
-    result = plot("latest", "-o", "taken/a.svg")
-    assert result.exit_code == 2
-    assert result.stderr.startswith("gpuperf: error: taken: ")
-
-
 def test_missing_matplotlib_names_the_package_to_install(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,17 +38,6 @@ def test_no_launches_have_no_row() -> None:
     assert combine([]) == {}
 
 
-def test_single_launch_keeps_its_values() -> None:
-    row: dict[str, MetricValue] = {
-        "sm_throughput": 70.0,
-        "stall.barrier": 3.0,
-        "occupancy_limiter": "warps",
-        "launch__func_cache_config": "CachePreferNone",
-        "dram__bytes.sum.per_second": 1e12,
-    }
-    assert combine(launches(row)) == {**row, "kernels": 1.0}
-
-
 def weighted(*rows: tuple[Mapping[str, MetricValue], Mapping[str, MetricValue]]) -> list[KernelProfile]:
     """Return launches with metrics and the raw values that weight them."""
     return [KernelProfile(name="k", metrics=dict(row), weights=dict(weights)) for row, weights in rows]
@@ -221,22 +210,6 @@ def test_combined_percentage_is_between_minimum_and_maximum(rows: list[tuple[flo
     combined = combine(kernels)["sm_throughput"]
     assert not isinstance(combined, str)
     assert min(value for _, value in rows) <= combined <= max(value for _, value in rows)
-
-
-@given(st.lists(positive, min_size=1), st.randoms(use_true_random=False))
-def test_combined_count_is_the_sum_in_any_order(counts: list[float], order: random.Random) -> None:
-    kernels = launches(*({"instructions": count} for count in counts))
-    shuffled = list(kernels)
-    order.shuffle(shuffled)
-    assert combine(kernels) == combine(shuffled)
-    assert combine(kernels)["instructions"] == pytest.approx(sum(counts))
-
-
-@given(st.lists(positive, min_size=2))
-def test_equal_launches_combine_to_their_own_percentages(times: list[float]) -> None:
-    row: dict[str, MetricValue] = {"sm_throughput": 33.3, "stall.wait": 12.1, "waves": 7.76}
-    combined = combine(launches(*({**row, "duration_us": time} for time in times)))
-    assert {name: combined[name] for name in row} == row
 
 
 def launches_of(least: int, most: int | None = None) -> st.SearchStrategy[list[KernelProfile]]:

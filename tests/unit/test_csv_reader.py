@@ -70,9 +70,6 @@ def test_wide_and_long_csv_agree_up_to_rounding() -> None:
                 assert value == pytest.approx(expected, rel=0.005, abs=0.00501), name
 
 
-NOT_ON_THE_DETAILS_PAGE = ("stall.", "pipe.", "instruction_throughput")
-
-
 def test_labels_of_the_details_page_match_the_report(tmp_path: Path) -> None:
     ncu_report = pytest.importorskip("ncu_report")
     path = tmp_path / "full.ncu-rep"
@@ -132,13 +129,6 @@ def test_wide_row_of_another_length_is_refused_with_its_line(cells: str) -> None
 def test_second_output_in_a_file_is_an_error_with_line() -> None:
     with pytest.raises(GpuperfError, match=r"line 3 .* header is there again"):
         read_csv(long(long_row("1")) + long(long_row("2")))
-
-
-def test_short_metrics_of_wide_csv_include_stall_shares() -> None:
-    metrics = read_csv(capture("torch_mixed_raw_wide"))[0].profile().metrics
-    assert metrics["duration_us"] == pytest.approx(64.544)
-    assert metrics["stall.long_scoreboard"] == pytest.approx(100 * 90.061649 / 182.137109)
-    assert metrics["occupancy_limiter"] == "warps"
 
 
 def test_messages_of_ncu_around_the_rows_are_skipped() -> None:

@@ -141,29 +141,6 @@ def test_details_have_findings_facts_and_explanation() -> None:
     assert parts["Explanation"]["table"]["rows"][0][0] == "square_kernel"
 
 
-def test_several_runs_have_a_section_each() -> None:
-    other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
-    shown = page(section(result()), section(result(), kept=other))
-    assert re.findall(r"<h2[^>]*>([^<]+)", shown) == ["NVIDIA H200", "NVIDIA B200"]
-
-
-def test_times_of_gpu_models_stand_next_to_each_other() -> None:
-    other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
-    fast = Measurement(timing=timing(time_us=4.0))
-    shown = page(section(result()), section(result(measurements={"main": fast}), kept=other))
-    cells = re.findall(r"</a> ([^<]+)</td>", shown)
-    assert cells == snapshot(["5.30 µs, +0.3 ±0.5 %", "4.00 µs, +0.3 ±0.5 %"])
-
-
-def test_rows_of_all_gpu_models_lead_to_their_tests() -> None:
-    other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
-    good, slow = result("t/test_a.py::test_a"), result("t/test_a.py::test_a", Status.REGRESSED)
-    alone = result("t/test_a.py::test_b", Status.LIMIT)
-    shown = Parsed(page(section(good), section(slow, alone, kept=other)))
-    assert shown.links == ["#t0", "#t1", "#t2", "#s0", "#s1"]
-    assert "not in the run" in shown.text
-
-
 def test_policy_allows_only_the_style_and_script_of_the_page() -> None:
     shown = page(section(result()))
     (style,) = re.findall(r"<style>(.*?)</style>", shown, re.DOTALL)
@@ -236,3 +213,18 @@ def test_bar_ends_in_an_arrow_outside_its_scale() -> None:
     assert inside.count('class="dot"') == 1
     assert "<circle" not in outside
     assert outside.count('class="dot"') == 1
+
+
+def test_models_of_gpu_have_sections_and_stand_next_to_each_other() -> None:
+    other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
+    fast = {"main": Measurement(timing=timing(time_us=4.0))}
+    good = result("t/test_a.py::test_a")
+    slow = result("t/test_a.py::test_a", Status.REGRESSED, measurements=fast)
+    alone = result("t/test_a.py::test_b", Status.LIMIT)
+    source = page(section(good), section(slow, alone, kept=other))
+    assert re.findall(r"<h2[^>]*>([^<]+)", source) == ["NVIDIA H200", "NVIDIA B200"]
+    cells = re.findall(r"</a> ([^<]+)</td>", source)
+    assert cells == snapshot(["5.30 µs, +0.3 ±0.5 %", "4.00 µs, +0.3 ±0.5 %", "5.30 µs, +0.3 ±0.5 %"])
+    shown = Parsed(source)
+    assert shown.links == ["#t0", "#t1", "#t2", "#s0", "#s1"]
+    assert "not in the run" in shown.text

@@ -261,16 +261,3 @@ def test_report_with_broken_bytes_is_read_or_refused(
     path.write_bytes(content)
     with contextlib.suppress(GpuperfError):
         assert read_report(path)
-
-
-def test_file_on_a_broken_disk_is_named_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(_: Path) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr("pytest_gpuperf.measure.ncu.report_file._unpacked", broken)
-    path = tmp_path / "a.csv"
-    path.write_bytes(WIDE.read_bytes())
-    with pytest.raises(GpuperfError, match=r"a\.csv cannot be read: Input/output error$"):
-        read_report(path)
