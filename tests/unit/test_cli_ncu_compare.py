@@ -123,13 +123,7 @@ def test_json_has_both_sides_of_each_metric() -> None:
 def test_csv_has_one_row_for_each_value() -> None:
     rows = as_csv(FULL, "--compare", PASS, "--preset=launch", "--metric=instructions")
     old, new, *_ = rows
-    assert (old["metric"], old["unit"], old["column"], new["effect"]) == (
-        "instructions",
-        "inst",
-        "old",
-        "better",
-    )
-    assert (float(old["value"]), float(new["value"])) == (576068.0, 532316.0)
+    assert (old["metric"], old["unit"], new["effect"]) == ("instructions", "inst", "better")
     alone = [row for row in rows if row["subject"] == "#3 square_kernel"]
     assert {(row["column"], row["only_in"], row["kernel"]) for row in alone} == {
         ("old", "old", "square_kernel")

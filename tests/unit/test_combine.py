@@ -277,14 +277,3 @@ def test_only_the_best_weight_and_the_duration_are_asked_for(
 ) -> None:
     assert weights_to_ask_for(names) == asked
     assert set(asked) <= set(weight_names(names))
-
-
-def test_share_of_stalls_is_of_all_reasons_that_a_chip_has() -> None:
-    sources = METRICS["stall.barrier"].sources
-    wholes, sums = [one for one in sources if one.requested], [one for one in sources if not one.requested]
-    assert [len(one.names) for one in wholes] == [2, 2]
-    # The first name is the reason itself. Hopper has 19 reasons, and other chips lack one or two of them.
-    assert [len(set(one.names)) for one in sums] == [19, 18, 17]
-    assert [sum("gmma" in name for name in one.names) for one in sums] == [1, 0, 0]
-    assert [sum("imc_miss" in name for name in one.names) for one in sums] == [1, 1, 0]
-    assert all(any("selected" in name for name in one.names) for one in sums)

@@ -93,16 +93,6 @@ def test_stalls_of_the_details_page_are_read_by_label() -> None:
     assert read_csv(long(*rows))[0].profile().metrics["stall.long_scoreboard"] == 25.0  # 100 * 5 / 20
 
 
-def test_shared_memory_is_the_sum_of_its_parts() -> None:
-    for wide, details in zip(
-        read_csv(capture("torch_mixed_raw_wide")), read_csv(capture("torch_mixed_details_long")), strict=True
-    ):
-        whole = "launch__shared_mem_per_block"
-        parts = (wide.metrics[f"{whole}_{part}"] for part in ("static", "dynamic", "driver"))
-        assert sum(part for part in parts if isinstance(part, float)) == wide.metrics[whole]
-        assert details.metrics[whole] == pytest.approx(wide.metrics[whole], rel=0.005)
-
-
 def test_rules_of_the_details_page_come_with_their_kernel() -> None:
     first, *others = read_csv(capture("torch_mixed_details_long"))
     assert [(rule.rule, rule.kind, rule.estimated_speedup_pct, rule.scope) for rule in first.rules] == [

@@ -123,10 +123,6 @@ def test_only_wanted_metrics_are_requested_from_ncu(tmp_path: Path) -> None:
     ]
 
 
-def test_weights_of_an_only_launch_are_not_kept(tmp_path: Path) -> None:
-    assert lookup(run(tmp_path), SQUARE).kernels[0].weights == {}
-
-
 def test_each_test_keeps_only_its_own_metrics(tmp_path: Path) -> None:
     square = SelectedTest(SQUARE, None, PRESETS["sol"], "sol")
     done = run(tmp_path, wanted=[square, SelectedTest(GEMM, None, PRESETS["stalls"], "stalls")])

@@ -100,22 +100,6 @@ def test_operations_of_a_full_report_match_the_work(report: Path) -> None:
         assert product["flops.fp32"] == 0
 
 
-def test_sampled_reasons_add_up_to_all_samples(report: Path) -> None:
-    for kernel in read_report(report):
-        shares = kernel.profile().metrics
-        selected = float(kernel.metrics["smsp__pcsamp_warps_issue_stalled_selected"])
-        sampled = sum(float(value) for name, value in shares.items() if name.startswith("sampled."))
-        assert sampled + 100 * selected / float(shares["stall_samples"]) == pytest.approx(100)
-
-
-def test_coalescing_is_read_from_a_full_report(report: Path) -> None:
-    square, gemm, _ = (kernel.profile().metrics for kernel in read_report(report))
-    # Rows of 781 floats begin in the middle of a sector.
-    assert square["global_load_sectors_per_request"] == pytest.approx(217846 / 45575)
-    assert float(square["global_load_bytes_per_sector"]) == pytest.approx(26.14, abs=0.01)
-    assert gemm["global_store_bytes_per_sector"] == 32
-
-
 def test_rules_are_read_with_their_kernel_on_request(report: Path) -> None:
     square, gemm, _ = read_report(report, (), rules=True)
     stall = next(rule for rule in square.rules if rule.title == "Long Scoreboard Stalls")
