@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
-from compare_command import GEMM, LARGE, SMALL, begin, cells, compare, shown, store, two_tiles
+from compare_command import GEMM, LARGE, SMALL, cells, compare, shown, store, two_tiles
 from pytest_gpuperf.records import Accuracy, Correctness, Measurement
 from run_builders import H200, measured, profile, record, timing
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return begin(tmp_path, monkeypatch)
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
 
 
 def test_parameters_of_one_test_are_compared(project: Path) -> None:

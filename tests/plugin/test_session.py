@@ -247,27 +247,22 @@ def test_fixture_requested_while_the_test_runs_is_refused(pytester: pytest.Pytes
     result.stdout.fnmatch_lines(["*expected it among the test's arguments*"])
 
 
-def test_unwritable_markdown_is_reported_in_one_line(pytester: pytest.Pytester, replay: None) -> None:
+def test_unwritable_markdown_is_one_line_and_does_not_lose_the_run(
+    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished: list[bool] = []
+    monkeypatch.setattr(Runner, "finish", lambda _, *, complete: finished.append(complete))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     result = pytester.runpytest("--gpuperf", "-ogpuperf_markdown=nowhere/x.md")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(["gpuperf: error: *nowhere/x.md*"])
+    assert finished == [True]
 
 
 def test_markdown_is_written_without_a_terminal(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     pytester.runpytest_subprocess("--gpuperf", "-p", "no:terminal", "-ogpuperf_markdown=x.md")
     assert "5.30 µs" in (pytester.path / "x.md").read_text()
-
-
-def test_unwritable_summary_does_not_lose_the_run(
-    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finished: list[bool] = []
-    monkeypatch.setattr(Runner, "finish", lambda _, *, complete: finished.append(complete))
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    pytester.runpytest("--gpuperf", "-ogpuperf_markdown=nowhere/x.md")
-    assert finished == [True]
 
 
 def test_unwritable_run_does_not_lose_the_summary(

@@ -196,12 +196,3 @@ def test_a_test_without_a_recorded_trace_is_skipped(
     result = pytester.runpytest("--gpuperf", "-rs")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*no recorded trace of test_b.py::test_block*"])
-
-
-def test_a_second_trace_under_one_label_is_refused(pytester: pytest.Pytester, recording: None) -> None:
-    pytester.makepyfile(
-        test_b=TRACED.replace("    gpuperf.limit", "    gpuperf.trace(boom)\n    gpuperf.limit")
-    )
-    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
-        ["*has measured trace under the label 'main' already*"]
-    )

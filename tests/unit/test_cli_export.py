@@ -179,14 +179,6 @@ def test_pytest_benchmark_compares_two_exported_runs(project: Path) -> None:
     assert "test_triton[1823x781] (after)      10.0000 (2.00)" in shown
 
 
-def test_pytest_benchmark_draws_a_histogram(project: Path) -> None:
-    pytest.importorskip("pytest_benchmark")
-    pytest.importorskip("pygal", reason="histograms of pytest-benchmark need pygal")
-    export(project, run(record(main=timed(4.0, 5.0))), "--format", "pytest-benchmark", "-o", "a.json")
-    pytest_benchmark("compare", "a.json", "--histogram=drawn")
-    assert "test_triton" in (project / "drawn-hot.svg").read_text()
-
-
 HOSTILE = "\x1b[31m\n::error::gone\r ::set-env name=A::\x9b\u202e##[error]"
 
 

@@ -149,13 +149,6 @@ def test_failed_test_is_left_out() -> None:
     assert found.left_out == (f"{SQUARE}a[3]",)
 
 
-def test_unmeasured_metric_is_named(project: Path) -> None:
-    squares(project)
-    result = plot("latest", "--y", "gb_per", "-o", "a.svg")
-    assert result.exit_code == 2
-    assert "did you mean gb_per_s" in result.stderr
-
-
 def test_only_measured_numbers_are_suggested() -> None:
     counters: dict[str, MetricValue] = {"occupancy_limiter": "registers", "occupancy_limit.warps": 16.0}
     tests = [record(f"{SQUARE}a[{n}]", main=measured(5.3, counters)) for n in (1, 2)]

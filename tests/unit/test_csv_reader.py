@@ -30,14 +30,6 @@ def long_row(value: str, *, unit: str = "", name: str = "some__metric.sum", iden
     return f'"{identifier}","kernel","(32, 1, 1)","(4, 2, 1)","Section","{name}","{unit}","{value}"'
 
 
-def test_wide_csv_holds_every_kernel_of_the_report() -> None:
-    kernels = read_csv(capture("torch_mixed_raw_wide"))
-    assert len(kernels) == 26
-    first = kernels[0]
-    assert (first.name, first.block, first.grid) == ("square_kernel", (256, 1, 1), (8192, 1, 1))
-    assert first.ranges == ("suites/square.py::test_triton[8192x4096]",)
-
-
 def test_wide_csv_gives_base_units_and_plain_numbers() -> None:
     first = read_csv(capture("torch_mixed_raw_wide"))[0]
     assert first.metrics[DURATION] == pytest.approx(64544)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
-FULL = CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz"
 WIDE = CAPTURES / "torch_mixed_raw_wide.csv.gz"
 LONG = CAPTURES / "torch_mixed_details_long.csv.gz"
 WARNINGS = CAPTURES / "filtered_long_with_warnings.csv.gz"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fake_ncu import LIBRARY
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report
 from pytest_gpuperf.measure.ncu.tool import ncu_path
@@ -117,15 +118,7 @@ def test_rules_are_read_with_their_kernel_on_request(report: Path) -> None:
 def test_older_copy_without_rules_reads_kernels(
     without_ncu_report: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "ncu_report.py").write_text(
-        "class Action:\n"
-        "    NameBase_DEMANGLED = 1\n"
-        "    def name(self, base=0): return 'kernel'\n"
-        "    def metric_by_name(self, name): return None\n"
-        "    def metric_names(self): return []\n"
-        "    def nvtx_state(self): return None\n"
-        "load_report = lambda path: [[Action()]]\n"
-    )
+    (tmp_path / "ncu_report.py").write_text(LIBRARY.format(values={}, unit=""))
     (tmp_path / "any.ncu-rep").touch()
     (kernel,) = read_report(tmp_path / "any.ncu-rep", (), rules=True, search=[tmp_path])
     assert (kernel.name, kernel.rules) == ("kernel", ())
@@ -134,38 +127,18 @@ def test_older_copy_without_rules_reads_kernels(
 def test_nan_of_a_failed_launch_is_counted(
     without_ncu_report: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "ncu_report.py").write_text(
-        "class Metric:\n"
-        "    def __init__(self, value): self._value = value\n"
-        "    def has_value(self): return True\n"
-        "    def value(self): return self._value\n"
-        "    def unit(self): return ''\n"
-        "class Action:\n"
-        "    NameBase_DEMANGLED = 1\n"
-        "    values = {'gpu__time_duration.sum': float('nan'), 'launch__grid_size': 4,\n"
-        "              'device__attribute_display_name': 'Tesla T4',\n"
-        "              'device__attribute_compute_capability_major': 7,\n"
-        "              'device__attribute_compute_capability_minor': 5}\n"
-        "    def name(self, base=0): return 'kernel'\n"
-        "    def metric_by_name(self, name):\n"
-        "        return Metric(self.values[name]) if name in self.values else None\n"
-        "    def metric_names(self): return list(self.values)\n"
-        "    def nvtx_state(self): return None\n"
-        "load_report = lambda path: [[Action()]]\n"
-    )
+    values = """{
+        'gpu__time_duration.sum': float('nan'), 'launch__grid_size': 4,
+        'device__attribute_display_name': 'Tesla T4',
+        'device__attribute_compute_capability_major': 7, 'device__attribute_compute_capability_minor': 5,
+    }"""
+    (tmp_path / "ncu_report.py").write_text(LIBRARY.format(values=values, unit=""))
     (tmp_path / "any.ncu-rep").touch()
     names = ["gpu__time_duration.sum", "launch__grid_size", "missing__metric.sum"]
     (kernel,) = read_report(tmp_path / "any.ncu-rep", names, search=[tmp_path])
     assert kernel.metrics == {"launch__grid_size": 4.0}
     assert (kernel.not_finite, kernel.values_in_file) == (1, 5)
     assert (kernel.gpu, kernel.compute_capability) == ("Tesla T4", "7.5")
-
-
-def test_without_the_package_the_error_says_what_to_install(without_ncu_report: None, tmp_path: Path) -> None:
-    with pytest.raises(GpuperfError) as raised:
-        read_report(tmp_path / "any.ncu-rep", search=[tmp_path])
-    assert "`pip install ncu-report`" in str(raised.value)
-    assert "`ncu --import any.ncu-rep --page raw --csv`" in str(raised.value)
 
 
 def test_copy_of_the_installation_replaces_the_package(without_ncu_report: None, tmp_path: Path) -> None:

@@ -34,17 +34,6 @@ def test_communication_is_total_exposed_and_overlapped() -> None:
     assert found.class_shares_pct["communication"] == pytest.approx(200 / 3)
 
 
-def test_copies_do_not_hide_communication_and_fills_do() -> None:
-    trace = TraceBuilder()
-    trace.kernel(NCCL, 100.0, 50.0, stream=20)
-    trace.copy(90.0, 30.0, 4096)
-    trace.copy(130.0, 10.0, 64, "memset", stream=9)
-    found = table(trace)
-    assert found.communication is not None
-    assert (found.communication.exposed_us, found.communication.overlapped_us) == (40.0, 10.0)
-    assert found.exposed_copy_us == 10.0
-
-
 def test_nodes_of_a_graph_do_not_wait_for_the_host() -> None:
     trace = TraceBuilder()
     number = trace.call("cudaGraphLaunch", 90.0)

@@ -41,13 +41,6 @@ def test_overlap_of_streams_is_busy_once() -> None:
     assert (found.streams, found.launch_gap_us) == (2, 0.0)
 
 
-def test_one_kernel_alone_leaves_no_gap() -> None:
-    trace = TraceBuilder()
-    trace.kernel("k", 100.0, 6.0)
-    found = table(trace)
-    assert (found.gpu_busy_pct, found.launch_gap_us) == (100.0, 0.0)
-
-
 def test_graph_nodes_share_one_host_launch() -> None:
     trace = TraceBuilder()
     number = trace.call("cudaGraphLaunch", 90.0)
