@@ -14,8 +14,6 @@ from run_builders import H200, measured, record, run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
     from pytest_gpuperf.records import GpuInfo, MetricValue, Run, TestRecord
 
 GEMM = "t/test_gemm.py::test_triton"
@@ -35,14 +33,6 @@ LARGE: dict[str, MetricValue] = {
     "stall.long_scoreboard": 23.0,
     "stall.barrier": 27.0,
 }
-
-
-def begin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a project, on a terminal of 100 columns."""
-    (folder / ".git").mkdir()
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("COLUMNS", "100")
-    return folder
 
 
 def store(project: Path, *tests: TestRecord, id: str = "20261120-173012-3f9a", gpu: GpuInfo = H200) -> Run:

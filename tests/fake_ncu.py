@@ -77,3 +77,21 @@ def report(folder: Path) -> Path:
     path = folder / "captured.ncu-rep"
     path.write_bytes(gzip.decompress((CAPTURE / "report.ncu-rep.gz").read_bytes()))
     return path
+
+
+LIBRARY = """
+class Metric:
+    def __init__(self, value): self._value = value
+    def has_value(self): return True
+    def value(self): return self._value
+    def unit(self): return {unit!r}
+class Action:
+    NameBase_DEMANGLED = 1
+    values = {values}
+    def name(self, base=0): return 'kernel'
+    def metric_by_name(self, name): return Metric(self.values[name]) if name in self.values else None
+    def metric_names(self): return list(self.values)
+    def nvtx_state(self): return None
+load_report = lambda path: [[Action()]]
+"""
+"""A copy of ncu_report without rules, whose only launch has these values."""

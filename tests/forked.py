@@ -33,18 +33,10 @@ if TYPE_CHECKING:
 
 _PATH = tuple(sys.path)
 _OF_PYTEST = (
-    *(
-        f"_pytest.{name}"
-        for name in ("helpconfig", "junitxml", "pastebin", "setuponly", "setupplan", "skipping")
-    ),
-    *(f"_pytest.{name}" for name in ("stepwise", "threadexception", "tracemalloc", "unittest", "warnings")),
-    *(
-        "_pytest._argcomplete",
-        "_pytest.faulthandler",
-        "_pytest.unraisableexception",
-        "pdb",
-        "xml.etree.ElementTree",
-    ),
+    *("_pytest.helpconfig", "_pytest.junitxml", "_pytest.pastebin", "_pytest.setuponly", "_pytest.setupplan"),
+    *("_pytest.skipping", "_pytest.stepwise", "_pytest.threadexception", "_pytest.tracemalloc"),
+    *("_pytest.unittest", "_pytest.warnings", "_pytest._argcomplete", "_pytest.faulthandler"),
+    *("_pytest.unraisableexception", "pdb", "xml.etree.ElementTree"),
 )
 """What each run of pytest imports."""
 if multiprocessing.current_process().name == "MainProcess":  # a process that it forks has no time to clean up

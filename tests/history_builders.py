@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from pytest_gpuperf.records.history import HISTORY_SCHEMA, HistoryLine
 from run_builders import NODEID
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -61,3 +63,14 @@ def commits(folder: Path, number: int) -> list[str]:
     for at in range(number):
         git(folder, "commit", "-q", "--allow-empty", "-m", str(at))
     return git(folder, "rev-list", "--reverse", "HEAD").split()
+
+
+def at_once(add: Callable[[Path, list[int]], None], *shares: tuple[Path, list[int]]) -> None:
+    """Call a function in a process for each share, all at the same time."""
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=add, args=share) for share in shares]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.records.runs import load_run
 from run_builders import NODEID, measured, record, run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_gpuperf.baseline.entry import Which
     from pytest_gpuperf.baseline.merge import UpdatePlan
     from pytest_gpuperf.baseline.sessions import Rule
@@ -16,6 +19,12 @@ if TYPE_CHECKING:
 
 
 NO_CI: dict[str, str] = {}
+
+
+def run_of(folder: Path) -> Run:
+    """Return the only run of a project."""
+    (path,) = folder.glob(".gpuperf/runs/*/run.json")
+    return load_run(path)
 
 
 def on_day(day: int, *measurements: Measurement) -> Run:

@@ -38,46 +38,18 @@ class TraceBuilder:
     """Builds a trace of launches on the host and activities on the GPU, with correlations."""
 
     def __init__(self) -> None:
+        spans: dict[str, Any] = {"pid": "Spans", "tid": "PyTorch Profiler", "ts": 0, "dur": 9e5}
         self.events: list[dict[str, Any]] = [
             {"name": "process_name", "ph": "M", "ts": 0.0, "pid": 0, "tid": 0, "args": {"name": "python"}},
-            {
-                "ph": "X",
-                "cat": "Trace",
-                "ts": 0,
-                "dur": 9e5,
-                "pid": "Spans",
-                "tid": "PyTorch Profiler",
-                "name": "PyTorch Profiler (0)",
-                "args": {"Op count": 0},
-            },
-            {
-                "ph": "X",
-                "cat": "cpu_op",
-                "name": "aten::mm",
-                "pid": HOST,
-                "tid": HOST,
-                "ts": 1.0,
-                "dur": 2.5,
-                "args": {"External id": 1, "Record function id": 0, "Ev Idx": 0},
-            },
+            {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "args": {"Op count": 0}, **spans},
         ]
+        self._host("cpu_op", "aten::mm", 1.0, 2.5, {"External id": 1, "Record function id": 0, "Ev Idx": 0})
         self._correlations = itertools.count(100)
 
     def call(self, name: str, at: float, cat: str = "cuda_runtime") -> int:
         """Add a call of the host into CUDA and return its correlation."""
         number = next(self._correlations)
-        self.events.append(
-            {
-                "ph": "X",
-                "cat": cat,
-                "name": name,
-                "pid": HOST,
-                "tid": HOST,
-                "ts": at,
-                "dur": 1.0,
-                "args": {"External id": 1, "cbid": 211, "correlation": number},
-            }
-        )
+        self._host(cat, name, at, 1.0, {"External id": 1, "cbid": 211, "correlation": number})
         return number
 
     def kernel(
@@ -122,10 +94,12 @@ class TraceBuilder:
 
     def annotation(self, name: str, start: float, dur: float) -> None:
         """Add a `record_function`."""
-        self.events.append(
-            {"ph": "X", "cat": "user_annotation", "name": name, "pid": HOST, "tid": HOST, "ts": start,
-             "dur": dur, "args": {"External id": 2, "Record function id": 0, "Ev Idx": 1}}
-        )  # fmt: skip
+        args = {"External id": 2, "Record function id": 0, "Ev Idx": 1}
+        self._host("user_annotation", name, start, dur, args)
+
+    def _host(self, cat: str, name: str, ts: float, dur: float, args: dict[str, Any]) -> None:
+        where = {"ph": "X", "cat": cat, "name": name, "pid": HOST, "tid": HOST}
+        self.events.append({**where, "ts": ts, "dur": dur, "args": args})
 
     def _gpu(
         self, cat: str, name: str, start: float, dur: float, device: int, stream: int, number: int,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import loaded_once
+from against_project import PLUGIN, TESTS
 from forked import run_forked
 from pytest_gpuperf.records.runs import encode_run, recording_path
 from run_builders import measured, record, run
@@ -43,6 +44,13 @@ def forked_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> N
         return pytest.RunResult(status, out, err, time.perf_counter() - begin)
 
     monkeypatch.setattr(pytester, "runpytest_subprocess", run)
+
+
+@pytest.fixture
+def fake_gpu_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, forked_runs: None) -> None:
+    """Let runs with `-p fake_gpu` find it, and lock nothing of other runs."""
+    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("temporary")))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS, PLUGIN))))
 
 
 @pytest.fixture

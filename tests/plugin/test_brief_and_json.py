@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from against_project import PLUGIN, TESTS
 from pytest_gpuperf.cli.schemas import schema
 
 VERDICTS = Path("verdicts.json")
@@ -71,11 +69,9 @@ def failures_of(output: list[str]) -> dict[str, list[str]]:
 
 
 def test_each_failure_of_a_process_has_at_most_ten_lines(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, forked_runs: None
+    pytester: pytest.Pytester, fake_gpu_runs: None
 ) -> None:
     pytest.importorskip("xdist")
-    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("temporary")))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS, PLUGIN))))
     pytester.makepyfile(test_k=FAILURES)
     result = pytester.runpytest_subprocess(
         *("-p", "xdist", "-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "-o", "gpuperf_timeout=3"),

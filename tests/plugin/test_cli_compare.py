@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
-from compare_command import GEMM, LARGE, SMALL, begin, cells, compare, shown, store, two_tiles
+from compare_command import GEMM, LARGE, SMALL, cells, compare, shown, store, two_tiles
 from pytest_gpuperf.records import Accuracy, Correctness, Measurement
 from run_builders import H200, measured, profile, record, timing
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return begin(tmp_path, monkeypatch)
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
 
 
 def test_parameters_of_one_test_are_compared(project: Path) -> None:
@@ -135,6 +135,7 @@ def test_only_exact_counters_of_two_readers_are_compared(project: Path) -> None:
     assert not found["sm_throughput"][1]["compared"]
     assert found["registers_per_thread"][1]["change_pct"] == pytest.approx(-6.3636, abs=1e-3)
     assert "counters read by ncu/all and by cupti/none are different quantities" in " ".join(shown(GEMM))
+    assert "read by" not in " ".join(shown(GEMM, "--metrics", "registers_per_thread"))
 
 
 def test_errors_of_two_types_are_not_compared(project: Path) -> None:
@@ -197,13 +198,6 @@ def test_rows_are_chosen_by_metric_preset_or_all(project: Path) -> None:
     assert list(cells(GEMM, "--metrics", "l2_hit_rate, time_us")) == ["l2_hit_rate", "time_us"]
     assert list(cells(GEMM, "--metrics", "stalls")) == ["stall.barrier", "stall.long_scoreboard"]
     assert set(cells(GEMM, "--metrics", "all")) >= {*SMALL, "time_us", "mode"}
-
-
-def test_note_names_readers_only_of_shown_counters(project: Path) -> None:
-    other = replace(profile(LARGE), source="cupti", cache_control="none")
-    store(project, record(GEMM, a=measured(None, SMALL), b=Measurement(profile=other)))
-    assert "read by" not in " ".join(shown(GEMM, "--metrics", "registers_per_thread"))
-    assert "read by ncu/all and by cupti/none" in " ".join(shown(GEMM, "--metrics", "l2_hit_rate"))
 
 
 def test_measurements_without_usual_metrics_show_their_own(project: Path) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compare_command import GEMM, begin, cells, refused, shown, store, two_tiles
+from compare_command import GEMM, cells, refused, shown, store, two_tiles
 from pytest_gpuperf.records import Measurement, Profile, Trace, TracedKernel
 from run_builders import measured, record, timing
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return begin(tmp_path, monkeypatch)
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
 
 
 def traced(time_us: float, launches: int) -> Measurement:

@@ -60,11 +60,5 @@ def test_failed_search_fails_again(replayed: Callable[..., pytest.RunResult]) ->
     )
 
 
-def test_failed_search_makes_a_measurement_wrong() -> None:
-    failed = Fuzzing(**{"cases": 9, "seconds": 1.0, **FAILED})
-    assert Measurement(fuzz=failed).is_wrong
-    assert not Measurement(fuzz=Fuzzing(passed=True, cases=9, seconds=1.0)).is_wrong
-
-
 def test_search_that_was_not_recorded_is_skipped(replayed: Callable[..., pytest.RunResult]) -> None:
     replayed().stdout.fnmatch_lines(["*no recorded fuzz of test_k.py::test_k (main)*"])

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fake_ncu
-from against_project import PLUGIN, TESTS
-from pytest_gpuperf.records.runs import load_run
+from session_builders import run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 pytest.importorskip("xdist")
+pytestmark = pytest.mark.usefixtures("fake_gpu_runs")
 RUN = ("-p", "xdist", "-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "-o", "gpuperf_timeout=2")
 SUITE = """
 import ctypes, os, time
@@ -74,17 +74,6 @@ def test_waits(gpuperf):
 def test_last(gpuperf):
     gpuperf.time(lambda: 6.0)
 """
-
-
-@pytest.fixture(autouse=True)
-def _with_fake_gpu(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, forked_runs: None) -> None:
-    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("temporary")))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS, PLUGIN))))
-
-
-def run_of(folder: Path) -> Run:
-    (path,) = folder.glob(".gpuperf/runs/*/run.json")
-    return load_run(path)
 
 
 def measured(run: Run) -> list[str]:

@@ -63,34 +63,45 @@ def test_first_and_last_launch_have_one_name() -> None:
     ]
 
 
-CHAIN = tuple(KernelProfile(name="k", metrics={"duration_us": us, "waves": us / 4}) for us in (8.0, 2.0, 6.0))
+CHAIN = tuple(KernelProfile(name="k", metrics={"duration_us": us}) for us in (8.0, 2.0, 6.0))
+COPY_AND_GEMM = tuple(
+    KernelProfile(name=name, demangled=demangled, metrics={"duration_us": us})
+    for name, demangled, us in (
+        ("copy", "", 100.0),
+        ("gemm", "gemm<half>", 7.0),
+        ("gemm", "gemm<float>", 9.0),
+    )
+)
 
 
 @pytest.mark.parametrize(
-    ("marker", "call", "durations"),
+    ("recorded", "marker", "asked", "durations"),
     [
-        ("", "", [8.0, 2.0, 6.0]),
-        ("launches='last'", "", [6.0]),
-        ("launches='last'", ", launches=1", [2.0]),
-        ("launches='last'", ", launches='all'", [8.0, 2.0, 6.0]),
+        (CHAIN, "", "", [8.0, 2.0, 6.0]),
+        (CHAIN, "launches='last'", "", [6.0]),
+        (CHAIN, "launches='last'", "launches=1", [2.0]),
+        (CHAIN, "launches='last'", "launches='all'", [8.0, 2.0, 6.0]),
+        (COPY_AND_GEMM, "", "kernels='gemm', launches='first'", [7.0]),
+        (COPY_AND_GEMM, "", "kernels='float'", [9.0]),
+        (COPY_AND_GEMM, "", "launches='first'", [100.0]),
     ],
 )
-def test_one_recorded_launch_is_judged_alone(
+def test_recorded_launches_are_chosen_and_judged_alone(
     pytester: pytest.Pytester,
     add_recording: Callable[[Run], None],
+    recorded: tuple[KernelProfile, ...],
     marker: str,
-    call: str,
+    asked: str,
     durations: list[float],
 ) -> None:
-    recorded = Profile(kernels=CHAIN, combined=combine(CHAIN))
-    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=recorded))))
+    profile = Profile(kernels=recorded, combined=combine(recorded))
+    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=profile))))
     pytester.makepyfile(
         test_k=f"""
         import pytest
-
         @pytest.mark.gpuperf({marker})
         def test_k(gpuperf):
-            profile = gpuperf.profile(print{call})
+            profile = gpuperf.profile(print, {asked})
             assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == {durations}
             assert profile.combined["duration_us"] == {sum(durations)}
         """
@@ -98,17 +109,32 @@ def test_one_recorded_launch_is_judged_alone(
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
+FIRST = Profile(kernels=CHAIN[:1], combined=combine(CHAIN[:1]), launches="first")
+OF_GEMM = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM), regex="gemm")
+OF_ALL = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "asked", "why"),
+    [
+        (
+            FIRST,
+            "launches='last'",
+            "has launches=first of all kernels, the test asks for launches=last of all*",
+        ),
+        (OF_GEMM, "kernels='copy'", "has launches=all of kernels='gemm', *asks for *kernels='copy'*"),
+        (OF_GEMM, "launches='first'", "has launches=all of kernels='gemm', *launches=first of all kernels*"),
+        (OF_ALL, "kernels='softmax'", "has no kernel for the regex 'softmax', but copy, gemm*"),
+    ],
+)
 def test_unrecorded_launches_are_skipped(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], recorded: Profile, asked: str, why: str
 ) -> None:
-    recorded = Profile(kernels=CHAIN[:1], combined=combine(CHAIN[:1]), launches="first")
     add_recording(run(record("test_k.py::test_k", main=Measurement(profile=recorded))))
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.profile(print, launches='last')\n")
+    pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    gpuperf.profile(print, {asked})\n")
     result = pytester.runpytest("--gpuperf", "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(
-        ["*has launches=first of all kernels, the test asks for launches=last of all kernels*"]
-    )
+    result.stdout.fnmatch_lines([f"*recording of test_k.py::test_k {why}"])
 
 
 @pytest.mark.parametrize(
@@ -131,56 +157,3 @@ def test_invalid_launches_fail_the_test(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([f"*{message}"])
     assert "went on" in result.stdout.str()
-
-
-COPY_AND_GEMM = tuple(
-    KernelProfile(name=name, demangled=demangled, metrics={"duration_us": us})
-    for name, demangled, us in (
-        ("copy", "", 100.0),
-        ("gemm", "gemm<half>", 7.0),
-        ("gemm", "gemm<float>", 9.0),
-    )
-)
-
-
-@pytest.mark.parametrize(
-    ("asked", "durations"),
-    [
-        ("kernels='gemm', launches='first'", [7.0]),
-        ("kernels='float'", [9.0]),
-        ("launches='first'", [100.0]),
-    ],
-)
-def test_recorded_launch_counts_matching_kernels_only(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], asked: str, durations: list[float]
-) -> None:
-    recorded = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM))
-    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=recorded))))
-    pytester.makepyfile(
-        test_k=f"""
-        def test_k(gpuperf):
-            profile = gpuperf.profile(print, {asked})
-            assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == {durations}
-            assert profile.combined["duration_us"] == {sum(durations)}
-        """
-    )
-    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
-
-
-@pytest.mark.parametrize(
-    ("recorded", "asked", "why"),
-    [
-        ("gemm", "kernels='copy'", "has launches=all of kernels='gemm', *asks for *kernels='copy'*"),
-        ("gemm", "launches='first'", "has launches=all of kernels='gemm', *launches=first of all kernels*"),
-        ("", "kernels='softmax'", "has no kernel for the regex 'softmax', but copy, gemm*"),
-    ],
-)
-def test_unrecorded_kernels_are_skipped(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], recorded: str, asked: str, why: str
-) -> None:
-    profile = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM), regex=recorded)
-    add_recording(run(record("test_k.py::test_k", main=Measurement(profile=profile))))
-    pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    gpuperf.profile(print, {asked})\n")
-    result = pytester.runpytest("--gpuperf", "-rs")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"*recording of test_k.py::test_k {why}"])

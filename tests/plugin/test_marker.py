@@ -29,11 +29,6 @@ def test_limits_of_test_and_module_add_up(pytester: pytest.Pytester) -> None:
     assert found.regex == "x"
 
 
-def test_the_nearest_tolerance_counts(pytester: pytest.Pytester) -> None:
-    found = marker(pytester, "tolerance=8", module="pytestmark = pytest.mark.gpuperf(tolerance=2)")
-    assert found.tolerance_pct == 8.0
-
-
 def test_metrics_with_limits_are_read_with_any_preset(pytester: pytest.Pytester) -> None:
     limits = ["dram__bytes_read.sum <= 100", "waves > 1", "time_us < 5"]
     found = marker(pytester, f"limits={limits}, preset='sol'")
@@ -43,16 +38,6 @@ def test_metrics_with_limits_are_read_with_any_preset(pytester: pytest.Pytester)
 @pytest.mark.parametrize("written", ["'sol, stalls'", "['sol', 'stalls']", "('sol', 'stalls', 'sol')"])
 def test_presets_are_a_text_or_a_list(pytester: pytest.Pytester, written: str) -> None:
     assert marker(pytester, f"preset={written}").preset == ("sol", "stalls")
-
-
-def test_the_nearest_launches_count(pytester: pytest.Pytester) -> None:
-    found = marker(pytester, "launches=2", module="pytestmark = pytest.mark.gpuperf(launches='last')")
-    assert found.launches == 2
-
-
-def test_the_nearest_preset_counts(pytester: pytest.Pytester) -> None:
-    found = marker(pytester, "preset='sol'", module="pytestmark = pytest.mark.gpuperf(preset='stalls')")
-    assert found.preset == ("sol",)
 
 
 @pytest.mark.parametrize(
@@ -87,20 +72,6 @@ def test_mistake_in_a_marker_is_named(pytester: pytest.Pytester, decorator: str,
         marker(pytester, decorator)
 
 
-def test_mistake_in_a_marker_ends_the_run_early(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.gpuperf(kernels="(")
-        def test_func(gpuperf): pass
-        """
-    )
-    result = pytester.runpytest("--gpuperf")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*kernel regex '(' in the gpuperf marker of *test_func is broken*"])
-
-
 @pytest.mark.parametrize("mistake", ['kernels="("', "metrics=5", "tolerance=-1", "metrics=['durration_us']"])
 def test_mistake_is_found_without_the_fixture(pytester: pytest.Pytester, mistake: str) -> None:
     pytester.makepyfile(f"import pytest\n@pytest.mark.gpuperf({mistake})\ndef test_func(): pass\n")
@@ -133,3 +104,18 @@ def test_marker_without_an_effect_is_a_warning(pytester: pytest.Pytester) -> Non
 def test_marker_for_other_purposes_is_no_warning(pytester: pytest.Pytester, text: str) -> None:
     pytester.makepyfile(f"import pytest\n{text}\n")
     assert "has no effect" not in pytester.runpytest("--gpuperf").stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("near", "outer", "field", "value"),
+    [
+        ("tolerance=8", "tolerance=2", "tolerance_pct", 8.0),
+        ("launches=2", "launches='last'", "launches", 2),
+        ("preset='sol'", "preset='stalls'", "preset", ("sol",)),
+    ],
+)
+def test_the_nearest_marker_counts(
+    pytester: pytest.Pytester, near: str, outer: str, field: str, value: object
+) -> None:
+    found = marker(pytester, near, module=f"pytestmark = pytest.mark.gpuperf({outer})")
+    assert getattr(found, field) == value

@@ -85,10 +85,6 @@ def test_the_step_summary_of_github_is_the_default_markdown(
     assert settings(pytester).markdown == pytester.path / "summary.md"
 
 
-def test_the_default_preset_is_named_default(pytester: pytest.Pytester) -> None:
-    assert settings(pytester).preset == ("default",)
-
-
 def test_presets_are_separated_by_commas(pytester: pytest.Pytester) -> None:
     assert settings(pytester, "-ogpuperf_preset=sol, stalls").preset == ("sol", "stalls")
 

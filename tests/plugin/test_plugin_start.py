@@ -117,18 +117,6 @@ def test_help_shows_every_option_with_its_default_and_ini_key(pytester: pytest.P
     assert "(default: off; ini: gpuperf)" in text
 
 
-def test_the_marker_is_known_under_strict_markers(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.gpuperf(kernels="x")
-        def test_k(): pass
-        """
-    )
-    pytester.runpytest("--strict-markers").assert_outcomes(passed=1)
-
-
 def test_every_public_name_can_be_imported() -> None:
     import pytest_gpuperf
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pytest
 
-from against_project import PLUGIN, TESTS
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.ranks import RankTime, RankTimes
-from pytest_gpuperf.records.runs import load_run
 from run_builders import measured, record, run, timing
+from session_builders import run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,16 +56,9 @@ def test_sum(gpuperf_ranks):
 
 
 @pytest.fixture
-def live(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, forked_runs: None) -> pytest.Pytester:
+def live(pytester: pytest.Pytester, fake_gpu_runs: None) -> pytest.Pytester:
     """Make a project that runs on the fake GPU."""
-    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("temporary")))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS, PLUGIN))))
     return pytester
-
-
-def run_of(pytester: pytest.Pytester) -> Run:
-    (path,) = pytester.path.glob(".gpuperf/runs/*/run.json")
-    return load_run(path)
 
 
 def test_tolerances_of_all_tests_are_known_before_they_run(live: pytest.Pytester) -> None:
@@ -134,7 +125,7 @@ def test_after(gpuperf_ranks):
             "*gpuperf_ranks in a test without a number of GPUs; mark it: @pytest.mark.gpuperf(gpus=2)",
         ]
     )
-    tests = {test.nodeid: test.measurements.get("main") for test in run_of(live).tests}
+    tests = {test.nodeid: test.measurements.get("main") for test in run_of(live.path).tests}
     timed = tests["test_k.py::test_sum"]
     assert timed is not None
     assert timed.timing is not None

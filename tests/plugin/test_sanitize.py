@@ -13,7 +13,7 @@ import fake_sanitizer
 from gpu_locks import GPU
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.records import SanitizerHit, SanitizerResult
-from pytest_gpuperf.records.runs import encode_run, load_run
+from pytest_gpuperf.records.runs import load_run
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:
@@ -199,20 +199,3 @@ def test_newer_recording_is_replayed(pytester: pytest.Pytester, add_recording: C
     pytester.runpytest("--gpuperf").assert_outcomes(failed=1)
     add_recording(run(clean, id="2", started_at="2026-02-01T00:00:00Z"))
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
-
-
-def test_errors_survive_a_run_file(tmp_path: Path) -> None:
-    hit = SanitizerHit(
-        kind="Potential RAW hazard in __shared__ memory",
-        kernel="sum",
-        places=("k.cu:1", "k.cu:2"),
-        block=(0, 1, 2),
-        threads=((0, 0, 0), (32, 0, 0)),
-        address="0x8c",
-        count=508,
-    )
-    result = SanitizerResult(tool="racecheck", version="2025.3.1.0", hits=(hit,), count=508, cut=True)
-    written = run(replace(record("test_k.py::test_k"), sanitizer=result))
-    path = tmp_path / "run.json"
-    path.write_bytes(encode_run(written))
-    assert load_run(path) == written

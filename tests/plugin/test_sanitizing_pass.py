@@ -265,12 +265,6 @@ def test_blind_tool_finds_no_test_clean(pytester: pytest.Pytester) -> None:
     ]
 
 
-def test_refusal_of_the_tool_is_the_reason(pytester: pytest.Pytester) -> None:
-    done = run(pytester, THREE, *NAMES, behaviour="refuses")
-    assert done.results == {}
-    assert done.problems[0].startswith("compute-sanitizer cannot watch this GPU")
-
-
 def test_a_process_that_ends_before_any_test_says_why(pytester: pytest.Pytester) -> None:
     done = run(pytester, "os._exit(3)\n", "test_k")
     assert done.problems == [

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 import fake_ncu
-from against_project import PLUGIN, TESTS
-from pytest_gpuperf.records.runs import load_run
+from session_builders import run_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.records import Run
 
 pytest.importorskip("xdist")
 RUN = ("-p", "xdist", "-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off")
@@ -32,19 +29,12 @@ def test_time(gpuperf, number):
 
 
 @pytest.fixture(autouse=True)
-def seen(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, forked_runs: None) -> Path:
+def seen(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, fake_gpu_runs: None) -> Path:
     """Return the file in which each test notes its GPU and its number."""
-    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("temporary")))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS, PLUGIN))))
     monkeypatch.setenv("SEEN", str(pytester.path / "seen"))
     monkeypatch.setenv("FAKE_GPUS", "2")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return pytester.path / "seen"
-
-
-def run_of(pytester: pytest.Pytester) -> Run:
-    (path,) = pytester.path.glob(".gpuperf/runs/*/run.json")
-    return load_run(path)
 
 
 def gpus_of(seen: Path) -> dict[str, set[int]]:
@@ -73,7 +63,7 @@ def test_each_worker_has_a_gpu_and_its_own_tests(
 def test_one_run_has_all_results_in_order(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=SUITE)
     result = pytester.runpytest_subprocess(*RUN, "-n2", "--gpuperf-json=verdicts.json")
-    run = run_of(pytester)
+    run = run_of(pytester.path)
     assert run.complete
     assert [test.nodeid for test in run.tests] == [f"test_k.py::test_time[{number}]" for number in range(6)]
     assert {test.gpu_uuid for test in run.tests} == {"GPU-0", "GPU-1"}
@@ -120,7 +110,7 @@ def test_crash_costs_one_test_and_the_new_process_has_the_same_gpu(
     found = gpus_of(seen)
     assert found.keys() == {"GPU-0", "GPU-1"}
     assert not found["GPU-0"] & found["GPU-1"]
-    assert len(run_of(pytester).tests) == 5
+    assert len(run_of(pytester.path).tests) == 5
 
 
 def test_first_failure_ends_all_workers(pytester: pytest.Pytester, seen: Path) -> None:
@@ -130,7 +120,7 @@ def test_first_failure_ends_all_workers(pytester: pytest.Pytester, seen: Path) -
     result = pytester.runpytest_subprocess(*RUN, "-n2", "-x")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert len(seen.read_text(encoding="utf-8").splitlines()) < 6
-    assert not run_of(pytester).complete
+    assert not run_of(pytester.path).complete
 
 
 def test_each_worker_profiles_its_own_tests(pytester: pytest.Pytester) -> None:

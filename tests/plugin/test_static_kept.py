@@ -78,28 +78,6 @@ def test_static_results_are_accepted_without_a_gpu(
     assert list(static_baseline(pytester)["tests"]) == [NODEID]
 
 
-def test_static_results_have_no_counters_to_explain(
-    pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(pytester.path)
-    write_test(pytester)
-    pytester.runpytest("--gpuperf")
-    result = CliRunner().invoke(main, ["explain"])
-    assert result.exit_code != 0
-    assert "has no counters of any test" in result.output
-
-
-def test_static_run_is_not_a_recording(
-    pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(pytester.path)
-    write_test(pytester)
-    pytester.runpytest("--gpuperf")
-    result = CliRunner().invoke(main, ["record"])
-    assert result.exit_code != 0
-    assert "compiled kernels and measured none, so there is nothing to replay" in result.output
-
-
 def test_baselines_are_not_updated_in_ci(
     pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,3 +86,25 @@ def test_baselines_are_not_updated_in_ci(
     result = pytester.runpytest("--gpuperf", "--gpuperf-update=all")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert not Path(pytester.path / "baselines").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("explain", "has no counters of any test"),
+        ("record", "compiled kernels and measured none, so there is nothing to replay"),
+    ],
+)
+def test_static_run_cannot_be_explained_or_recorded(
+    pytester: pytest.Pytester,
+    compiler: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(pytester.path)
+    write_test(pytester)
+    pytester.runpytest("--gpuperf")
+    result = CliRunner().invoke(main, [command])
+    assert result.exit_code != 0
+    assert said in result.output

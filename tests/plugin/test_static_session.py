@@ -303,11 +303,3 @@ def test_old_runs_are_removed_after_a_run(pytester: pytest.Pytester, compiler: d
     result.stdout.fnmatch_lines(["gpuperf: run written to *; 1 older removed, because gpuperf_keep is 2"])
     assert not old.exists()
     assert len(list(old.parent.iterdir())) == 2
-
-
-@pytest.mark.usefixtures("compiler")
-def test_more_limits_than_a_record_can_have_are_invalid(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_k(gpuperf): gpuperf.limit(*(f'sm_90: spills <= {n}' for n in range(1001)))")
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["gpuperf: the test states 1,001 limits; expected at most 1,000"])

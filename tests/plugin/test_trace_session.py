@@ -59,12 +59,6 @@ def test_every_trace_value_can_be_limited(limit: str) -> None:
     assert judged(BLOCK, limit).status is Status.PASS
 
 
-def test_a_broken_limit_shows_the_actual_value() -> None:
-    verdict = judged(BLOCK, "launches <= 40", baseline=BLOCK.exact)
-    assert verdict.status is Status.LIMIT
-    assert "launches 202 is above the limit <= 40 of the test (baseline 202)" in verdict.message()
-
-
 def test_misspelt_class_suggests_the_right_one() -> None:
     with pytest.raises(Exception, match=r"'class\.small_frequent'"):
         parse_limits("class.small_freqent <= 5")
@@ -130,14 +124,6 @@ def test_recorded_trace_gets_current_classes(tmp_path: Path) -> None:
     assert found is not None
     assert found.kernels == BLOCK.kernels
     assert found.class_shares_pct == pytest.approx(BLOCK.class_shares_pct)
-
-
-def test_run_file_keeps_the_trace(tmp_path: Path) -> None:
-    file = tmp_path / "run.json"
-    file.write_bytes(encode_run(run(record(main=Measurement(trace=BLOCK)))))
-    assert load_run(file).tests[0].measurements["main"].trace == BLOCK
-    file.write_bytes(encode_run(run(record(main=Measurement(timing=timing())))))
-    assert load_run(file).tests[0].measurements["main"].trace is None
 
 
 def test_frame_has_trace_values_and_kernels() -> None:
@@ -210,12 +196,3 @@ def test_a_test_without_a_recorded_trace_is_skipped(
     result = pytester.runpytest("--gpuperf", "-rs")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*no recorded trace of test_b.py::test_block*"])
-
-
-def test_a_second_trace_under_one_label_is_refused(pytester: pytest.Pytester, recording: None) -> None:
-    pytester.makepyfile(
-        test_b=TRACED.replace("    gpuperf.limit", "    gpuperf.trace(boom)\n    gpuperf.limit")
-    )
-    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
-        ["*has measured trace under the label 'main' already*"]
-    )

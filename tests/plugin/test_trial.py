@@ -14,7 +14,8 @@ from pytest_gpuperf.cli.trial.child import try_cases
 from pytest_gpuperf.cli.trial.verdict import judge_trial
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.problems.cases import cases_of
-from pytest_gpuperf.records.trial import REPORTS_FILE, CaseReport, TrialPlan, TrialResult
+from pytest_gpuperf.records.trial import REPORTS_FILE, CaseReport, TrialResult
+from trial_builders import plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,18 +47,10 @@ def tried(folder: Path, body: str, *cases: str, check: str = "") -> TrialResult:
     problem.write_text(PROBLEM + check, encoding="utf-8")
     solution.write_text(f"import torch\ndef custom_kernel(data):\n    {body}\n", encoding="utf-8")
     empty.mkdir()
-    plan = TrialPlan(
-        problem=str(problem),
-        solution=str(solution),
-        form="gpu-mode",
-        cases=cases_of("gpu-mode", None, cases or ["size=5"]),
-        seed=3,
-        seeds=2,
-        rounds=2,
-        budget_s=0.01,
-        mode="auto",
-    )
-    return judge_trial(plan, try_cases(plan, empty, 100))
+    files = {"problem": str(problem), "solution": str(solution)}
+    given = cases_of("gpu-mode", None, cases or ["size=5"])
+    trial = plan(*given, **files, seed=3, seeds=2, rounds=2, budget_s=0.01)
+    return judge_trial(trial, try_cases(trial, empty, 100))
 
 
 def test_right_solution_is_accepted_with_times(tmp_path: Path) -> None:

@@ -63,20 +63,6 @@ def next_step(trace: Trace) -> str:
     return found.next_step
 
 
-def test_call_with_a_mostly_idle_gpu_is_launch_bound() -> None:
-    (found,) = diagnose_call(IDLE)
-    assert str(found) == (
-        "launch-bound: the GPU is busy 30 % of the call: 150 launches of 3.0 µs on average, with 7.0 µs from "
-        "one to the next"
-    )
-    assert "CUDA graph" in found.next_step
-
-
-@pytest.mark.parametrize(("busy", "bound"), [(69.9, True), (70.0, False), (100.0, False)])
-def test_call_is_launch_bound_below_70_percent(busy: float, bound: bool) -> None:
-    assert bool(diagnose_call(changed(IDLE, gpu_busy_pct=busy))) is bound
-
-
 def test_a_call_of_one_kernel_waits_for_no_other_launch() -> None:
     assert diagnose_call(changed(IDLE, launches=1)) == ()
 
@@ -93,15 +79,6 @@ def test_a_host_that_waits_in_the_call_is_named_first() -> None:
     waiting = changed(IDLE, synchronizations=1)
     assert "the host waits for the GPU 1 time" in str(diagnose_call(waiting)[0])
     assert next_step(waiting).startswith("no .item()")
-
-
-def test_products_without_tensor_cores_are_named_with_their_share() -> None:
-    (found,) = diagnose_call(kernels(sgemm=60.0, add=40.0))
-    assert str(found) == (
-        "tensor-cores-idle: 60 % of the GPU's time goes into products of matrices without tensor cores, of "
-        "float32 by its name"
-    )
-    assert found.next_step.startswith("TF32")
 
 
 @pytest.mark.parametrize(

@@ -50,45 +50,6 @@ def test_launches_combine_as_in_an_ncu_file(tmp_path: Path) -> None:
     assert weights_used(found.kernels, found.combined) == weights_used(of_file, found.combined)
 
 
-def test_share_equals_the_value_computed_by_hand() -> None:
-    # 500 of 1000 active cycles and 300 of 3000; a mean weighted by duration would be 30 %.
-    kernels = [
-        RawKernel(
-            name="kernel",
-            metrics={
-                "sm__warps_active.avg.pct_of_peak_sustained_active": share,
-                "sm__cycles_active.sum": cycles,
-                "gpu__time_duration.sum": 1000.0,
-            },
-        )
-        for share, cycles in ((50.0, 1000.0), (10.0, 3000.0))
-    ]
-    assert profile(kernels, "achieved_occupancy").combined == {"kernels": 2.0, "achieved_occupancy": 20.0}
-    without = [
-        RawKernel(name="kernel", metrics={n: v for n, v in kernel.metrics.items() if "cycles" not in n})
-        for kernel in kernels
-    ]
-    assert profile(without, "achieved_occupancy").combined["achieved_occupancy"] == 30.0
-
-
-def test_single_stall_is_weighted_by_warp_cycles() -> None:
-    # Of 2 and 8 cycles an instruction, 100 and 300 instructions: 200 and 2400 warp cycles.
-    kernels = [
-        RawKernel(
-            name="kernel",
-            metrics={
-                "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio": stalled,
-                "smsp__average_warp_latency_per_inst_issued.ratio": cycles,
-                "smsp__inst_issued.sum": issued,
-                "gpu__time_duration.sum": 1000.0,
-            },
-        )
-        for stalled, cycles, issued in ((1.0, 2.0, 100.0), (2.0, 8.0, 300.0))
-    ]
-    combined = profile(kernels, "stall.barrier").combined
-    assert combined["stall.barrier"] == pytest.approx(100 * (100 + 600) / (200 + 2400))
-
-
 def test_only_launch_of_a_call_keeps_no_weights() -> None:
     kernel = RawKernel(name="kernel", metrics={"sm__cycles_active.sum": 7.0, "gpu__time_duration.sum": 1.0})
     assert profile([kernel, kernel], "achieved_occupancy", "duration_us").kernels[0].weights == {}

@@ -36,11 +36,6 @@ def limits(
     return {f"launch__occupancy_limit_{name}": value for name, value in locals().items()}
 
 
-def test_every_metric_is_found_by_its_own_name() -> None:
-    assert all(get(name) == metric and metric.name == name for name, metric in METRICS.items())
-    assert get("sm_throughputt") is None
-
-
 def test_every_raw_name_of_a_metric_is_requested() -> None:
     names = ncu_metric_names(METRICS)
     assert {metric.ncu for metric in METRICS.values() if metric.ncu} <= set(names)
@@ -166,12 +161,6 @@ def test_rate_of_dram_is_asked_for_as_such() -> None:
     assert ncu_metric_names(["dram_gb_per_s"]) == ("dram__bytes.sum.per_second",)
     halves = {"dram__bytes_read.sum": 100.0, "dram__bytes_write.sum": 28.0, "gpu__time_duration.sum": 64.0}
     assert short_metrics(halves, {})["dram_gb_per_s"] == 2
-
-
-def test_pipe_of_half_precision_ends_with_ga100() -> None:
-    pipe = get("pipe.fp16")
-    assert pipe is not None
-    assert pipe.chips == {"gv100", "tu102", "ga100"}
 
 
 def test_dram_bytes_are_the_sum_of_reads_and_writes() -> None:

@@ -25,7 +25,6 @@ from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.report.frame import to_frame
 from pytest_gpuperf.report.row_files import to_csv, to_json
 from run_builders import NODEID, measured, one_test, record, run
-from trace_builders import BLOCK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,14 +64,6 @@ def test_csv_on_standard_output_is_the_frame(project: Path) -> None:
     assert list(read.columns) == list(frame.columns)
     for column in ("nodeid", "metric", "mode", "value", "unit", "text"):
         assert read[column].equals(frame[column].astype(read[column].dtype))
-
-
-def test_newest_run_is_exported_unless_named(project: Path) -> None:
-    for run_id, time_us in (("20261119-0", 4.0), ("20261120-0", 5.0)):
-        RunStore(project / ".gpuperf").write(run(record(main=measured(time_us)), id=run_id))
-    result = CliRunner().invoke(main, ["export", "--format", "csv"])
-    assert "20261120-0" in result.stdout
-    assert "20261119-0" not in result.stdout
 
 
 def test_json_is_a_list_of_rows(project: Path) -> None:
@@ -188,14 +179,6 @@ def test_pytest_benchmark_compares_two_exported_runs(project: Path) -> None:
     assert "test_triton[1823x781] (after)      10.0000 (2.00)" in shown
 
 
-def test_pytest_benchmark_draws_a_histogram(project: Path) -> None:
-    pytest.importorskip("pytest_benchmark")
-    pytest.importorskip("pygal", reason="histograms of pytest-benchmark need pygal")
-    export(project, run(record(main=timed(4.0, 5.0))), "--format", "pytest-benchmark", "-o", "a.json")
-    pytest_benchmark("compare", "a.json", "--histogram=drawn")
-    assert "test_triton" in (project / "drawn-hot.svg").read_text()
-
-
 HOSTILE = "\x1b[31m\n::error::gone\r ::set-env name=A::\x9b\u202e##[error]"
 
 
@@ -207,19 +190,6 @@ def test_terminal_and_log_get_no_commands(project: Path) -> None:
         assert commands_in(shown.stdout) == []
     rows = json.loads(export(project, bad, "--format", "json").stdout)
     assert {row["nodeid"] for row in rows} == {f"::error::{HOSTILE}"}
-
-
-@pytest.mark.parametrize(
-    "command", ["compare", "trace", "explain", "baseline accept --dry-run", "baseline status"]
-)
-def test_reports_carry_no_commands(project: Path, command: str) -> None:
-    bad = Measurement(trace=BLOCK, timing=timed(5.0).timing)
-    store = RunStore(project / ".gpuperf")
-    store.write(run(record(f"t.py::{HOSTILE}", "", main=bad, **{HOSTILE: bad})))
-    for form in ("text", "csv", "markdown", "json"):
-        result = CliRunner().invoke(main, [*command.split(), "latest", f"--format={form}"])
-        assert result.exit_code == 0, result.output
-        assert commands_in(result.output) == []
 
 
 def commands_in(output: str) -> list[str]:

@@ -185,13 +185,3 @@ def test_only_a_branch_can_be_pushed(project: Path) -> None:
     result = history("add", "--push")
     assert result.exit_code == 2
     assert "--store branch:NAME" in result.output
-
-
-def test_hostile_names_stay_text(project: Path) -> None:
-    name = "t/test_a.py::test[\x1b[31m]"
-    keep(project, run(record(name, main=measured())))
-    assert history("add").exit_code == 0
-    for form in ("--text", "--markdown", "--json", "--csv"):
-        shown = history("show", *([] if form == "--text" else [form]))
-        assert shown.exit_code == 0
-        assert "\x1b" not in shown.output

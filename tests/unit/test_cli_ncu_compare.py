@@ -123,20 +123,9 @@ def test_json_has_both_sides_of_each_metric() -> None:
 def test_csv_has_one_row_for_each_value() -> None:
     rows = as_csv(FULL, "--compare", PASS, "--preset=launch", "--metric=instructions")
     old, new, *_ = rows
-    assert (old["metric"], old["unit"], old["column"], new["effect"]) == (
-        "instructions",
-        "inst",
-        "old",
-        "better",
-    )
-    assert (float(old["value"]), float(new["value"])) == (576068.0, 532316.0)
+    assert (old["metric"], old["unit"], new["effect"]) == ("instructions", "inst", "better")
     alone = [row for row in rows if row["subject"] == "#3 square_kernel"]
     assert {(row["column"], row["only_in"], row["kernel"]) for row in alone} == {
         ("old", "old", "square_kernel")
     }
     assert {row["compared"] for row in rows} == {"yes"}
-
-
-def test_long_names_are_cut_to_keep_a_launch_on_one_line() -> None:
-    lines = shown(WIDE, "--compare", LONG)
-    assert "#3 sm80_xmma_gemm_f32…cute_kernel__5x_cublas  5.95 µs  5.95 µs  0.0 %" in lines

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from ncu_command import all_lines, as_csv, as_json, go_to_captures
+from ncu_command import all_lines, as_csv, as_json
 from pytest_gpuperf.cli import main
 
 if TYPE_CHECKING:
@@ -52,14 +52,6 @@ def test_header_names_gpu_and_clock(tmp_path: Path) -> None:
     assert all_lines(path)[0] == "NVIDIA A100-SXM4-40GB (compute capability 8.0), SM clock 1410 MHz"
     assert as_json(path)[0]["gpu"] == as_csv(path)[0]["gpu"] == "NVIDIA A100-SXM4-40GB"
     assert explained(path).startswith("NVIDIA A100-SXM4-40GB (compute capability 8.0)")
-
-
-def test_header_names_the_version_of_ncu(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ncu_report")
-    go_to_captures(monkeypatch)
-    path = "profiling_pass/report.ncu-rep.gz"
-    assert all_lines(path)[0] == "NVIDIA H200 (compute capability 9.0), ncu 2025.3.1.0"
-    assert as_json(path)[0]["ncu_version"] == "2025.3.1.0"
 
 
 def test_comparison_of_two_gpus_says_so(tmp_path: Path) -> None:

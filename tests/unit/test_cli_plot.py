@@ -94,15 +94,6 @@ def test_logarithmic_axis_has_plain_numbers(project: Path) -> None:
     assert "mathdefault" not in (project / "a.svg").read_text()
 
 
-@needs_matplotlib
-def test_unwritable_file_is_a_one_line_error(project: Path) -> None:
-    squares(project)
-    (project / "taken").write_text("")
-    result = plot("latest", "-o", "taken/a.svg")
-    assert result.exit_code == 2
-    assert result.stderr.startswith("gpuperf: error: taken: ")
-
-
 def test_missing_matplotlib_names_the_package_to_install(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,13 +147,6 @@ def test_failed_test_is_left_out() -> None:
     found = curves(run(*tests))
     assert len(found.curves[0].points) == 2
     assert found.left_out == (f"{SQUARE}a[3]",)
-
-
-def test_unmeasured_metric_is_named(project: Path) -> None:
-    squares(project)
-    result = plot("latest", "--y", "gb_per", "-o", "a.svg")
-    assert result.exit_code == 2
-    assert "did you mean gb_per_s" in result.stderr
 
 
 def test_only_measured_numbers_are_suggested() -> None:

@@ -102,14 +102,6 @@ def test_test_is_named_as_in_other_commands(project: Path) -> None:
     assert named("latest", "test_a_too") == ["t.py::test_a_too main"]
 
 
-def test_command_shows_a_saved_trace(project: Path) -> None:
-    (project / "x.pt.trace.json.gz").write_bytes(gzip.compress(attention_block().data()))
-    result = trace("x.pt.trace.json.gz", "--kernel", "softmax")
-    assert result.exit_code == 0, result.output
-    assert "softmax_warp_forward" in result.stdout
-    assert "ampere_sgemm_128x128" not in result.stdout
-
-
 def test_copies_and_fills_have_rows_of_their_own(project: Path) -> None:
     copying = TraceBuilder()
     copying.kernel("square_kernel", 100.0, 10.0)

@@ -13,8 +13,9 @@ from pytest_gpuperf.cli.trial import child
 from pytest_gpuperf.cli.trial.child import Tried
 from pytest_gpuperf.cli.trial.verdict import judge_trial, reasons_in
 from pytest_gpuperf.records import AgainstTiming, Correctness, Measurement, TestRecord
-from pytest_gpuperf.records.trial import CaseReport, CaseTimes, TrialCase, TrialPlan
+from pytest_gpuperf.records.trial import CaseReport, CaseTimes, TrialPlan
 from run_builders import run as make_run
+from trial_builders import plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,43 +128,27 @@ def test_wrong_solution_file_is_named_before_the_gpu(folder: Path, monkeypatch: 
     assert "solution.py does not define ModelNew" in result.stderr
 
 
-@pytest.mark.usefixtures("folder")
-def test_missing_reference_is_bad_usage() -> None:
-    assert CliRunner().invoke(main, ["try", "solution.py"]).exit_code == 2
-
-
 def test_case_without_a_result_is_not_accepted() -> None:
-    plan = TrialPlan(
-        problem="p.py",
-        solution="s.py",
-        form="gpu-mode",
-        cases=(TrialCase(name="a"), TrialCase(name="b"), TrialCase(name="c")),
-        seed=1,
-        seeds=1,
-        rounds=1,
-        budget_s=0.5,
-        mode="auto",
-    )
-    result = judge_trial(plan, Tried({0: ACCEPTED}, None, 1.5))
+    result = judge_trial(plan("a", "b", "c"), Tried({0: ACCEPTED}, None, 1.5))
     assert (result.verdict, result.correct) == ("ended", False)
     assert [case.verdict for case in result.cases] == ["accepted", "ended", None]
     assert result.reasons[0].startswith("b: the trial ended before")
 
 
-def test_message_is_split_into_reasons() -> None:
-    text = "gpuperf: one\n    detail\ngpuperf: two\nto find the cause: pytest"
-    assert reasons_in(text) == ("one\n    detail", "two")
-
-
-def test_reason_names_the_solution_and_its_option() -> None:
-    text = "gpuperf: this test took more than 9 s (--gpuperf-timeout)"
-    assert reasons_in(text) == ("the solution took more than 9 s (--timeout)",)
-
-
-def test_reason_has_no_next_step_for_a_test() -> None:
-    text = "argument 0 was changed; if the function is meant to write to it, name it in mutates="
-    assert reasons_in(text) == ("argument 0 was changed",)
-
-
-def test_message_that_names_only_files_of_the_plugin_stays() -> None:
-    assert reasons_in("ImportError: in /a/pytest_gpuperf/b.py")
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        ("gpuperf: one\n    detail\ngpuperf: two\nto find the cause: pytest", ("one\n    detail", "two")),
+        (
+            "gpuperf: this test took more than 9 s (--gpuperf-timeout)",
+            ("the solution took more than 9 s (--timeout)",),
+        ),
+        (
+            "argument 0 was changed; if the function is meant to write to it, name it in mutates=",
+            ("argument 0 was changed",),
+        ),
+        ("ImportError: in /a/pytest_gpuperf/b.py", ("ImportError: in /a/pytest_gpuperf/b.py",)),
+    ],
+)
+def test_message_of_a_test_becomes_reasons(text: str, reasons: tuple[str, ...]) -> None:
+    assert reasons_in(text) == reasons

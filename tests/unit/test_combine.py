@@ -38,17 +38,6 @@ def test_no_launches_have_no_row() -> None:
     assert combine([]) == {}
 
 
-def test_single_launch_keeps_its_values() -> None:
-    row: dict[str, MetricValue] = {
-        "sm_throughput": 70.0,
-        "stall.barrier": 3.0,
-        "occupancy_limiter": "warps",
-        "launch__func_cache_config": "CachePreferNone",
-        "dram__bytes.sum.per_second": 1e12,
-    }
-    assert combine(launches(row)) == {**row, "kernels": 1.0}
-
-
 def weighted(*rows: tuple[Mapping[str, MetricValue], Mapping[str, MetricValue]]) -> list[KernelProfile]:
     """Return launches with metrics and the raw values that weight them."""
     return [KernelProfile(name="k", metrics=dict(row), weights=dict(weights)) for row, weights in rows]
@@ -223,22 +212,6 @@ def test_combined_percentage_is_between_minimum_and_maximum(rows: list[tuple[flo
     assert min(value for _, value in rows) <= combined <= max(value for _, value in rows)
 
 
-@given(st.lists(positive, min_size=1), st.randoms(use_true_random=False))
-def test_combined_count_is_the_sum_in_any_order(counts: list[float], order: random.Random) -> None:
-    kernels = launches(*({"instructions": count} for count in counts))
-    shuffled = list(kernels)
-    order.shuffle(shuffled)
-    assert combine(kernels) == combine(shuffled)
-    assert combine(kernels)["instructions"] == pytest.approx(sum(counts))
-
-
-@given(st.lists(positive, min_size=2))
-def test_equal_launches_combine_to_their_own_percentages(times: list[float]) -> None:
-    row: dict[str, MetricValue] = {"sm_throughput": 33.3, "stall.wait": 12.1, "waves": 7.76}
-    combined = combine(launches(*({**row, "duration_us": time} for time in times)))
-    assert {name: combined[name] for name in row} == row
-
-
 def launches_of(least: int, most: int | None = None) -> st.SearchStrategy[list[KernelProfile]]:
     """Draw launches of one file: all have the same metrics and weights, none of them negative."""
     names = [name for name in METRICS if name not in ("kernels", "occupancy_limiter")]
@@ -304,14 +277,3 @@ def test_only_the_best_weight_and_the_duration_are_asked_for(
 ) -> None:
     assert weights_to_ask_for(names) == asked
     assert set(asked) <= set(weight_names(names))
-
-
-def test_share_of_stalls_is_of_all_reasons_that_a_chip_has() -> None:
-    sources = METRICS["stall.barrier"].sources
-    wholes, sums = [one for one in sources if one.requested], [one for one in sources if not one.requested]
-    assert [len(one.names) for one in wholes] == [2, 2]
-    # The first name is the reason itself. Hopper has 19 reasons, and other chips lack one or two of them.
-    assert [len(set(one.names)) for one in sums] == [19, 18, 17]
-    assert [sum("gmma" in name for name in one.names) for one in sums] == [1, 0, 0]
-    assert [sum("imc_miss" in name for name in one.names) for one in sums] == [1, 1, 0]
-    assert all(any("selected" in name for name in one.names) for one in sums)

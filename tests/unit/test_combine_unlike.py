@@ -10,13 +10,6 @@ from pytest_gpuperf.records import KernelProfile
 from run_builders import launches
 
 
-def test_equal_words_stay_and_different_words_are_mixed() -> None:
-    equal = combine(launches({"occupancy_limiter": "warps"}, {"occupancy_limiter": "warps"}))
-    other = combine(launches({"occupancy_limiter": "warps"}, {"occupancy_limiter": "registers"}))
-    assert equal["occupancy_limiter"] == "warps"
-    assert other["occupancy_limiter"] == "mixed"
-
-
 def test_metric_that_one_launch_lacks_is_left_out() -> None:
     combined = combine(launches({"dram_bytes": 1.0, "instructions": 2.0}, {"instructions": 2.0}))
     assert combined == {"kernels": 2.0, "instructions": 4.0}

@@ -77,13 +77,6 @@ def test_overflowing_number_is_not_a_number() -> None:
     assert number_of("x".join(["9" * 200] * 2)) is None
 
 
-def test_tests_of_two_functions_are_paired_by_parameters() -> None:
-    found = pair_names([names("test_full[224-1]", "test_full[448-1]"), names("test_less[448-1]")])
-    assert found is not None
-    assert found.place == 0
-    assert [dict(row) for row in found.rows] == [{0: 0}, {0: 1, 1: 0}]
-
-
 def test_parameter_that_groups_do_not_share_is_compared() -> None:
     found = pair_names([names("test_k[224-full]", "test_k[448-full]"), names("test_k[448-less]")])
     assert found is not None

@@ -30,14 +30,6 @@ def long_row(value: str, *, unit: str = "", name: str = "some__metric.sum", iden
     return f'"{identifier}","kernel","(32, 1, 1)","(4, 2, 1)","Section","{name}","{unit}","{value}"'
 
 
-def test_wide_csv_holds_every_kernel_of_the_report() -> None:
-    kernels = read_csv(capture("torch_mixed_raw_wide"))
-    assert len(kernels) == 26
-    first = kernels[0]
-    assert (first.name, first.block, first.grid) == ("square_kernel", (256, 1, 1), (8192, 1, 1))
-    assert first.ranges == ("suites/square.py::test_triton[8192x4096]",)
-
-
 def test_wide_csv_gives_base_units_and_plain_numbers() -> None:
     first = read_csv(capture("torch_mixed_raw_wide"))[0]
     assert first.metrics[DURATION] == pytest.approx(64544)
@@ -70,9 +62,6 @@ def test_wide_and_long_csv_agree_up_to_rounding() -> None:
                 assert value == pytest.approx(expected, rel=0.005, abs=0.00501), name
 
 
-NOT_ON_THE_DETAILS_PAGE = ("stall.", "pipe.", "instruction_throughput")
-
-
 def test_labels_of_the_details_page_match_the_report(tmp_path: Path) -> None:
     ncu_report = pytest.importorskip("ncu_report")
     path = tmp_path / "full.ncu-rep"
@@ -94,16 +83,6 @@ def test_stalls_of_the_details_page_are_read_by_label() -> None:
 
     rows = (row("Warp Cycles Per Issued Instruction", "20"), row("Stall Long Scoreboard", "5"))
     assert read_csv(long(*rows))[0].profile().metrics["stall.long_scoreboard"] == 25.0  # 100 * 5 / 20
-
-
-def test_shared_memory_is_the_sum_of_its_parts() -> None:
-    for wide, details in zip(
-        read_csv(capture("torch_mixed_raw_wide")), read_csv(capture("torch_mixed_details_long")), strict=True
-    ):
-        whole = "launch__shared_mem_per_block"
-        parts = (wide.metrics[f"{whole}_{part}"] for part in ("static", "dynamic", "driver"))
-        assert sum(part for part in parts if isinstance(part, float)) == wide.metrics[whole]
-        assert details.metrics[whole] == pytest.approx(wide.metrics[whole], rel=0.005)
 
 
 def test_rules_of_the_details_page_come_with_their_kernel() -> None:
@@ -132,13 +111,6 @@ def test_wide_row_of_another_length_is_refused_with_its_line(cells: str) -> None
 def test_second_output_in_a_file_is_an_error_with_line() -> None:
     with pytest.raises(GpuperfError, match=r"line 3 .* header is there again"):
         read_csv(long(long_row("1")) + long(long_row("2")))
-
-
-def test_short_metrics_of_wide_csv_include_stall_shares() -> None:
-    metrics = read_csv(capture("torch_mixed_raw_wide"))[0].profile().metrics
-    assert metrics["duration_us"] == pytest.approx(64.544)
-    assert metrics["stall.long_scoreboard"] == pytest.approx(100 * 90.061649 / 182.137109)
-    assert metrics["occupancy_limiter"] == "warps"
 
 
 def test_messages_of_ncu_around_the_rows_are_skipped() -> None:

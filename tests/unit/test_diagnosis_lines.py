@@ -57,24 +57,6 @@ def test_limited_time_shows_the_clock_of_its_blocks() -> None:
     assert "power-limited: the GPU held its clock back to 1385 MHz (sw_power_cap)" in found
 
 
-def test_names_of_kernels_cannot_control_the_terminal() -> None:
-    bad = kernel("\x1b[2Jk", **BUSY)
-    assert all(text.isprintable() for text in explain_lines(measured(bad, bad)))
-
-
-def test_kernel_of_a_fifth_of_the_time_is_worth_showing() -> None:
-    busy = {"sm_throughput": 20.0, "memory_throughput": 85.0}
-    lines = explain_lines(
-        measured(
-            kernel("long", **busy, duration_us=60.0),
-            kernel("fifth", **busy, duration_us=20.0),
-            kernel("less", **busy, duration_us=19.9),
-        )
-    )
-    shown = [text.partition(",")[0] for text in lines if text.endswith("% of the time:")]
-    assert shown == ["long", "fifth"]
-
-
 def test_kernels_without_a_time_have_equal_shares() -> None:
     assert shares_of_time([kernel("a", duration_us=0.0), kernel("b")]) == [0.5, 0.5]
 

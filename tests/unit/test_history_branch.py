@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from typing import TYPE_CHECKING
 
 import pytest
 
-from history_builders import commits, git, line
+from history_builders import at_once, commits, git, line
 from pytest_gpuperf.baseline.history.branch import BranchStore
 from pytest_gpuperf.baseline.history.store import NoHistoryError
 from pytest_gpuperf.errors import GpuperfError
@@ -80,27 +79,9 @@ def _push(folder: Path, numbers: list[int]) -> None:
 
 
 def test_clones_push_at_once_without_loss(clones: list[Path]) -> None:
-    context = multiprocessing.get_context("fork")
-    shares = ([0, 2, 4], [1, 3, 5])
-    workers = [context.Process(target=_push, args=pair) for pair in zip(clones, shares, strict=True)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-        assert worker.exitcode == 0
+    at_once(_push, (clones[0], [0, 2, 4]), (clones[1], [1, 3, 5]))
     git(clones[0], "fetch", "-q")
     assert runs_on(clones[0]) == [f"run-{number:04}" for number in range(6)]
-
-
-def test_other_files_of_the_branch_stay(clones: list[Path]) -> None:
-    git(clones[0], "branch", NAME)
-    git(clones[0], "checkout", "-q", NAME)
-    (clones[0] / "README").write_text("mine")
-    git(clones[0], "add", "README")
-    git(clones[0], "commit", "-q", "-m", "mine")
-    git(clones[0], "checkout", "-q", "-")
-    BranchStore(clones[0], NAME).add([line(0)])
-    assert git(clones[0], "show", f"{NAME}:README") == "mine"
 
 
 def commit_file(folder: Path, name: str, text: str = "mine") -> None:
@@ -109,6 +90,13 @@ def commit_file(folder: Path, name: str, text: str = "mine") -> None:
     git(folder, "add", name)
     git(folder, "commit", "-q", "-m", name)
     git(folder, "checkout", "-q", "-")
+
+
+def test_other_files_of_the_branch_stay(clones: list[Path]) -> None:
+    git(clones[0], "branch", NAME)
+    commit_file(clones[0], "README")
+    BranchStore(clones[0], NAME).add([line(0)])
+    assert git(clones[0], "show", f"{NAME}:README") == "mine"
 
 
 def diverged(clones: list[Path]) -> None:

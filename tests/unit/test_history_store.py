@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 from typing import TYPE_CHECKING
 
 import filelock
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from history_builders import line
+from history_builders import at_once, line
 from pytest_gpuperf.baseline.history import store as store_module
 from pytest_gpuperf.baseline.history.lines import decode_file, encode_file, encode_line
 from pytest_gpuperf.baseline.history.store import FolderStore, NoHistoryError
@@ -154,14 +153,7 @@ def _add(root: Path, numbers: list[int]) -> None:
 
 
 def test_processes_add_at_once_without_loss(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    shares = [list(range(start, 24, 3)) for start in range(3)]
-    workers = [context.Process(target=_add, args=(tmp_path, share)) for share in shares]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-        assert worker.exitcode == 0
+    at_once(_add, *((tmp_path, list(range(start, 24, 3))) for start in range(3)))
     assert runs_in(tmp_path) == [f"run-{number:04}" for number in range(24)]
 
 

@@ -2,11 +2,8 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import gzip
 import hashlib
-import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
+from page_parser import Page
 from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
@@ -47,48 +45,6 @@ HOSTILE = st.one_of(
 )
 
 
-class Parsed(HTMLParser):
-    """The tags, their attributes and the text of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, tuple[str, ...]]] = []
-        self.links: list[str] = []
-        self.text = ""
-        self.scripts: dict[str, list[str]] = {"": [], "text/plain": []}
-        self.policy = ""
-        self._script: str | None = None
-        self._style = False
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.tags.append((tag, tuple(given)))
-        if tag == "script":
-            self._script = given.get("type") or ""
-        self._style = tag == "style"
-        if given.get("http-equiv") == "Content-Security-Policy":
-            self.policy = given["content"] or ""
-        self.links += [value or "" for name, value in attrs if name in ("href", "src", "action")]
-
-    def handle_data(self, data: str) -> None:
-        if self._script is not None:
-            self.scripts[self._script].append(data)
-        elif not self._style:
-            self.text += f" {data}"
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "script":
-            self._script = None
-        self._style = False
-
-    @property
-    def details(self) -> list[dict[str, Any]]:
-        packs = (gzip.decompress(base64.b64decode(text)) for text in self.scripts["text/plain"])
-        return [row for pack in packs for row in json.loads(pack)]
-
-
 def section(*results: TestResult, kept: Run | None = None, **others: Any) -> Section:
     kept = kept or run()
     store = BaselineStore(Path("nowhere"))
@@ -104,7 +60,7 @@ def test_table_is_in_the_page_without_scripts() -> None:
     slow = result(
         "t/test_a.py::test_slow", Status.REGRESSED, change_pct=4.2, line="time_us 5.5 is 4.2 % slower"
     )
-    shown = Parsed(page(section(result("t/test_a.py::test_square"), slow)))
+    shown = Page(page(section(result("t/test_a.py::test_square"), slow)))
     words = shown.text.split()
     assert words.index("test_slow") < words.index("test_square")
     assert "time_us 5.5 is 4.2 % slower" in shown.text
@@ -119,19 +75,19 @@ def test_rows_of_a_column_without_values_are_left_out() -> None:
 
 
 def test_run_without_tests_is_a_page() -> None:
-    assert "no tests" in Parsed(page(section())).text
+    assert "no tests" in Page(page(section())).text
 
 
 def test_test_without_measurements_has_a_row() -> None:
-    shown = Parsed(page(section(result(measurements={}, failure="ValueError"))))
-    assert shown.details[0]["test"].endswith("test_square")
+    shown = Page(page(section(result(measurements={}, failure="ValueError"))))
+    assert shown.data[0]["test"].endswith("test_square")
     assert "ended with ValueError" in shown.text
 
 
 def test_details_have_findings_facts_and_explanation() -> None:
     measured = Measurement(timing=timing(bytes=10**6), profile=profile("square_kernel"))
     checked = result(measurements={"main": measured}, status=Status.LIMIT, line="memory_throughput 78 < 80")
-    (details,) = Parsed(page(section(checked, links=GITHUB))).details
+    (details,) = Page(page(section(checked, links=GITHUB))).data
     assert details["findings"][0]["line"] == "memory_throughput 78 < 80"
     assert details["source"] == "https://github.com/o/r/blob/c0ffee1234/perf/suites/test_square.py"
     parts = {part.get("title", "pictures"): part for part in details["parts"]}
@@ -141,33 +97,10 @@ def test_details_have_findings_facts_and_explanation() -> None:
     assert parts["Explanation"]["table"]["rows"][0][0] == "square_kernel"
 
 
-def test_several_runs_have_a_section_each() -> None:
-    other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
-    shown = page(section(result()), section(result(), kept=other))
-    assert re.findall(r"<h2[^>]*>([^<]+)", shown) == ["NVIDIA H200", "NVIDIA B200"]
-
-
-def test_times_of_gpu_models_stand_next_to_each_other() -> None:
-    other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
-    fast = Measurement(timing=timing(time_us=4.0))
-    shown = page(section(result()), section(result(measurements={"main": fast}), kept=other))
-    cells = re.findall(r"</a> ([^<]+)</td>", shown)
-    assert cells == snapshot(["5.30 µs, +0.3 ±0.5 %", "4.00 µs, +0.3 ±0.5 %"])
-
-
-def test_rows_of_all_gpu_models_lead_to_their_tests() -> None:
-    other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
-    good, slow = result("t/test_a.py::test_a"), result("t/test_a.py::test_a", Status.REGRESSED)
-    alone = result("t/test_a.py::test_b", Status.LIMIT)
-    shown = Parsed(page(section(good), section(slow, alone, kept=other)))
-    assert shown.links == ["#t0", "#t1", "#t2", "#s0", "#s1"]
-    assert "not in the run" in shown.text
-
-
 def test_policy_allows_only_the_style_and_script_of_the_page() -> None:
     shown = page(section(result()))
     (style,) = re.findall(r"<style>(.*?)</style>", shown, re.DOTALL)
-    parsed = Parsed(shown)
+    parsed = Page(shown)
     for content in (style, *parsed.scripts[""]):
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in parsed.policy
@@ -199,22 +132,22 @@ def hostile_page(name: str) -> str:
     return page(found)
 
 
-PLAIN = Parsed(hostile_page("square"))
+PLAIN = Page(hostile_page("square"))
 
 
 @given(HOSTILE)
 @settings(max_examples=30, deadline=None)
 def test_no_name_of_a_run_becomes_markup(name: str) -> None:
-    shown = Parsed(hostile_page(name))
-    assert shown.tags == PLAIN.tags
+    shown = Page(hostile_page(name))
+    assert shown.shape == PLAIN.shape
     assert shown.scripts[""] == PLAIN.scripts[""]
     assert all(link.startswith("https://github.com/o/r/") for link in shown.links)
-    assert all(row["source"].startswith("https://github.com/o/r/") for row in shown.details)
+    assert all(row["source"].startswith("https://github.com/o/r/") for row in shown.data)
 
 
 @pytest.mark.parametrize("repository", ["", "javascript:alert(1)//", "data:text/html,x"])
 def test_address_that_is_no_web_site_is_not_a_link(repository: str) -> None:
-    shown = Parsed(page(section(result(), links=SourceLinks(repository))))
+    shown = Page(page(section(result(), links=SourceLinks(repository))))
     assert shown.links == []
 
 
@@ -236,3 +169,18 @@ def test_bar_ends_in_an_arrow_outside_its_scale() -> None:
     assert inside.count('class="dot"') == 1
     assert "<circle" not in outside
     assert outside.count('class="dot"') == 1
+
+
+def test_models_of_gpu_have_sections_and_stand_next_to_each_other() -> None:
+    other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
+    fast = {"main": Measurement(timing=timing(time_us=4.0))}
+    good = result("t/test_a.py::test_a")
+    slow = result("t/test_a.py::test_a", Status.REGRESSED, measurements=fast)
+    alone = result("t/test_a.py::test_b", Status.LIMIT)
+    source = page(section(good), section(slow, alone, kept=other))
+    assert re.findall(r"<h2[^>]*>([^<]+)", source) == ["NVIDIA H200", "NVIDIA B200"]
+    cells = re.findall(r"</a> ([^<]+)</td>", source)
+    assert cells == snapshot(["5.30 µs, +0.3 ±0.5 %", "4.00 µs, +0.3 ±0.5 %", "5.30 µs, +0.3 ±0.5 %"])
+    shown = Page(source)
+    assert shown.links == ["#t0", "#t1", "#t2", "#s0", "#s1"]
+    assert "not in the run" in shown.text

@@ -72,20 +72,7 @@ def test_library_that_ends_the_process_is_an_error(
 
 
 def test_bytes_that_are_not_text_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library(
-        tmp_path,
-        monkeypatch,
-        "class Metric:\n"
-        "    def has_value(self): return True\n"
-        "    def value(self): return 1.0\n"
-        "    def unit(self): return None\n"
-        "class Action:\n"
-        "    NameBase_DEMANGLED = 1\n"
-        "    def name(self, base=0): return 'kernel'\n"
-        "    def metric_by_name(self, name): return Metric()\n"
-        "    def nvtx_state(self): return None\n"
-        "load_report = lambda path: [[Action()]]\n",
-    )
+    library(tmp_path, monkeypatch, fake_ncu.LIBRARY.format(values=dict.fromkeys(NAMES, 1.0), unit=None))
     (tmp_path / "x.ncu-rep").touch()
     with pytest.raises(GpuperfError, match=r"failed to read x\.ncu-rep \(exit status \d\)"):
         read_report_isolated(tmp_path / "x.ncu-rep", NAMES)

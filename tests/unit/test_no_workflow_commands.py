@@ -13,17 +13,19 @@ from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Timing, Toolchain
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import record, run
+from trace_builders import BLOCK
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-HOSTILE = "::error file=a::x ::warning::y\n::stop-commands::z ##[error]w"
-COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)
+HOSTILE = "::error file=a::x ::warning::y\n::stop-commands::z\r ::set-env::v ##[error]w \x1b[31m\x9b\u202e"
+COMMAND = re.compile(r"^\s*::|##\[|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", re.MULTILINE)
 COMMANDS = [
     *(
         [*command, "--format", form]
         for command in (
             ["explain"],
+            ["trace"],
             ["compare", "one", "two"],
             ["baseline", "accept", "--dry-run"],
             ["baseline", "status"],
@@ -42,6 +44,7 @@ COMMANDS = [
 def with_runs(project: Path) -> Path:
     kernel = KernelProfile(name=HOSTILE, metrics={"duration_us": 50.0, "memory_throughput": 85.0})
     measurement = Measurement(
+        trace=BLOCK,
         timing=Timing(mode="hot", time_us=50.0, spread_pct=1.0, blocks_us=(50.0,) * 6, calls_per_block=10),
         profile=Profile(kernels=(kernel,), combined={"duration_us": 50.0, "memory_throughput": 85.0}),
     )

@@ -117,23 +117,15 @@ def test_rounding_is_not_visibly_worse(
 
 
 def test_percentages_are_sorted_by_points() -> None:
-    old: dict[str, float | str] = {
-        "l1_hit_rate": 0.1,
-        "duration_us": 100.0,
-        "registers_per_thread": 32.0,
-        "local_spill_instructions": 0.0,
-        "occupancy_limiter": "warps",
-        "grid_size": 64.0,
+    sides: dict[str, tuple[float | str, float | str]] = {
+        "l1_hit_rate": (0.1, 1.1),  # 1 point more, but eleven times as much
+        "duration_us": (100.0, 120.0),
+        "registers_per_thread": (32.0, 64.0),
+        "local_spill_instructions": (0.0, 8.0),
+        "occupancy_limiter": ("warps", "warps"),
+        "grid_size": (64.0, 64.0),
     }
-    new: dict[str, float | str] = {
-        "l1_hit_rate": 1.1,  # 1 point more, but eleven times as much
-        "duration_us": 120.0,
-        "registers_per_thread": 64.0,
-        "local_spill_instructions": 8.0,
-        "occupancy_limiter": "warps",
-        "grid_size": 64.0,
-    }
-    found = [change_of(name, old[name], new[name]) for name in old]
+    found = [change_of(name, *both) for name, both in sides.items()]
     order = [change.metric for change in sorted(found, key=size_of, reverse=True)]
     assert order[:4] == ["local_spill_instructions", "registers_per_thread", "duration_us", "l1_hit_rate"]
 

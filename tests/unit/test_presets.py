@@ -4,7 +4,7 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.metrics import METRICS, ncu_metric_names
-from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES, check_presets, metrics_of
+from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES, check_presets
 
 
 def test_presets_hold_each_metric_once() -> None:
@@ -27,12 +27,6 @@ def test_every_preset_has_the_duration_to_weight_means() -> None:
 def test_launch_preset_needs_no_counter_except_the_time() -> None:
     counted = [raw for raw in ncu_metric_names(PRESETS["launch"]) if not raw.startswith("launch__")]
     assert sorted(counted) == ["gpu__time_duration.sum", "sm__maximum_warps_per_active_cycle_pct"]
-
-
-def test_several_presets_have_each_metric_once() -> None:
-    both = metrics_of(["sol", "stalls"])
-    assert set(both) == {*PRESETS["sol"], *PRESETS["stalls"]}
-    assert len(both) == len(set(both))
 
 
 @pytest.mark.parametrize("names", [["sol", "stals"], [""], []])

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_gpuperf.measure.ranks.messages import TimesOfRank
 from pytest_gpuperf.measure.ranks.results import correctness_of, timing_of
-from pytest_gpuperf.records import Conditions, Correctness, Timing
+from pytest_gpuperf.records import Conditions, Correctness
 from pytest_gpuperf.records.ranks import BUS_FACTORS, Collective, RankTime, RankTimes
 from run_builders import timing
 
@@ -100,13 +100,3 @@ def test_the_check_of_all_ranks() -> None:
     assert (both.passed, both.elements, both.max_abs_diff, both.failure) == (True, 20, 0.3, "")
     found = correctness_of([right, wrong])
     assert (found.passed, found.mismatched, found.failure) == (False, 2, "rank 1 of 2: output differs")
-
-
-def test_records_of_ranks_are_read_back() -> None:
-    before = msgspec.structs.replace(timing(), ranks=of_ranks("broadcast", 1.0, 2.0))
-    assert msgspec.json.decode(msgspec.json.encode(before), type=Timing) == before
-
-
-def test_times_of_ranks_have_a_range() -> None:
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"time_us": -1.0}, RankTime)

@@ -15,14 +15,11 @@ from hypothesis import strategies as st
 import pytest_gpuperf
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
-from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.metrics.ceilings import CEILINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
-FULL = CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz"
 WIDE = CAPTURES / "torch_mixed_raw_wide.csv.gz"
 LONG = CAPTURES / "torch_mixed_details_long.csv.gz"
 WARNINGS = CAPTURES / "filtered_long_with_warnings.csv.gz"
@@ -76,34 +73,6 @@ def test_report_and_its_raw_page_agree() -> None:
     assert_alike(report, csv)
     assert [set(kernel.metrics) for kernel in report] == [set(kernel.metrics) for kernel in csv]
     assert set(report[0].metrics) > {"duration_us", "dram_bytes", "stall.wait", "occupancy_limiter"}
-
-
-ROOFLINE = {metric.name for metric in CEILINGS}
-"""Computed by the formulas of ncu's sections; `test_roofline.py` compares them."""
-
-
-@needs_ncu_report
-def test_report_has_the_values_of_ncu_report(tmp_path: Path) -> None:
-    import ncu_report
-
-    path = unpacked(FULL, tmp_path)
-    report = ncu_report.load_report(str(path))
-    raw = "smsp__inst_executed.max"
-    for kernel, action in zip(read_report(path, metrics=[raw]), report[0], strict=True):
-        assert kernel.name == action.name()
-        for name, value in kernel.metrics.items():
-            source = METRICS[name].ncu if name in METRICS else name
-            if source and not name.startswith("stall.") and name not in ROOFLINE:
-                factor = (
-                    {"us": 1e-3, "MHz": 1e-6, "GB/s": 1e-9}.get(METRICS[name].unit, 1)
-                    if name in METRICS
-                    else 1
-                )
-                there = action.metric_by_name(source)
-                if there is not None and there.has_value():
-                    assert value == pytest.approx(there.value() * factor)
-        assert kernel.metrics[raw] == action[raw].value()
-        assert kernel.unit(raw) == action[raw].unit() == "inst"
 
 
 def test_content_and_not_the_name_tells_the_format(tmp_path: Path) -> None:
@@ -261,16 +230,3 @@ def test_report_with_broken_bytes_is_read_or_refused(
     path.write_bytes(content)
     with contextlib.suppress(GpuperfError):
         assert read_report(path)
-
-
-def test_file_on_a_broken_disk_is_named_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(_: Path) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr("pytest_gpuperf.measure.ncu.report_file._unpacked", broken)
-    path = tmp_path / "a.csv"
-    path.write_bytes(WIDE.read_bytes())
-    with pytest.raises(GpuperfError, match=r"a\.csv cannot be read: Input/output error$"):
-        read_report(path)

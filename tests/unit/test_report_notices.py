@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
@@ -20,10 +19,6 @@ def notices_of(
 
 def timed(name: str, measured: Timing) -> TestResult:
     return result(f"suites/test_a.py::{name}", measurements={"main": Measurement(timing=measured)})
-
-
-def test_clean_run_has_no_notices() -> None:
-    assert notices_of([result()], "", replayed=False) == []
 
 
 def test_missing_counters_are_named_once_per_session() -> None:
@@ -98,13 +93,3 @@ def test_many_doubtful_timings_are_counted() -> None:
 
 def test_accepted_tests_do_not_lack_a_baseline() -> None:
     assert notices_of([result(status=Status.NEW)], "", replayed=False, updated=True) == []
-
-
-@pytest.mark.parametrize(
-    ("replayed", "command"),
-    [(False, "pytest --gpuperf --gpuperf-update=new"), (True, "gpuperf baseline accept RUN")],
-)
-def test_new_tests_are_counted_with_the_next_command(replayed: bool, command: str) -> None:
-    [line] = notices_of([result(status=Status.NEW)], "", replayed=replayed)
-    assert line.startswith("1 test without a baseline")
-    assert command in line

@@ -84,10 +84,6 @@ def test_only_the_regressed_label_is_named() -> None:
     assert (cold.test, cold.verdict) == ("test_square (cold)", "regressed")
 
 
-def test_exception_is_not_a_pass() -> None:
-    assert overall_status(result(failure="AssertionError")) is Status.INVALID
-
-
 def test_exception_does_not_hide_a_worse_verdict() -> None:
     assert overall_status(result(status=Status.WRONG, failure="Failed")) is Status.WRONG
 

@@ -197,11 +197,6 @@ def test_broken_run_is_named(tmp_path: Path, data: bytes, said: str) -> None:
     assert "run.json" in str(caught.value)
 
 
-def test_missing_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(GpuperfError, match="cannot be read: No such file"):
-        load_run(tmp_path / "run.json")
-
-
 @given(st.one_of(st.binary(max_size=100), st.binary(max_size=30).map(lambda tail: b"\x1f\x8b\x08" + tail)))
 def test_any_bytes_are_a_run_or_an_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.mktemp("run") / "run.json"

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from inline_snapshot import snapshot
 
 from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log
@@ -23,11 +24,6 @@ def assigned(tool: str) -> Assigned:
         return assign(marks, read_log(lines))
 
 
-def said(tool: str, test: str) -> list[str]:
-    hits = assigned(tool).hits[f"test_k.py::{test}"]
-    return errors_of(SanitizerResult(tool=tool, hits=hits.first(5), count=hits.count))
-
-
 @pytest.mark.parametrize(
     ("tool", "wrong", "right"),
     [
@@ -43,48 +39,30 @@ def test_each_error_belongs_to_its_planted_test(tool: str, wrong: dict[str, int]
     assert found.settled == {f"test_k.py::{test}" for test in wrong.keys() | right}
 
 
-def test_a_write_names_line_thread_allocation_and_call() -> None:
-    assert said("memcheck", "test_out_of_bounds") == [
-        "memcheck: Invalid __global__ write of size 4 bytes in scale_kernel (test_k.py:11) by thread "
-        "(100,0,0) in block (0,0,0)\n"
-        "address 0x7f0ab6812390 is out of bounds and is 1 bytes after the nearest allocation at "
-        "0x7f0ab6812200 of size 400 bytes\n"
-        "28 of this kind at this place\n"
-        "launched by the call labelled 'wrong'"
+def test_errors_name_place_thread_address_and_call() -> None:
+    lines = [
+        line
+        for tool in ("memcheck", "racecheck", "initcheck", "synccheck")
+        for hits in assigned(tool).hits.values()
+        for line in errors_of(SanitizerResult(tool=tool, hits=hits.first(5), count=hits.count))
     ]
-
-
-def test_trap_names_its_kernel() -> None:
-    assert said("memcheck", "test_trap") == [
-        "memcheck: Trace/breakpoint trap in trap_kernel (+0x20) by thread (0,0,0) in block (0,0,0)\n"
-        "32 of this kind at this place"
-    ]
+    assert "\n".join(lines) == snapshot("""\
+memcheck: Invalid __global__ write of size 4 bytes in scale_kernel (test_k.py:11) by thread (100,0,0) in block (0,0,0)
+address 0x7f0ab6812390 is out of bounds and is 1 bytes after the nearest allocation at 0x7f0ab6812200 of size 400 bytes
+28 of this kind at this place
+launched by the call labelled 'wrong'
+memcheck: Trace/breakpoint trap in trap_kernel (+0x20) by thread (0,0,0) in block (0,0,0)
+32 of this kind at this place
+racecheck: Potential RAW hazard in __shared__ memory in racing_kernel (+0xe0, +0xf0) by threads (31,0,0) and (224,0,0) in block (0,0,0)
+address 0x47c, Current Value : 0
+1,664 of this kind at this place
+racecheck: Potential WAR hazard in __shared__ memory in racing_kernel (+0xf0, +0xe0) by threads (95,0,0) and (160,0,0) in block (1,0,0)
+address 0x680, Current Value : 0, Incoming Value : 0
+384 of this kind at this place
+initcheck: Uninitialized __global__ memory read of size 4 bytes in scale_kernel (test_k.py:7) by thread (96,0,0) in block (4,0,0)
+address 0x7f0b10810980
+1,000 of this kind at this place
+synccheck: Barrier error detected. Divergent thread(s) in warp in divergent_kernel (+0x80) by thread (33,0,0) in block (0,0,0)
+256 of this kind at this place\
+""")  # noqa: E501
     assert "Target application returned an error" in assigned("memcheck").words
-
-
-def test_race_is_reported_once_for_each_pair_of_places() -> None:
-    first, second = said("racecheck", "test_race")
-    assert first == (
-        "racecheck: Potential RAW hazard in __shared__ memory in racing_kernel (+0xe0, +0xf0) by threads "
-        "(31,0,0) and (224,0,0) in block (0,0,0)\n"
-        "address 0x47c, Current Value : 0\n"
-        "1,664 of this kind at this place"
-    )
-    assert "hazard in __shared__ memory in racing_kernel" in second
-
-
-def test_uninitialised_read_names_its_line() -> None:
-    assert said("initcheck", "test_unwritten") == [
-        "initcheck: Uninitialized __global__ memory read of size 4 bytes in scale_kernel (test_k.py:7) by "
-        "thread (96,0,0) in block (4,0,0)\n"
-        "address 0x7f0b10810980\n"
-        "1,000 of this kind at this place"
-    ]
-
-
-def test_a_barrier_that_half_a_warp_reaches_names_a_thread() -> None:
-    assert said("synccheck", "test_divergent") == [
-        "synccheck: Barrier error detected. Divergent thread(s) in warp in divergent_kernel (+0x80) by "
-        "thread (33,0,0) in block (0,0,0)\n"
-        "256 of this kind at this place"
-    ]

@@ -109,19 +109,6 @@ def test_a_race_within_a_warp_is_called_a_warning() -> None:
     assert found.detail == "Warp Level Programming; Current Value : 1, Incoming Value : 2"
 
 
-def test_uninitialised_read_has_its_address() -> None:
-    found = report(
-        """
-========= Uninitialized __global__ memory read of size 4 bytes
-=========     at vectorAdd(int *)+0x70 in memset_error.cu:41
-=========     by thread (31,0,0) in block (1,0,0)
-=========     Address 0x7f3c7ec000fc
-"""
-    )
-    assert found.kind == "Uninitialized __global__ memory read of size 4 bytes"
-    assert (found.kernel, found.address, found.detail) == ("vectorAdd(int *)", "0x7f3c7ec000fc", "")
-
-
 def test_a_barrier_has_its_thread() -> None:
     found = report(
         """

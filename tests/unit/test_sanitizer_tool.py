@@ -9,7 +9,7 @@ import pytest
 
 import fake_sanitizer
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.sanitizer.markers import BODIES, is_marker, marker_name, marker_ptx
+from pytest_gpuperf.measure.sanitizer.markers import BODIES, marker_name, marker_ptx
 from pytest_gpuperf.measure.sanitizer.sanitizer_failures import explain
 from pytest_gpuperf.measure.sanitizer.tool import Sanitizer, _candidates, environment, find_sanitizer
 
@@ -106,11 +106,6 @@ def test_a_mark_compiles_for_every_gpu(tool: str, architecture: str, tmp_path: P
         done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert b"gpuperf_marker_7" in output.read_bytes()
-
-
-def test_marks_are_recognised_by_name() -> None:
-    assert is_marker(marker_name(12))
-    assert not is_marker("matmul_kernel")
 
 
 @pytest.mark.parametrize(

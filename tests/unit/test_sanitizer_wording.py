@@ -56,12 +56,3 @@ memcheck: Internal Sanitizer Error
 memcheck: 1,488 more errors of other kinds or places
 memcheck: the test was ended after 2,000 errors; there are more\
 """)  # noqa: E501
-
-
-def test_unchecked_test_names_the_reason() -> None:
-    result = SanitizerResult(tool="memcheck", unchecked="its call ended with ValueError: x")
-    assert errors_of(result) == ["memcheck did not check this test: its call ended with ValueError: x"]
-
-
-def test_test_without_errors_has_no_message() -> None:
-    assert errors_of(SanitizerResult(tool="memcheck")) == []

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.chrome import parse_chrome_trace
 from pytest_gpuperf.measure.trace.files import read_traces
 from trace_builders import H200_PROPERTIES, TraceBuilder, rank
@@ -18,21 +17,6 @@ if TYPE_CHECKING:
 
 def distributed(number: int) -> dict[str, object]:
     return {"distributedInfo": {"backend": "nccl", "rank": number, "world_size": 2}}
-
-
-def test_every_gpu_of_a_file_is_read(tmp_path: Path) -> None:
-    both = rank(0, steps=1)
-    both.kernel("fill", 100.0, 5.0, device=1)
-    found = read_traces([both.write(tmp_path / "x.json")]).gpus
-    assert [(one.trace.device, one.trace.launches) for one in found] == [(0, 2), (1, 1)]
-
-
-def test_every_step_is_read(tmp_path: Path) -> None:
-    [found] = read_traces([rank(0, steps=3).write(tmp_path / "x.json")]).gpus
-    assert [(step.region, step.launches) for step in found.steps] == [
-        (f"ProfilerStep#{step}", 2) for step in range(3)
-    ]
-    assert (found.trace.region, found.trace.launches) == ("", 6)
 
 
 def test_ranks_of_a_folder_are_sorted(tmp_path: Path) -> None:
@@ -69,18 +53,6 @@ def test_gpu_without_the_annotation_is_named(tmp_path: Path) -> None:
     assert line.startswith("left out: GPU 1 of ")
 
 
-def test_folder_without_traces_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(GpuperfError, match=r"has no trace.*tensorboard_trace_handler"):
-        read_traces([tmp_path])
-
-
-def test_work_outside_the_steps_is_counted(tmp_path: Path) -> None:
-    trace = rank(0, steps=1)
-    trace.kernel("k", 2000.0, 5.0)
-    [found] = read_traces([trace.write(tmp_path / "x.json")]).gpus
-    assert (found.outside, found.outside_us) == (1, 5.0)
-
-
 def test_torch_1_9_has_steps_among_its_operators(tmp_path: Path) -> None:
     old = rank(0, steps=2).of_torch_1_9()
     [found] = read_traces([old.write(tmp_path / "x.json")], r"ProfilerStep#.*").gpus
@@ -100,15 +72,6 @@ def test_amd_gpu_with_another_number_keeps_its_name() -> None:
     assert trace.device(9).name == "AMD Instinct MI300X"
     two = parse_chrome_trace(rank(9).data(deviceProperties=[amd, H200_PROPERTIES | {"id": 1}]), "x.json")
     assert two.device(9).name == ""
-
-
-def test_unread_events_and_fields_are_counted() -> None:
-    trace = rank(0)
-    for _ in range(3):
-        trace.call("Stream Wait Event", 10.0, "cuda_sync")
-    read = trace.read()
-    assert read.unread == {"cpu_op": 1, "cuda_sync": 3}
-    assert read.unread_fields == ("context", "est. achieved occupancy %", "queued", "warps per SM")
 
 
 @pytest.mark.parametrize("info", [None, {"rank": "3"}, {}, {"rank": True}])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from brute_force import differences
 from pytest_gpuperf.measure.trace.categories import category_of
 from pytest_gpuperf.measure.trace.summary import summarise
-from pytest_gpuperf.records.trace import Communication, Idle
+from pytest_gpuperf.records.trace import Communication
 from trace_builders import TraceBuilder, rank
 
 if TYPE_CHECKING:
@@ -32,35 +32,6 @@ def test_communication_is_total_exposed_and_overlapped() -> None:
     )
     assert (found.computation_us, found.kernel_us, found.busy_us) == (100.0, 300.0, 250.0)
     assert found.class_shares_pct["communication"] == pytest.approx(200 / 3)
-
-
-def test_overlapping_communication_counts_once() -> None:
-    trace = TraceBuilder()
-    trace.kernel(NCCL, 100.0, 50.0, stream=20)
-    trace.kernel(NCCL, 120.0, 50.0, stream=21)
-    found = table(trace).communication
-    assert found is not None
-    assert (found.total_us, found.exposed_us, found.kernels) == (70.0, 70.0, 2)
-
-
-def test_copies_do_not_hide_communication_and_fills_do() -> None:
-    trace = TraceBuilder()
-    trace.kernel(NCCL, 100.0, 50.0, stream=20)
-    trace.copy(90.0, 30.0, 4096)
-    trace.copy(130.0, 10.0, 64, "memset", stream=9)
-    found = table(trace)
-    assert found.communication is not None
-    assert (found.communication.exposed_us, found.communication.overlapped_us) == (40.0, 10.0)
-    assert found.exposed_copy_us == 10.0
-
-
-def test_idle_time_waits_for_host_or_launched_kernel() -> None:
-    trace = TraceBuilder()
-    trace.kernel("first", 100.0, 10.0, launched=50.0)
-    trace.kernel("launched before the GPU was idle", 115.0, 10.0, launched=60.0)
-    trace.kernel("launched late", 200.0, 10.0, launched=190.0)
-    trace.kernel("launch not recorded", 212.0, 10.0, correlation=999_999)
-    assert table(trace).idle == Idle(total_us=82.0, host_wait_us=75.0, kernel_wait_us=5.0, unknown_us=2.0)
 
 
 def test_nodes_of_a_graph_do_not_wait_for_the_host() -> None:

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.regions import CALL_MARK
 from pytest_gpuperf.measure.trace.summary import summarise, with_span
 from pytest_gpuperf.report.trace_report import region_line
-from trace_builders import H200_PROPERTIES, TraceBuilder, attention_block
+from trace_builders import H200_PROPERTIES, TraceBuilder
 
 if TYPE_CHECKING:
     from pytest_gpuperf.measure.trace.chrome import Activity
@@ -40,13 +39,6 @@ def test_overlap_of_streams_is_busy_once() -> None:
     found = table(trace)
     assert (found.busy_us, found.gpu_time_us, found.gpu_busy_pct) == (12.0, 20.0, 100.0)
     assert (found.streams, found.launch_gap_us) == (2, 0.0)
-
-
-def test_one_kernel_alone_leaves_no_gap() -> None:
-    trace = TraceBuilder()
-    trace.kernel("k", 100.0, 6.0)
-    found = table(trace)
-    assert (found.gpu_busy_pct, found.launch_gap_us) == (100.0, 0.0)
 
 
 def test_graph_nodes_share_one_host_launch() -> None:
@@ -141,16 +133,6 @@ def test_steps_of_the_profiler_can_be_selected() -> None:
     assert (found.launches, found.region, found.occurrences) == (2, "ProfilerStep#1", 3)
 
 
-def test_empty_annotation_error_lists_the_others() -> None:
-    trace = TraceBuilder()
-    trace.annotation("forward", 0.0, 50.0)
-    trace.kernel("k", 100.0, 5.0, launched=10.0)
-    with pytest.raises(GpuperfError, match=r"backward.*expected one of forward"):
-        table(trace, "backward")
-    with pytest.raises(GpuperfError, match="broken"):
-        table(trace, "(")
-
-
 def test_busier_of_two_gpus_counts() -> None:
     trace = TraceBuilder()
     trace.kernel("a", 100.0, 5.0, device=0)
@@ -216,15 +198,3 @@ def test_shares_sum_to_whole_and_busy_within_span(
     assert found.busy_us <= found.span_us + 1e-6
     assert found.busy_us <= found.gpu_time_us + 1e-6
     assert 0 <= found.gpu_busy_pct <= 100
-
-
-def test_block_of_the_notes_has_three_classes() -> None:
-    found = table(attention_block())
-    classes = {row.name.partition("<")[0].rpartition(":")[2]: row.kernel_class for row in found.kernels}
-    assert classes == {
-        "ampere_sgemm_128x128_nn": "large_core",
-        "ampere_sgemm_32x32_sliced1x4_tn": "small_frequent",
-        "ampere_sgemm_64x64_nn": "medium_auxiliary",
-        "softmax_warp_forward": "reduction",
-    }
-    assert (found.tensor_core_share_pct, found.tensor_cores_unknown_pct) == (0.0, 0.0)

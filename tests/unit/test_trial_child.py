@@ -10,23 +10,14 @@ import pytest
 from pytest_gpuperf.cli.trial import child
 from pytest_gpuperf.cli.trial.child import try_cases
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.trial import REPORTS_FILE, CaseReport, TrialCase, TrialPlan
+from pytest_gpuperf.records.trial import REPORTS_FILE, CaseReport
+from trial_builders import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-PLAN = TrialPlan(
-    problem="p.py",
-    solution="s.py",
-    form="gpu-mode",
-    cases=(TrialCase(name="a"), TrialCase(name="b")),
-    seed=1,
-    seeds=1,
-    rounds=1,
-    budget_s=0.5,
-    mode="auto",
-)
+PLAN = plan("a", "b", budget_s=0.5)
 PASSED, FAILED = (CaseReport(case=0, passed=passed) for passed in (True, False))
 
 
