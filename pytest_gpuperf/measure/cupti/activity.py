@@ -278,10 +278,9 @@ def kept_attached() -> Iterator[None]:
 
 def torch_profiler_runs() -> bool:
     """Return True if a torch.profiler runs, in this thread or in another."""
-    import torch
+    from pytest_gpuperf.compat.torch_names import profiler_runs
 
-    here: bool = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
-    return here or getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
+    return profiler_runs()
 
 
 def refuse_if_taken() -> None:
@@ -336,9 +335,9 @@ def _demangled(name: bytes) -> str:
     text = name.decode(errors="replace")
     if not text.startswith("_Z"):
         return text
-    import torch
+    from pytest_gpuperf.compat.torch_names import demangled
 
-    return str(torch._C._demangle(text))
+    return demangled(text)
 
 
 def busy_us(calls: Iterable[Iterable[Activity]]) -> list[float]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import re
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_gpuperf.compat.torch_names import end_allocations
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.memory import free_bytes
@@ -87,8 +88,7 @@ def _close(pool: tuple[int, int]) -> None:
 
     torch before 2.12 does not (pytorch#180395): the end of the next memory pool would then end the process.
     """
-    with suppress(Exception):  # it has ended
-        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+    end_allocations(torch.cuda.current_device(), pool)
 
 
 def _on_one_stream(body: Callable[[], Any]) -> None:
