@@ -111,7 +111,7 @@ def kernels_of_libraries() -> frozenset[str]:
 
 
 def profiler_runs() -> bool:
-    """Ask `_profiler_enabled` and `_is_profiler_enabled`; else False: CUPTI itself refuses a second client."""
+    """Ask `_profiler_enabled` and `_is_profiler_enabled`; else False: CUPTI refuses a second client."""
     here = getattr(torch.autograd, "_profiler_enabled", bool)()
     return bool(here or getattr(torch.autograd.profiler, "_is_profiler_enabled", False))
 
@@ -121,10 +121,13 @@ def demangled(name: str) -> str:
     return str(_of_c("_demangle", str)(name))
 
 
-def end_allocations(device: int, pool: tuple[int, int]) -> None:
-    """Call `_cuda_endAllocateToPool`, which torch before 2.12 needs after a failed capture."""
-    with suppress(Exception):  # it has ended
-        _of_c("_cuda_endAllocateToPool", lambda *_: None)(device, pool)
+def end_allocations(pool: tuple[int, int]) -> None:
+    """Call `_cuda_endAllocateToPool` after a failed capture; else do nothing, as from torch 2.12 on is right.
+
+    torch before 2.12 does not (pytorch#180395): the end of the next memory pool would then end the process.
+    """
+    with suppress(Exception):  # it has ended, or the name is missing
+        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
 
 
 def can_record_memory() -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def launches_noted(note: Callable[[object], object]) -> Iterator[None]:
-    """Set `launch_enter_hook` in the block, of `triton.knobs.runtime`, or before Triton 3.4 of `CompiledKernel`.
+    """Set `launch_enter_hook` of `triton.knobs.runtime`, or before Triton 3.4 of `CompiledKernel`.
 
     Without it the code of a launch is not known, only its name. Another profiler's hook sees the other
     launches.

@@ -40,7 +40,7 @@ WITHOUT_EFFECT = (
 )
 
 NOT_ISOLATED = (
-    "the tests ran in pytest's own process, and one that breaks the GPU would have ended the run: this pytest "
+    "the tests ran in this process, and one that breaks the GPU would have ended the run: this pytest "
     "has no known_args_namespace; type `pytest --gpuperf -n 1` for a process of their own"
 )
 
