@@ -60,19 +60,18 @@ def kept_failure(item: pytest.Item) -> list[pytest.ExceptionInfo[BaseException]]
 
 
 @contextmanager
-def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator[bool]:
+def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator[None]:
     """Keep calls of a hook from all plugins, by pluggy's `_hookexec`.
+
+    Without it nothing is held, and reports appear before ncu has read their counters.
 
     Args:
         caller: The hook.
         holds: Returns True for the arguments of a call to hold.
-
-    Yields:
-        False without that name: nothing is held, and reports appear before ncu has read their counters.
     """
     execute = getattr(caller, "_hookexec", None)
     if execute is None:
-        yield False
+        yield
         return
 
     def held(name: str, methods: object, kwargs: dict[str, Any], firstresult: bool) -> object:
@@ -80,7 +79,7 @@ def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator
 
     caller._hookexec = held
     try:
-        yield True
+        yield
     finally:
         caller._hookexec = execute
 

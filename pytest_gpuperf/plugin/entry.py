@@ -35,8 +35,7 @@ def pytest_load_initial_conftests(
 
     As a wrapper it comes before the hook of pytest-cov, which prepares for one process or for several.
     """
-    # Another plugin may have removed this one's options.
-    flag = getattr(early_options(early_config), "gpuperf", None)
+    flag = getattr(early_options(early_config), "gpuperf", "--gpuperf" in args or None)
     if early_config.getini("gpuperf") if flag is None else flag:
         from pytest_gpuperf.plugin.isolation import isolate
 
