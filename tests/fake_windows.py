@@ -1,4 +1,4 @@
-"""Windows, as a pytest plugin (`-p fake_windows`): what only POSIX has is missing when this package is imported."""
+"""Windows, as a pytest plugin (`-p fake_windows`): this package finds nothing that only POSIX has."""
 
 from __future__ import annotations
 

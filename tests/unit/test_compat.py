@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(pytest_gpuperf.__file__).parent
 OF_PYTHON = {
-    "_replace",
-    "_asdict",
-    "_fields",
-    "_fields_",
-    "_Pointer",
-    "_exit",
-    "_run_exitfuncs",
-    "__future__",
+    *("_replace", "_asdict", "_fields", "_fields_", "_Pointer", "_exit", "_run_exitfuncs", "_current_frames")
 }
 """Names of the standard library, most of which it documents."""
 ONE_EVENT = {"device_traces": [["alloc"]]}

@@ -52,7 +52,7 @@ def why_no_gpu() -> str:
 
 
 def _torch_for(name: str) -> int:
-    """Return the major version of `cuda` or of `hip`, AMD's, that torch was built with; 0 if there is none."""
+    """Return the major version of `cuda`, or of AMD's `hip`, that torch was built with; 0 for none."""
     with suppress(ValueError, OSError):
         spec = find_spec("torch")
         if spec is None or not spec.origin:
