@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
 
 from fake_cupti import CONTEXT, NAN, PASSES, FakeCupti
-from pytest_gpuperf.measure.cupti import activity, range_profiler
+from pytest_gpuperf.measure.cupti import activity, one_counter, range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
 
@@ -108,7 +109,11 @@ def test_exception_of_a_call_detaches_cupti() -> None:
             "another profiler holds CUPTI in this process .*torch.profiler, proton, ncu",
         ),
         ("RangeProfilerStart", 26, "another process holds the GPU's counters .*dcgmi profile --pause"),
-        ("ProfilerGetCounterAvailability", 33, "this is a virtual GPU .*--gpuperf-counters=off only times"),
+        (
+            "ProfilerGetCounterAvailability",
+            33,
+            "CUPTI does not profile this virtual GPU .*--gpuperf-counters=off only times",
+        ),
         ("RangeProfilerDecodeData", 999, "^CUPTI's cuptiRangeProfilerDecodeData failed: 999$"),
     ],
 )
@@ -118,6 +123,20 @@ def test_refusal_says_what_to_do(function: str, code: int, text: str) -> None:
         RangeProfiler(cupti).read(lambda: None, (TIME,), 1)
     assert caught.value.code == code
     assert cupti.state == "away"
+
+
+@pytest.mark.parametrize("refusals", [{}, {"RangeProfilerStart": 43}])
+def test_one_counter_is_tried_and_cupti_detached(
+    monkeypatch: pytest.MonkeyPatch, refusals: dict[str, int]
+) -> None:
+    made = FakeCupti({one_counter.CYCLES: 5.0}, refusals=refusals)
+    monkeypatch.setattr(one_counter, "why_no_range_profiler", str)
+    monkeypatch.setattr(one_counter, "cupti", lambda: made)
+    monkeypatch.setattr(torch, "zeros", lambda *_, device: torch.ones(1))
+    with pytest.raises(CuptiError, match="slice of a GPU") if refusals else nullcontext():
+        one_counter.read_one()
+    assert "RangeProfilerStart" in made.called
+    assert made.state == "away"
 
 
 def test_gpu_is_not_queried_while_torch_profiler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
