@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pynvml
 import pytest
 
+from pytest_gpuperf.measure.device import presence
 from pytest_gpuperf.measure.device.presence import may_measure, why_no_gpu
 
 if TYPE_CHECKING:
@@ -60,6 +61,22 @@ def test_other_systems_cannot_measure(monkeypatch: pytest.MonkeyPatch, driver: N
 def test_hidden_gpu_cannot_measure(monkeypatch: pytest.MonkeyPatch, driver: None) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert not may_measure()
+
+
+@pytest.mark.parametrize("gpus", [["Orin"], []])
+def test_driver_is_asked_where_nvml_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: None, gpus: list[str]
+) -> None:
+    def missing(name: str = "") -> None:
+        raise OSError if name else pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    torch_built_for(tmp_path, monkeypatch, "'12.6'", hip="None")
+    monkeypatch.setattr(pynvml, "nvmlInit", missing)
+    monkeypatch.setattr(presence, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    assert not may_measure()  # no driver
+    monkeypatch.setattr("ctypes.CDLL", lambda name: None)
+    assert may_measure() is bool(gpus)
 
 
 def test_torch_is_not_imported_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,10 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+import pynvml
+
+from pytest_gpuperf.measure.device.visible import visible_gpus
+
 RUNS_HERE = "here a replay and gpuperf.static run"
 
 
@@ -21,13 +25,13 @@ def may_measure() -> bool:
     built_for = _torch_for("cuda")
     if not built_for:
         return False
-    import pynvml
-
-    with suppress(pynvml.NVMLError):
+    try:
         pynvml.nvmlInit()
         driver: int = pynvml.nvmlSystemGetCudaDriverVersion()
         return bool(pynvml.nvmlDeviceGetCount()) and driver // 1000 >= built_for
-    return False
+    except pynvml.NVMLError:
+        # A Jetson has no NVML, or a part of it; a machine without a driver is not worth the question.
+        return not why_no_gpu() and bool(visible_gpus())
 
 
 def why_no_gpu() -> str:
