@@ -36,7 +36,7 @@ def write_past_capture(reporter: TerminalReporter, text: Callable[[int], str]) -
         reporter: pytest's.
         text: Returns what to write for a number of columns.
     """
-    writer = getattr(reporter, "_tw", None)
+    writer: Any = getattr(reporter, "_tw", None)
     file = getattr(writer, "_file", None)
     if file is None:
         return

@@ -5,7 +5,7 @@ pytest-xdist 3.6 to 3.8 and execnet 2.1 have all of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import subprocess
@@ -31,7 +31,7 @@ def interruption_type() -> type[BaseException]:
 
 def silence_distribution(manager: pytest.PytestPluginManager) -> None:
     """Take `terminal` from xdist's plugin `dsession`, and unregister its reporter; else its lines appear."""
-    distribution = manager.get_plugin("dsession")
+    distribution: Any = manager.get_plugin("dsession")
     if hasattr(distribution, "terminal"):
         distribution.terminal = None
     if manager.hasplugin("terminaldistreporter"):
@@ -40,7 +40,8 @@ def silence_distribution(manager: pytest.PytestPluginManager) -> None:
 
 def stop_distribution(manager: pytest.PytestPluginManager) -> None:
     """Set `shouldstop` of xdist's plugin `dsession`; else tests run after the last allowed failure."""
-    if hasattr(distribution := manager.get_plugin("dsession"), "shouldstop"):
+    distribution: Any = manager.get_plugin("dsession")
+    if hasattr(distribution, "shouldstop"):
         distribution.shouldstop = "stopping"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +18,8 @@ import xdist.dsession
 import pytest_gpuperf
 from pytest_gpuperf.compat import pytest_names, torch_names, triton_names, xdist_names
 from pytest_gpuperf.measure.correctness.guarded_pool import can_guard
+from pytest_gpuperf.measure.device import spin
+from pytest_gpuperf.measure.static.cubin import find_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +41,7 @@ def foreign_names(path: Path, tree: ast.Module, own: set[str]) -> Iterator[str]:
     typing = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     for node in ast.walk(tree):
@@ -48,11 +52,11 @@ def foreign_names(path: Path, tree: ast.Module, own: set[str]) -> Iterator[str]:
             names = [part for one in node.names for part in one.name.split(".")]
         elif isinstance(node, ast.Attribute):
             names = [node.attr]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr"):
-            names = [node.args[1].value] if isinstance(node.args[1], ast.Constant) else []
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("getattr", "hasattr", "setattr"):
+            names = [str(node.args[1].value)] if isinstance(node.args[1], ast.Constant) else []
         for name in filter(is_private, names):
             if name not in own and id(node) not in typing:
-                yield f"{path.relative_to(PACKAGE)}:{node.lineno}: {name}"
+                yield f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}"
 
 
 def test_only_compat_uses_private_names_of_other_packages() -> None:
@@ -99,6 +103,25 @@ def test_current_stream_is_made_of_the_numbers_of_torch(monkeypatch: pytest.Monk
     monkeypatch.setattr(torch._C, "_cuda_getCurrentStream", lambda device: (7, device, 1), raising=False)
     monkeypatch.setattr(torch._C, "_CudaStreamBase", dict)
     assert torch_names.current_stream()() == {"stream_id": 7, "device_index": 3, "device_type": 1}
+
+
+def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    launched: list[object] = []
+
+    def load(ptx: str, name: str) -> object:
+        (tmp_path / "spin.ptx").write_text(ptx)
+        assert f".entry {name}(" in ptx
+        return SimpleNamespace(launch=lambda *arguments: launched.append(arguments))
+
+    monkeypatch.setattr(spin, "Driver", lambda: SimpleNamespace(load=load))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    spin._kernel.cache_clear()
+    spin.spin(2000)
+    spin._kernel.cache_clear()
+    assert launched == [(1, 1, 2000, 7)]
+    ptxas = [find_tool("ptxas") or "ptxas", "-arch=sm_90", "-o", os.devnull, str(tmp_path / "spin.ptx")]
+    subprocess.run(ptxas, check=True)
 
 
 @pytest.mark.parametrize(("reserved", "used"), [(0, False), (512, True)])
