@@ -1,6 +1,6 @@
 """Private names of pytest, pluggy and pytest-benchmark, with what takes the place of a missing one.
 
-pytest 8.0 to 9.2 have all of them, unless a line says otherwise.
+pytest 9.2 has all of them; the tests with the lowest dependencies run with pytest 8.0.
 """
 
 from __future__ import annotations

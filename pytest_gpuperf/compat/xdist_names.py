@@ -1,6 +1,6 @@
 """Private names of pytest-xdist and execnet, with what takes the place of a missing one.
 
-pytest-xdist 3.6 to 3.8 and execnet 2.1 have all of them.
+pytest-xdist 3.8 has all of them; the tests with the lowest dependencies run with 3.6.
 """
 
 from __future__ import annotations

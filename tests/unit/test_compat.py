@@ -120,7 +120,7 @@ def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch, 
     spin.spin(2000)
     spin._kernel.cache_clear()
     assert launched == [(1, 1, 2000, 7)]
-    ptxas = [find_tool("ptxas") or "ptxas", "-arch=sm_90", "-o", os.devnull, str(tmp_path / "spin.ptx")]
+    ptxas = [str(find_tool("ptxas")), "-arch=sm_90", "-o", os.devnull, str(tmp_path / "spin.ptx")]
     subprocess.run(ptxas, check=True)
 
 
