@@ -15,7 +15,7 @@ import click
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.libcupti import TRITON, copies
+from pytest_gpuperf.measure.cupti.libcupti import TRITON, CuptiError, copies
 from pytest_gpuperf.measure.device.conditions import Nvml, driver_version, other_processes
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import find_ncu
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
 State = Literal["problem", "warning", "ok", "absent"]
 """Part of a run will not work; numbers or convenience suffer; good; not there, not needed or unknown."""
 TONES: dict[State, Tone] = {"problem": "bad", "warning": "unsure", "ok": "pass", "absent": "absent"}
-CAP_SYS_ADMIN = 21
-CAP_PERFMON = 38
-PERFMON_DRIVER = 565
-"""The first driver branch for which CAP_PERFMON is enough."""
-ALLOW = (
-    "echo options nvidia NVreg_RestrictProfilingToAdminUsers=0 | sudo tee /etc/modprobe.d/gpuperf.conf, then "
-    "reboot; in a container --cap-add=SYS_ADMIN (see docs/how-to/run_in_ci.md for what each opens)"
-)
 NO_GPU = "no GPU"
 
 
@@ -145,23 +137,22 @@ def lock(machine: Machine) -> Result:
     )
 
 
-def permission(machine: Machine) -> Result:
-    """Check that the driver lets this process read the counters."""
+def counters(machine: Machine) -> Result:
+    """Read a counter of a kernel, as a run does: each GPU, driver and container has rules of its own."""
     if machine.gpu is None:
         return Result("absent", NO_GPU)
-    setting = _line(machine.system / "proc/driver/nvidia/params", "RmProfilingAdminOnly")
-    if not setting:
-        unknown = "unknown: /proc/driver/nvidia/params does not say"
-        return Result("warning", unknown, "ncu --query-metrics tries it")
-    held = int(_line(machine.system / "proc/self/status", "CapEff") or "0", 16)
-    branch = machine.driver.partition(".")[0]
-    if setting == "0":
-        return Result("ok", "every user may read counters")
-    if held >> CAP_SYS_ADMIN & 1:
-        return Result("ok", "this process may read counters (CAP_SYS_ADMIN)")
-    if held >> CAP_PERFMON & 1 and branch.isdigit() and int(branch) >= PERFMON_DRIVER:
-        return Result("ok", "this process may read counters (CAP_PERFMON)")
-    return Result("problem", "only administrators may read counters: a run times and checks", ALLOW)
+    if lock(machine).state != "ok":
+        return Result("absent", "not tried: another run may measure now")
+    from pytest_gpuperf.measure.cupti.one_counter import read_one
+
+    try:
+        read_one()
+    except CuptiError as error:
+        # Without an answer of CUPTI the fault is in the installation, which `cupti` explains.
+        return Result(
+            "problem" if error.code else "warning", f"{error.found}: a run times and checks", error.next_step
+        )
+    return Result("ok", "CUPTI reads them")
 
 
 def ncu(machine: Machine) -> Result:
@@ -216,7 +207,7 @@ def baselines(machine: Machine) -> Result:
     return Result("ok", f"{slug}: {count(len(loaded), 'suite')}, {count(tests, 'test')}")
 
 
-CHECKS = (gpu, clocks, processes, lock, permission, ncu, cupti, torch, triton, baselines)
+CHECKS = (gpu, clocks, processes, lock, counters, ncu, cupti, torch, triton, baselines)
 """In the order of the page; scripts choose by their names."""
 
 
@@ -246,24 +237,14 @@ def _installed(*distributions: str) -> str:
     return ""
 
 
-def _line(path: Path, key: str) -> str:
-    """Return the value of `key: value` in a file below /proc; empty if it is missing."""
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return ""
-    found = re.search(rf"^{key}:\s*(\w+)", text, re.MULTILINE)
-    return found[1] if found else ""
-
-
 @click.command("doctor")
 @output_form
 @project_options
 def command(project: Project, form: str) -> None:
     """Show whether this machine is ready to measure.
 
-    Measures nothing and changes nothing. Works without a GPU. Exits with 1 if there is a problem; warnings
-    and a missing GPU do not count.
+    Changes nothing, and measures only a counter of one small kernel. Works without a GPU. Exits with 1 if
+    there is a problem; warnings and a missing GPU do not count.
     """
     found = examine(look(project))
     show(_report(found), form)

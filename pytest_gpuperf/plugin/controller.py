@@ -17,10 +17,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from xdist.dsession import Interrupted
 
 from pytest_gpuperf.baseline.durations import load_cards, load_durations
 from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.compat import pytest_names, xdist_names
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.plugin.own_errors import OwnErrors
 from pytest_gpuperf.plugin.schedule import InOrder
@@ -104,11 +104,9 @@ class Controller:
         """Keep the terminal as it is without pytest-xdist."""
         self._session = session
         manager = self._config.pluginmanager
-        self._distributed = cast("Any", manager.get_plugin("dsession"))
-        self._distributed.terminal = None
+        xdist_names.silence_distribution(manager)
         self._reporter = manager.get_plugin("terminalreporter")
         if self._reporter is not None:
-            manager.unregister(name="terminaldistreporter")
             self._reporter.showfspath = False if self._several else None
             self._reporter.pytest_collection()
 
@@ -172,7 +170,7 @@ class Controller:
         """End after `--maxfail` failures as without pytest-xdist."""
         try:
             return (yield)
-        except Interrupted:
+        except xdist_names.interruption_type():
             if session.shouldfail:
                 raise session.Failed(session.shouldfail) from None
             raise
@@ -187,7 +185,7 @@ class Controller:
             if deselected:
                 # Other plugins, such as Hypothesis, look into whatever the reporter counts.
                 self._reporter.pytest_deselected([cast("Any", SimpleNamespace())] * deselected)
-            self._reporter._numcollected = len(ids) + deselected
+            pytest_names.set_collected(self._reporter, len(ids) + deselected)
             self._reporter.report_collect(final=True)
         errors = self._session.testsfailed
         if errors and not self._config.option.continue_on_collection_errors:
@@ -222,7 +220,7 @@ class Controller:
                 pytest.exit(f"gpuperf: the process of the tests {self._ending} before any test", returncode=3)
 
     def _how_it_ended(self, node: WorkerController, error: str) -> str:
-        process: subprocess.Popen[bytes] | None = getattr(getattr(node.gateway, "_io", None), "popen", None)
+        process = xdist_names.process_of(node)
         how = "ended its process"
         if process is not None:
             try:
@@ -253,7 +251,7 @@ class Controller:
         self._blame(crashitem, self._ending.partition("\n")[0])
         most = self._config.option.maxfail
         if most and self._session.testsfailed + 1 >= most:
-            self._distributed.shouldstop = "stopping"
+            xdist_names.stop_distribution(self._config.pluginmanager)
 
     def _blame(self, nodeid: str, how: str) -> None:
         self._blames.append(

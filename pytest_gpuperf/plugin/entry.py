@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.compat.pytest_names import early_options
 from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, gpuperf_ranks, ncu
 from pytest_gpuperf.plugin.own_errors import guarded
 from pytest_gpuperf.settings import options
@@ -34,7 +35,7 @@ def pytest_load_initial_conftests(
 
     As a wrapper it comes before the hook of pytest-cov, which prepares for one process or for several.
     """
-    flag = early_config.known_args_namespace.gpuperf
+    flag = getattr(early_options(early_config), "gpuperf", "--gpuperf" in args or None)
     if early_config.getini("gpuperf") if flag is None else flag:
         from pytest_gpuperf.plugin.isolation import isolate
 

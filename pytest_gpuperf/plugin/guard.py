@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from _pytest.terminal import TerminalReporter
 
+from pytest_gpuperf.compat.pytest_names import benchmarks_of, kept_failure, reporter_type
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.plugin.own_errors import OwnErrors, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from typing import Any
 
     from pytest_gpuperf.session.link import Link, Message
 
@@ -64,7 +63,7 @@ class Watch:
             self._finds(item)
             raise
         # unittest's runner keeps an exception for pytest to find later.
-        if self._finds(item) and not getattr(item, "_excinfo", None):
+        if self._finds(item) and not kept_failure(item):
             raise pytest.fail.Exception(f"gpuperf: a kernel broke the GPU: {self.broken}", pytrace=False)
         return outcome
 
@@ -215,16 +214,13 @@ class Worker:
         finally:
             os._exit(0)
 
-    @property
-    def _benchmarks(self) -> Any:
-        return getattr(self._config, "_benchmarksession", None)
-
     def _tell_benchmarks(self) -> None:
         from pytest_gpuperf.session.link import Benchmarks
 
-        if self._benchmarks is not None and self._benchmarks.benchmarks:
+        session, reporter = benchmarks_of(self._config), reporter_type()
+        if session is not None and session.benchmarks and reporter is not None:
             table = io.StringIO()
-            self._benchmarks.display(TerminalReporter(self._config, table))
+            session.display(reporter(self._config, table))
             self._tell(Benchmarks(table.getvalue()))
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_gpuperf.compat.pytest_names import calls_held
 from pytest_gpuperf.plugin.own_errors import OwnErrors
 
 if TYPE_CHECKING:
@@ -34,34 +35,25 @@ class HeldReports:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Hold reports while the tests run; if they all ran, let ncu read what it has to, then log them."""
-        log: Any = session.config.hook.pytest_runtest_logreport
-        # No hook of pytest can keep a report from the other plugins, so this takes pluggy's private name.
-        execute = getattr(log, "_hookexec", None)
-        if execute is None:
-            return (yield)
-
-        def held(name: str, methods: object, kwargs: dict[str, Any], firstresult: bool) -> object:
-            if self._holds(kwargs["report"]):
-                self._held.append(kwargs["report"])
-                return []
-            return execute(name, methods, kwargs, firstresult)
-
-        log._hookexec = held
         ended = False
         try:
-            outcome = yield
+            # No hook of pytest can keep a report from the other plugins.
+            with calls_held(session.config.hook.pytest_runtest_logreport, self._hold):
+                outcome = yield
             ended = True
             return outcome
         finally:
-            log._hookexec = execute
             if self._held:
                 self._release(session, read=ended)
 
-    def _holds(self, report: pytest.TestReport) -> bool:
-        runner = self._hooks.runner
+    def _hold(self, call: dict[str, Any]) -> bool:
+        """Return True if the report of this call waits."""
+        runner, report = self._hooks.runner, call["report"]
         if runner is None or not runner.unread or report.when == "setup":
             return False
-        return self._name(report, runner) in runner.unread
+        if waits := self._name(report, runner) in runner.unread:
+            self._held.append(report)
+        return waits
 
     def _name(self, report: pytest.TestReport, runner: Runner) -> str:
         """Return the name of a test in the results, whatever links lead to its file."""

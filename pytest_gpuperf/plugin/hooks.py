@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.benchmark_timer import is_timed_by_gpu
@@ -36,6 +37,11 @@ FIXTURES = frozenset(("gpuperf", "gpuperf_ranks", "gpu_warmup", "gpu_timer", "nc
 WITHOUT_EFFECT = (
     "the gpuperf marker of this test has no effect; expected `gpuperf`, or another fixture that measures, "
     "among the arguments of the test"
+)
+
+NOT_ISOLATED = (
+    "the tests ran in this process, and one that breaks the GPU would have ended the run: this pytest "
+    "has no known_args_namespace; type `pytest --gpuperf -n 1` for a process of their own"
 )
 
 
@@ -165,6 +171,8 @@ class Hooks:
 
     def _start(self, measuring: list[pytest.Item]) -> Runner:
         runner = start(self._settings, self._link)
+        if self._link is None and runner.on_gpu and early_options(measuring[0].config) is None:
+            runner.notices.append(NOT_ISOLATED)
         linked = {path for path in {item.path for item in measuring} if path.resolve() != path}
         for item in measuring:
             state = item.stash[STATE]
@@ -247,7 +255,7 @@ class Hooks:
                 raise pytest.fail.Exception(f"gpuperf: {line}").with_traceback(error.__traceback__) from None
             raise
         # unittest's runner keeps an exception for pytest to find later.
-        raised = getattr(item, "_excinfo", None)
+        raised = kept_failure(item)
         if not raised:
             self._conclude(item, state)
         elif _succeeded_unexpectedly(item, raised[-1].value):

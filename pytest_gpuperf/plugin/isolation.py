@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.compat.pytest_names import early_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.presence import may_measure
 from pytest_gpuperf.measure.device.visible import visible_gpus
@@ -52,13 +53,16 @@ def isolate(early_config: pytest.Config, args: list[str]) -> None:
     Raises:
         GpuperfError: `--gpuperf-gpus` asks for something impossible.
     """
-    options = early_config.known_args_namespace
+    options = early_options(early_config)
     if _is_child():
         if early_config.pluginmanager.hasplugin("xdist"):
             # The command line is that of the parent, whose processes have one child each.
-            options.numprocesses = 0
             args.append("-n0")
+            if options is not None:
+                options.numprocesses = 0
         return
+    if options is None:
+        return  # `Hooks` says so, where the tests run in this process
     if os.environ.get(WORKER_ENV) or not _measures(early_config, options):
         return
     asked = _asked_gpus(early_config, options)

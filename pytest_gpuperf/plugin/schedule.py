@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from xdist.scheduler import LoadScheduling
 
+from pytest_gpuperf.compat.xdist_names import have_same_tests
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
@@ -48,7 +50,7 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
     def schedule(self) -> None:
         """Spread the tests if that is not done, and send each worker its next ones."""
         if self.collection is None:
-            if not self._check_nodes_have_same_collection():
+            if not have_same_tests(self):
                 self.log("**Different tests collected, aborting run**")
                 return
             nodeids: list[str] = next(iter(self.node2collection.values()))

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.compat.pytest_names import terminal_columns
 from pytest_gpuperf.records.writing import named
 from pytest_gpuperf.report.brief import brief_lines
 from pytest_gpuperf.report.github import error_annotations
@@ -29,7 +30,7 @@ def publish(summary: Summary, terminal: TerminalReporter, *, brief: bool = False
         for line in brief_lines(summary):
             terminal.write_line(line)
         return
-    width = terminal._tw.fullwidth
+    width = terminal_columns(terminal)
     columns = width if terminal.isatty else max(width, LEAST_COLUMNS)
     lines = summary_lines(summary, Screen(columns, terminal.hasmarkup), verbosity=terminal.verbosity)
     notices = summary.notices if summary.results else [n for n in summary.notices if n.startswith("error")]

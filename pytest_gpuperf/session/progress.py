@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, TypeAlias
+
+from pytest_gpuperf.compat.pytest_names import write_past_capture
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -124,12 +125,7 @@ class StatusLine:
         if isinstance(self._reporter, RemoteTerminal):
             self._reporter.show(text)
             return
-        writer = self._reporter._tw
-        # pytest captures writes to the terminal's file while a test runs.
-        capture = self._reporter.config.pluginmanager.get_plugin("capturemanager")
-        with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
-            writer._file.write(f"{_BELOW}{text[: writer.fullwidth - 1]}{_BACK}")
-            writer.flush()
+        write_past_capture(self._reporter, lambda columns: f"{_BELOW}{text[: columns - 1]}{_BACK}")
 
 
 class RemoteTerminal:

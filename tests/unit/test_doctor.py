@@ -21,6 +21,8 @@ from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.doctor_command import Machine
 from pytest_gpuperf.cli.project import Project
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti import one_counter
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError, refusal
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import Ncu
 from pytest_gpuperf.records import Conditions, GpuInfo
@@ -120,7 +122,7 @@ def test_every_check_is_explained() -> None:
 
 def test_good_machine_has_no_problems(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     accept(one_test(), there.project.store, "all", 5.0)
-    driver_says(there, "0")
+    monkeypatch.setattr(one_counter, "read_one", lambda: None)
     monkeypatch.setattr(doctor, "find_ncu", lambda path: Ncu(Path("ncu"), "2025.3.1.0"))
     monkeypatch.setattr(doctor, "copies", lambda: [("the CUDA toolkit", Path("libcupti.so.13"))])
     monkeypatch.setattr(doctor, "_installed", lambda *_: "2.11.0")
@@ -153,7 +155,7 @@ def test_missing_gpu_is_a_problem_if_there_is_a_driver(
     assert found["gpu"].state == state
     assert "torch sees no CUDA GPU" in found["gpu"].text
     assert fix in found["gpu"].fix
-    for name in ("clocks", "processes", "lock", "permission"):
+    for name in ("clocks", "processes", "lock", "counters"):
         assert found[name] == ("absent", "no GPU", "")
 
 
@@ -206,35 +208,39 @@ def test_holder_of_the_lock_is_named(there: Machine) -> None:
     held.release()
 
 
-def driver_says(there: Machine, admin_only: str, capabilities: str = "0") -> None:
-    for path, text in {
-        "driver/nvidia/params": f"ResmanDebugLevel: 42\nRmProfilingAdminOnly: {admin_only}\n",
-        "self/status": f"Name:\tpython\nCapEff:\t{capabilities}\nCapBnd:\t0\n",
-    }.items():
-        file = there.system / "proc" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-
-
-SYS_ADMIN, PERFMON = "0000000000200000", "0000004000000000"
-
-
 @pytest.mark.parametrize(
-    ("admin_only", "capabilities", "driver", "state"),
+    ("answer", "result"),
     [
-        ("0", "0", "580.159.04", "ok"),
-        ("1", "0", "580.159.04", "problem"),
-        ("1", SYS_ADMIN, "550.54.15", "ok"),
-        ("1", PERFMON, "565.57.01", "ok"),
-        ("1", PERFMON, "550.54.15", "problem"),
+        (None, ("ok", "CUPTI reads them", "")),
+        (
+            refusal("cuptiRangeProfilerStart", 43),
+            ("problem", "CUPTI does not profile this slice", "a later driver"),
+        ),
+        (refusal("cuptiRangeProfilerEnable", 35), ("problem", "the driver denies", "load the driver with")),
+        (CuptiError("libcupti was not found", next_step="pip"), ("warning", "libcupti was not found", "pip")),
     ],
 )
-def test_permission_depends_on_driver_and_capabilities(
-    there: Machine, admin_only: str, capabilities: str, driver: str, state: str
+def test_counters_are_tried(
+    there: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: CuptiError | None,
+    result: tuple[str, str, str],
 ) -> None:
-    assert doctor.permission(there).state == "warning"  # nothing says
-    driver_says(there, admin_only, capabilities)
-    assert doctor.permission(replace(there, driver=driver)).state == state
+    def read() -> None:
+        if answer is not None:
+            raise answer
+
+    monkeypatch.setattr(one_counter, "read_one", read)
+    found = doctor.counters(there)
+    assert [shown.startswith(part) for shown, part in zip(found, result, strict=True)] == [True] * 3
+
+
+def test_counters_are_left_to_a_run_that_measures(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_counter, "read_one", lambda: pytest.fail("tried"))
+    held = GpuLock(UUID, [there.system])
+    held.acquire()
+    assert doctor.counters(there).state == "absent"
+    held.release()
 
 
 def test_missing_tools_are_warnings_only_with_a_gpu(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode  # its home: there is no public alias
 
+from pytest_gpuperf.compat.torch_names import dispatch_mode_type
 from pytest_gpuperf.measure.correctness.poison import ALLOCATIONS
 from pytest_gpuperf.measure.correctness.zones import Neighbour, Zone, memory_between
 
@@ -17,11 +17,11 @@ _BYTE = 0x5A
 _ZONE = 4096
 
 
-class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class GuardedAllocations(dispatch_mode_type()):  # type: ignore[misc]
     """Gives `torch.empty` and similar functions memory between red zones."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._buffers: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

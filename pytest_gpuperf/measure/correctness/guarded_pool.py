@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_gpuperf.compat import torch_names
 from pytest_gpuperf.measure.correctness.zones import Neighbour, Zone
 from pytest_gpuperf.measure.device.memory import bytes_at, free_bytes
 
@@ -72,14 +73,9 @@ class Requests:
 def recorded_requests(device: torch.device) -> Iterator[Requests]:
     """Record the requests to torch's allocator inside the block."""
     requests = Requests()
-    memory: Any = torch.cuda.memory
-    with _noted_captures(requests):
-        memory._record_memory_history("all", context=None, max_entries=_MOST_ENTRIES, clear_history=True)
-        try:
-            yield requests
-            requests.events = list(memory._snapshot()["device_traces"][_index(device)])
-        finally:
-            memory._record_memory_history(None)
+    with _noted_captures(requests), torch_names.recorded_memory(_MOST_ENTRIES) as events:
+        yield requests
+        requests.events = list(events()[_index(device)])
 
 
 @contextmanager
@@ -109,7 +105,7 @@ def can_guard() -> bool:
         torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         and hasattr(torch.cuda, "use_mem_pool")
         and torch.cuda.get_allocator_backend() == "native"
-        and not torch._C._cuda_isHistoryEnabled()
+        and torch_names.can_record_memory()
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_map  # its home: there is no public alias
 
+from pytest_gpuperf.compat.torch_names import tree_map
 from pytest_gpuperf.measure.correctness import poison
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode  # its home: there is no public alias
 
+from pytest_gpuperf.compat.torch_names import dispatch_mode_type
 from pytest_gpuperf.measure.device.held_gpu import streams_of_torch
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def poisoned_memory(byte: int | None, devices: Collection[torch.device]) -> Iter
             yield
 
 
-class _FilledAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _FilledAllocations(dispatch_mode_type()):  # type: ignore[misc]
     def __init__(self, byte: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._byte = byte
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

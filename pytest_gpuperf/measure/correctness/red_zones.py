@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_map  # its home: there is no public alias
 
+from pytest_gpuperf.compat.torch_names import tree_map
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import poison
 from pytest_gpuperf.measure.correctness.arguments import named_tensors

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch.utils._pytree import tree_leaves  # its home: there is no public alias
 
+from pytest_gpuperf.compat.torch_names import tree_leaves
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.correctness.arrays import is_on_gpu

@@ -246,9 +246,9 @@ def _demangled(name: bytes) -> str:
     text = name.decode(errors="replace")
     if not text.startswith("_Z"):
         return text
-    import torch
+    from pytest_gpuperf.compat.torch_names import demangled
 
-    return str(torch._C._demangle(text))
+    return demangled(text)
 
 
 def busy_us(calls: Iterable[Iterable[Activity]]) -> list[float]:

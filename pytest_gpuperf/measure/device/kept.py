@@ -18,23 +18,25 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes  # its home: there is no public alias
 
+from pytest_gpuperf.compat import torch_names
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.spin import spin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# torch without CUDA has none of them.
-_EVENT: Any = getattr(torch._C, "_CudaEventBase", None)
-_STREAM: Any = getattr(torch._C, "_CudaStreamBase", None)
-_GRAPH: Any = getattr(torch._C, "_CUDAGraph", None)
-_TENSOR = torch._C.TensorBase
-_SYNCHRONIZE = getattr(torch._C, "_cuda_synchronize", None)
-_SLEEP = getattr(torch._C, "_cuda_sleep", None)
-_CURRENT_STREAM = getattr(torch._C, "_cuda_getCurrentStream", None)
-_CURRENT_DEVICE = getattr(torch._C, "_cuda_getDevice", None)
-_HAS_CONTEXT = getattr(torch._C, "_cuda_hasPrimaryContext", lambda _: False)
+_EVENT = torch_names.event_type()
+_STREAM = torch_names.stream_type()
+_GRAPH = torch_names.graph_type()
+_TENSOR = torch_names.tensor_type()
+_SYNCHRONIZE = torch_names.synchronisation()
+_SLEEP = torch_names.sleep() or spin
+_CURRENT_STREAM = torch_names.current_stream()
+_CURRENT_DEVICE = torch_names.current_device()
+_HAS_CONTEXT = torch_names.context_test()
+_WITHOUT_FUNCTIONS = torch_names.without_functions()
+_WITHOUT_MODES = torch_names.without_modes()
 _ON_DEVICE = torch.cuda.device
 
 _WATCHED: tuple[tuple[Any, str, str], ...] = (
@@ -77,14 +79,14 @@ def now(_clock: Any = time.perf_counter) -> float:
 
 def synchronize() -> None:
     """Wait for all work of this process, on each device that it uses."""
-    _SYNCHRONIZE()  # type: ignore[misc]
+    _SYNCHRONIZE()
     if (devices := torch.cuda.device_count()) > 1:
-        current = _CURRENT_DEVICE()  # type: ignore[misc]
+        current = _CURRENT_DEVICE()
         for device in range(devices):
             # On a device that is not used, this would make a context, which takes memory.
             if device != current and _HAS_CONTEXT(device):
                 with _ON_DEVICE(device):
-                    _SYNCHRONIZE()  # type: ignore[misc]
+                    _SYNCHRONIZE()
 
 
 def event() -> Any:
@@ -109,8 +111,7 @@ def elapsed_us(start: Any, end: Any) -> float:
 
 def current_stream() -> Any:
     """Return torch's current stream of the current device."""
-    stream_id, device_index, device_type = _CURRENT_STREAM(_CURRENT_DEVICE())  # type: ignore[misc]
-    return _STREAM(stream_id=stream_id, device_index=device_index, device_type=device_type)
+    return _CURRENT_STREAM()
 
 
 def is_idle() -> bool:
@@ -125,20 +126,22 @@ def replay(graph: torch.cuda.CUDAGraph) -> None:
 
 def sleep_on_gpu(cycles: int) -> None:
     """Queue a kernel that spins for this many cycles."""
-    _SLEEP(cycles)  # type: ignore[misc]
+    _SLEEP(cycles)
 
 
 def zero(tensor: torch.Tensor) -> torch.Tensor:
     """Fill a tensor with zeros."""
     # A mode that a callable has left active could drop the call.
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
-        return _TENSOR.zero_(tensor)
+    with _WITHOUT_FUNCTIONS(), _WITHOUT_MODES():
+        zeros: torch.Tensor = _TENSOR.zero_(tensor)
+        return zeros
 
 
 def total(tensor: torch.Tensor) -> torch.Tensor:
     """Read all of a tensor, and return its sum."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes():
-        return _TENSOR.sum(tensor)
+    with _WITHOUT_FUNCTIONS(), _WITHOUT_MODES():
+        summed: torch.Tensor = _TENSOR.sum(tensor)
+        return summed
 
 
 class Originals:

@@ -9,10 +9,10 @@ that outlives a killed process. Versions of filelock differ in these points, and
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import stat
+import sys
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -20,6 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
+
+if sys.platform != "win32":  # where nothing is measured
+    import fcntl
+
+    _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +39,6 @@ HOST = "host"
 not run next to each other, whatever their GPUs are."""
 
 POLL_S = 0.2
-_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)

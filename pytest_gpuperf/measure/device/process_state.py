@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_gpuperf.compat import torch_names
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -45,8 +47,8 @@ _FUNCTIONS: dict[str, tuple[Callable[[], object], Callable[[Any], object] | None
         lambda: torch.get_autocast_dtype("cuda"),
         lambda value: torch.set_autocast_dtype("cuda", value),
     ),
-    "the number of active torch function modes": (torch._C._len_torch_function_stack, None),
-    "the number of active torch dispatch modes": (torch._C._len_torch_dispatch_stack, None),
+    "the number of active torch function modes": (torch_names.function_modes(), None),
+    "the number of active torch dispatch modes": (torch_names.dispatch_modes(), None),
     "sys.getprofile()": (sys.getprofile, sys.setprofile),
     "sys.gettrace()": (sys.gettrace, sys.settrace),
     "the tools of sys.monitoring": (_monitoring_tools, None),
@@ -65,7 +67,7 @@ class ProcessState:
             for name in names.split()
         }
         self._values = {shown: ask() for shown, (ask, _) in _FUNCTIONS.items()}
-        self._kernels = frozenset(torch.library._impls)
+        self._kernels = torch_names.kernels_of_libraries()
 
     def change(self) -> str:
         """Describe the first setting that has changed since, and set all back; empty if none has."""
@@ -85,7 +87,7 @@ class ProcessState:
                 if put_back is not None:
                     put_back(value)
         # Other libraries' operators are theirs, and kernels for meta tensors compute nothing.
-        added = (one for one in torch.library._impls - self._kernels if one.startswith("aten/"))
+        added = (one for one in torch_names.kernels_of_libraries() - self._kernels if one.startswith("aten/"))
         found += [f"the kernel of {one}" for one in sorted(added) if not one.endswith("/Meta")]
         return next(iter(found), "")
 

@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.compat.triton_names import forget_ptxas, hash_own_files, replaced_driver
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.occupancy import WARP_THREADS
 from pytest_gpuperf.measure.static.cubin import Cubin, CubinTools, find_tool, read_cubin
@@ -76,18 +77,11 @@ def compile_triton(
 
     # Triton that can compile in the background can compile in threads, most of the time without the GIL.
     workers = len(archs) if hasattr(triton, "AsyncCompileMode") else 1
-    _hash_triton()
+    # Else each thread of a first compilation does so, 0.5 s.
+    hash_own_files()
     with elsewhere(), _without_ptxas_of_torch(), ThreadPoolExecutor(workers) as pool:
         made = pool.map(lambda arch: _compile(function, arch, values, options, state), archs)
         return dict(zip(archs, made, strict=True))
-
-
-def _hash_triton() -> None:
-    """Let Triton hash its own files, 0.5 s, once: else each thread of a first compilation does."""
-    with suppress(ImportError):  # in other versions of Triton the function has another place
-        from triton.runtime.cache import triton_key
-
-        triton_key()
 
 
 @contextmanager
@@ -100,20 +94,14 @@ def _without_ptxas_of_torch() -> Iterator[None]:
     if path is None or torch is None or not Path(path).is_relative_to(Path(torch).parent):
         yield
         return
-    from triton.backends.nvidia import compiler
-
-    def forget() -> None:
-        # Triton keeps ptxas, its version and what follows from it; the key of its cache has the version.
-        for one in vars(compiler).values():
-            getattr(one, "cache_clear", lambda: None)()
-
+    # Triton keeps ptxas, its version and what follows from it; the key of its cache has the version.
     del os.environ[_PTXAS]
-    forget()
+    forget_ptxas()
     try:
         yield
     finally:
         os.environ[_PTXAS] = path
-        forget()
+        forget_ptxas()
 
 
 def _jit_function(kernel: Any) -> Any:
@@ -242,17 +230,8 @@ def target_of(arch: str) -> Any:
 @contextmanager
 def elsewhere() -> Iterator[None]:
     """Answer in place of the driver for the target of each thread; one caller at a time."""
-    from triton.runtime.driver import driver
-
-    with _ONE_AT_A_TIME:
-        # Reading the active driver would look for a GPU, and raise without one.
-        before = dict(vars(driver))
-        driver.set_active(_Elsewhere())
-        try:
-            yield
-        finally:
-            vars(driver).clear()
-            vars(driver).update(before)
+    with _ONE_AT_A_TIME, replaced_driver(_Elsewhere()):
+        yield
 
 
 @contextmanager

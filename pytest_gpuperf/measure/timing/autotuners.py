@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.compat.triton_names import choices_noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,18 +15,5 @@ if TYPE_CHECKING:
 def watched() -> Iterator[dict[str, str]]:
     """Collect the configurations that Triton's autotuners pick inside the `with`, by kernel name."""
     picked: dict[str, str] = {}
-    # A callable with a Triton autotuner has already imported Triton.
-    module = sys.modules.get("triton.runtime.autotuner")
-    if module is None:
-        yield picked
-        return
-    run = module.Autotuner.run
-
-    def watched_run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = run(self, *args, **kwargs)
-        name = getattr(getattr(self, "base_fn", self.fn), "__name__", "kernel")
-        picked[name] = str(self.best_config)
-        return result
-
-    with patch.object(module.Autotuner, "run", watched_run):
+    with choices_noted(picked.__setitem__):
         yield picked

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import re
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_gpuperf.compat.torch_names import end_allocations
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.memory import free_bytes
@@ -69,7 +70,7 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
                 _on_one_stream(body)
                 at_end()
         except Exception as error:
-            _close(pool)
+            end_allocations(pool)
             _recover()
             # Ending a broken capture fails too; the first failure has the reason.
             first = error.__context__ or error
@@ -80,15 +81,6 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
     if any("CUDA Graph is empty" in str(warning.message) for warning in caught):
         raise nothing_launched()
     return graph
-
-
-def _close(pool: tuple[int, int]) -> None:
-    """End the allocations of a failed capture.
-
-    torch before 2.12 does not (pytorch#180395): the end of the next memory pool would then end the process.
-    """
-    with suppress(Exception):  # it has ended
-        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
 
 
 def _on_one_stream(body: Callable[[], Any]) -> None:

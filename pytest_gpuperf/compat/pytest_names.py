@@ -1,0 +1,100 @@
+"""Private names of pytest, pluggy and pytest-benchmark, with what takes the place of a missing one.
+
+pytest 9.2 has all of them; the tests with the lowest dependencies run with pytest 8.0.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterator
+
+    from _pytest.terminal import TerminalReporter
+
+
+def early_options(config: pytest.Config) -> Namespace | None:
+    """Return `known_args_namespace`, the first options; else None: the run has one process."""
+    return getattr(config, "known_args_namespace", None)
+
+
+def terminal_columns(reporter: TerminalReporter) -> int:
+    """Return `_tw.fullwidth`; else the width of the terminal that Python sees."""
+    found = getattr(getattr(reporter, "_tw", None), "fullwidth", None)
+    return found if isinstance(found, int) else shutil.get_terminal_size().columns
+
+
+def write_past_capture(reporter: TerminalReporter, text: Callable[[int], str]) -> None:
+    """Write to `_tw._file`, of which pytest captures nothing; else nothing: there is no status line.
+
+    Args:
+        reporter: pytest's.
+        text: Returns what to write for a number of columns.
+    """
+    writer: Any = getattr(reporter, "_tw", None)
+    file = getattr(writer, "_file", None)
+    if file is None:
+        return
+    # pytest captures writes to the terminal's file while a test runs.
+    capture = reporter.config.pluginmanager.get_plugin("capturemanager")
+    shown = getattr(capture, "global_and_fixture_disabled", nullcontext)
+    with shown():
+        file.write(text(terminal_columns(reporter)))
+        writer.flush()
+
+
+def set_collected(reporter: TerminalReporter, count: int) -> None:
+    """Set `_numcollected`; else pytest's line about the collection counts 0 tests."""
+    if hasattr(reporter, "_numcollected"):
+        reporter._numcollected = count
+
+
+def kept_failure(item: pytest.Item) -> list[pytest.ExceptionInfo[BaseException]] | None:
+    """Return `_excinfo`, in which unittest's runner keeps an exception; else None: the test is judged."""
+    return getattr(item, "_excinfo", None)
+
+
+@contextmanager
+def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator[None]:
+    """Keep calls of a hook from all plugins, by pluggy's `_hookexec`.
+
+    Without it nothing is held, and reports appear before ncu has read their counters.
+
+    Args:
+        caller: The hook.
+        holds: Returns True for the arguments of a call to hold.
+    """
+    execute = getattr(caller, "_hookexec", None)
+    if execute is None:
+        yield
+        return
+
+    def held(name: str, methods: object, kwargs: dict[str, Any], firstresult: bool) -> object:
+        return [] if holds(kwargs) else execute(name, methods, kwargs, firstresult)
+
+    caller._hookexec = held
+    try:
+        yield
+    finally:
+        caller._hookexec = execute
+
+
+def reporter_type() -> Any:
+    """Take `pytest.TerminalReporter`, or `_pytest.terminal.TerminalReporter` of older versions; else None."""
+    if (public := getattr(pytest, "TerminalReporter", None)) is not None:
+        return public
+    try:
+        from _pytest.terminal import TerminalReporter
+    except ImportError:
+        return None
+    return TerminalReporter
+
+
+def benchmarks_of(config: pytest.Config) -> Any:
+    """Return pytest-benchmark's `_benchmarksession`; else None: its table is not shown."""
+    return getattr(config, "_benchmarksession", None)

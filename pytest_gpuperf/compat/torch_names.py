@@ -1,0 +1,195 @@
+"""Private names of torch, with what takes the place of a missing one, and what is lost then.
+
+torch 2.11 and 2.13 have all of them; a build without CUDA lacks those with `cuda`. What the timing path needs
+is taken once, at the import of `measure/device/kept.py`, so that no test can replace it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def _of_c(name: str, public: Any) -> Any:
+    return getattr(torch._C, name, public)
+
+
+def event_type() -> Any:
+    """Take `_CudaEventBase`; else `torch.cuda.Event`, whose methods a test can replace."""
+    return _of_c("_CudaEventBase", torch.cuda.Event)
+
+
+def stream_type() -> Any:
+    """Take `_CudaStreamBase`; else `torch.cuda.Stream`, whose methods a test can replace."""
+    return _of_c("_CudaStreamBase", torch.cuda.Stream)
+
+
+def graph_type() -> Any:
+    """Take `_CUDAGraph`; else `torch.cuda.CUDAGraph`, whose methods a test can replace."""
+    return _of_c("_CUDAGraph", torch.cuda.CUDAGraph)
+
+
+def tensor_type() -> Any:
+    """Take `TensorBase`; else `torch.Tensor`, whose methods a test can replace."""
+    return _of_c("TensorBase", torch.Tensor)
+
+
+def synchronisation() -> Callable[[], None]:
+    """Take `_cuda_synchronize`; else `torch.cuda.synchronize`, which takes longer."""
+    found: Callable[[], None] = _of_c("_cuda_synchronize", torch.cuda.synchronize)
+    return found
+
+
+def sleep() -> Callable[[int], None] | None:
+    """Take `_cuda_sleep`, which spins on the GPU; else None: the caller needs a kernel of its own."""
+    found: Callable[[int], None] | None = _of_c("_cuda_sleep", None)
+    return found
+
+
+def current_device() -> Callable[[], int]:
+    """Take `_cuda_getDevice`; else `torch.cuda.current_device`, which takes longer."""
+    found: Callable[[], int] = _of_c("_cuda_getDevice", torch.cuda.current_device)
+    return found
+
+
+def current_stream() -> Callable[[], Any]:
+    """Take `_cuda_getCurrentStream`; else `torch.cuda.current_stream`, which takes longer."""
+    ask, device, stream = _of_c("_cuda_getCurrentStream", None), current_device(), stream_type()
+    if ask is None or stream is torch.cuda.Stream:
+        return torch.cuda.current_stream
+
+    def current() -> Any:
+        stream_id, device_index, device_type = ask(device())
+        return stream(stream_id=stream_id, device_index=device_index, device_type=device_type)
+
+    return current
+
+
+def context_test() -> Callable[[int], bool]:
+    """Take `_cuda_hasPrimaryContext`; else ask for torch's memory there: other libraries' work is missed."""
+    found: Callable[[int], bool] = _of_c(
+        "_cuda_hasPrimaryContext", lambda device: torch.cuda.memory_reserved(device) > 0
+    )
+    return found
+
+
+def without_functions() -> Callable[[], Any]:
+    """Take `DisableTorchFunction`; else nothing: a mode that a callable left active sees our calls."""
+    found: Callable[[], Any] = _of_c("DisableTorchFunction", nullcontext)
+    return found
+
+
+def without_modes() -> Callable[[], Any]:
+    """Take `_disable_current_modes`; else nothing: a mode that a callable left active sees our calls."""
+    try:
+        from torch.utils._python_dispatch import _disable_current_modes
+    except ImportError:
+        return nullcontext
+    return _disable_current_modes
+
+
+def function_modes() -> Callable[[], int]:
+    """Take `_len_torch_function_stack`; else count 0: a mode that a callable leaves active is not noticed."""
+    found: Callable[[], int] = _of_c("_len_torch_function_stack", int)
+    return found
+
+
+def dispatch_modes() -> Callable[[], int]:
+    """Take `_len_torch_dispatch_stack`; else count 0: a mode that a callable leaves active is not noticed."""
+    found: Callable[[], int] = _of_c("_len_torch_dispatch_stack", int)
+    return found
+
+
+def kernels_of_libraries() -> frozenset[str]:
+    """Read `torch.library._impls`; else none: a kernel put in the place of torch's is not noticed."""
+    return frozenset(getattr(torch.library, "_impls", ()))
+
+
+def profiler_runs() -> bool:
+    """Ask `_profiler_enabled` and `_is_profiler_enabled`; else False: CUPTI refuses a second client."""
+    here = getattr(torch.autograd, "_profiler_enabled", bool)()
+    return bool(here or getattr(torch.autograd.profiler, "_is_profiler_enabled", False))
+
+
+def demangled(name: str) -> str:
+    """Ask `_demangle`; else return the name as the compiler made it."""
+    return str(_of_c("_demangle", str)(name))
+
+
+def end_allocations(pool: tuple[int, int]) -> None:
+    """Call `_cuda_endAllocateToPool` after a failed capture; else do nothing, as from torch 2.12 on is right.
+
+    torch before 2.12 does not (pytorch#180395): the end of the next memory pool would then end the process.
+    """
+    with suppress(Exception):  # it has ended, or the name is missing
+        torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+
+
+def can_record_memory() -> bool:
+    """Return True if `recorded_memory` can be used: it has its names, and nobody else records.
+
+    Else allocations of a call get no red zones on a GPU. Asked before CUDA is initialised, torch crashes.
+    """
+    memory, is_recorded = torch.cuda.memory, _of_c("_cuda_isHistoryEnabled", None)
+    known = all(hasattr(memory, name) for name in ("_record_memory_history", "_snapshot"))
+    return known and is_recorded is not None and not is_recorded()
+
+
+@contextmanager
+def recorded_memory(most: int) -> Iterator[Callable[[], list[Any]]]:
+    """Record by `torch.cuda.memory._record_memory_history`; see `can_record_memory`.
+
+    Args:
+        most: Events that are kept.
+
+    Yields:
+        A function that returns the events of each device.
+    """
+    memory: Any = torch.cuda.memory
+    memory._record_memory_history("all", context=None, max_entries=most, clear_history=True)
+    try:
+        yield lambda: list(memory._snapshot()["device_traces"])
+    finally:
+        memory._record_memory_history(None)
+
+
+def dispatch_mode_type() -> Any:
+    """Take `TorchDispatchMode`; else a block without effect: no memory on a CPU is guarded."""
+    try:
+        from torch.utils._python_dispatch import TorchDispatchMode
+    except ImportError:
+        return nullcontext
+    return TorchDispatchMode
+
+
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Call `torch.utils._pytree.tree_map`; else go through tuples, lists and dicts only."""
+    try:
+        from torch.utils._pytree import tree_map as mapped
+    except ImportError:
+        return _mapped(function, tree)
+    return mapped(function, tree)
+
+
+def tree_leaves(tree: Any) -> list[Any]:
+    """Call `torch.utils._pytree.tree_leaves`; else go through tuples, lists and dicts only."""
+    try:
+        from torch.utils._pytree import tree_leaves as leaves
+    except ImportError:
+        found: list[Any] = []
+        _mapped(found.append, tree)
+        return found
+    return leaves(tree)
+
+
+def _mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+    if type(tree) in (tuple, list):
+        return type(tree)(_mapped(function, one) for one in tree)
+    if type(tree) is dict:
+        return {key: _mapped(function, one) for key, one in tree.items()}
+    return function(tree)

@@ -1,0 +1,108 @@
+"""Private names of Triton, with what takes the place of a missing one, and what is lost then.
+
+Nothing here imports Triton before a test has done so, except for what compiles without a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@contextmanager
+def launches_noted(note: Callable[[object], object]) -> Iterator[None]:
+    """Set `launch_enter_hook` of `triton.knobs.runtime`, or before Triton 3.4 of `CompiledKernel`.
+
+    Without it the code of a launch is not known, only its name. Another profiler's hook sees the other
+    launches.
+
+    Args:
+        note: Gets the driver's handle of each kernel that Triton launches.
+    """
+    knobs = sys.modules.get("triton.knobs")
+    owner = getattr(knobs, "runtime", None) or compiled_kernel_type()
+    if not hasattr(owner, "launch_enter_hook"):
+        yield
+        return
+
+    def hook(metadata: Any) -> None:
+        # `metadata.get()` would compute what the kernel's author adds to it.
+        handle = getattr(metadata, "data", {}).get("function")
+        if handle is not None:
+            note(handle)
+
+    with patch.object(owner, "launch_enter_hook", hook):
+        yield
+
+
+def compiled_kernel_type() -> Any:
+    """Take `triton.compiler.compiler.CompiledKernel`; else None: the code of kernels is not known."""
+    return getattr(sys.modules.get("triton.compiler.compiler"), "CompiledKernel", None)
+
+
+@contextmanager
+def choices_noted(note: Callable[[str, str], object]) -> Iterator[None]:
+    """Watch `triton.runtime.autotuner.Autotuner.run` in the block; else the choices are not recorded.
+
+    Args:
+        note: Gets the name of a kernel and its configuration.
+    """
+    tuner = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
+    run = getattr(tuner, "run", None)
+    if run is None:
+        yield
+        return
+
+    def watched_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = run(self, *args, **kwargs)
+        chosen = getattr(self, "best_config", None)
+        if chosen is not None:
+            function = getattr(self, "base_fn", None) or getattr(self, "fn", None)
+            note(getattr(function, "__name__", "kernel"), str(chosen))
+        return result
+
+    with patch.object(tuner, "run", watched_run):
+        yield
+
+
+def hash_own_files() -> None:
+    """Call `triton_key`, which hashes hundreds of megabytes once; else each first compilation does that."""
+    for owner in ("triton.runtime.cache", "triton.compiler.compiler"):  # the latter in older versions
+        if hash_of_triton := getattr(sys.modules.get(owner), "triton_key", None):
+            hash_of_triton()
+            return
+
+
+def forget_ptxas() -> None:
+    """Clear the caches of `triton.backends.nvidia.compiler`: ptxas, its version and what follows from it.
+
+    Without that module, a test after torch.compile is compiled by torch's ptxas.
+    """
+    with suppress(ImportError):
+        from triton.backends.nvidia import compiler
+
+        for one in vars(compiler).values():
+            getattr(one, "cache_clear", lambda: None)()
+
+
+@contextmanager
+def replaced_driver(driver: object) -> Iterator[None]:
+    """Let Triton ask another driver: `triton.runtime.driver.driver`, whose variables are put back afterwards.
+
+    To read the active driver would look for a GPU, and raise without one. Without the name there are no
+    static checks of Triton kernels: ImportError.
+    """
+    from triton.runtime.driver import driver as present
+
+    before = dict(vars(present))
+    present.set_active(driver)
+    try:
+        yield
+    finally:
+        vars(present).clear()
+        vars(present).update(before)

@@ -1,0 +1,345 @@
+"""Private names of other packages: one room has them all, and each may be missing."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import xdist.dsession
+
+import pytest_gpuperf
+from pytest_gpuperf.compat import pytest_names, torch_names, triton_names, xdist_names
+from pytest_gpuperf.measure.correctness.guarded_pool import can_guard
+from pytest_gpuperf.measure.device import spin
+from pytest_gpuperf.measure.static.cubin import find_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PACKAGE = Path(pytest_gpuperf.__file__).parent
+OF_PYTHON = {
+    *("_replace", "_asdict", "_fields", "_fields_", "_Pointer", "_exit", "_run_exitfuncs", "_current_frames")
+}
+"""Names of the standard library, most of which it documents."""
+ONE_EVENT = {"device_traces": [["alloc"]]}
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__") and name != "_" and name not in OF_PYTHON
+
+
+def foreign_names(path: Path, tree: ast.Module, own: set[str]) -> Iterator[str]:
+    """Yield the private names of other packages that a file uses, except for type checkers."""
+    typing = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("pytest_gpuperf"):
+            names = [*(node.module or "").split("."), *(one.name for one in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [part for one in node.names for part in one.name.split(".")]
+        elif isinstance(node, ast.Attribute):
+            names = [node.attr]
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("getattr", "hasattr", "setattr"):
+            names = [str(node.args[1].value)] if isinstance(node.args[1], ast.Constant) else []
+        for name in filter(is_private, names):
+            if name not in own and id(node) not in typing:
+                yield f"{path.relative_to(PACKAGE)}: {ast.unparse(node)}"
+
+
+def test_only_compat_uses_private_names_of_other_packages() -> None:
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+    own: set[str] = set()
+    for node in (node for tree in trees.values() for node in ast.walk(tree)):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            own.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            own.update({node.attr} if ast.unparse(node.value) in ("self", "instance") else ())
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+    elsewhere = {path: tree for path, tree in trees.items() if path.parent.name != "compat"}
+    assert [name for path, tree in elsewhere.items() for name in foreign_names(path, tree, own)] == []
+    compat = [path for path in trees if path.parent.name == "compat"]
+    assert len([name for path in compat for name in foreign_names(path, trees[path], own)]) > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "instead"),
+    [
+        ("_CudaEventBase", torch_names.event_type, torch.cuda.Event),
+        ("_CudaStreamBase", torch_names.stream_type, torch.cuda.Stream),
+        ("_CUDAGraph", torch_names.graph_type, torch.cuda.CUDAGraph),
+        ("TensorBase", torch_names.tensor_type, torch.Tensor),
+        ("_cuda_synchronize", torch_names.synchronisation, torch.cuda.synchronize),
+        ("_cuda_getDevice", torch_names.current_device, torch.cuda.current_device),
+        ("_cuda_getCurrentStream", torch_names.current_stream, torch.cuda.current_stream),
+        ("_cuda_sleep", torch_names.sleep, None),
+        ("DisableTorchFunction", torch_names.without_functions, nullcontext),
+    ],
+)
+def test_public_name_takes_the_place_of_a_missing_one(
+    monkeypatch: pytest.MonkeyPatch, name: str, taken: Callable[[], Any], instead: Any
+) -> None:
+    monkeypatch.setattr(torch._C, name, lambda: "private", raising=False)
+    assert taken() is not instead
+    monkeypatch.delattr(torch._C, name)
+    assert taken() is instead
+
+
+def test_current_stream_is_made_of_the_numbers_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 3, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentStream", lambda device: (7, device, 1), raising=False)
+    monkeypatch.setattr(torch._C, "_CudaStreamBase", dict)
+    assert torch_names.current_stream()() == {"stream_id": 7, "device_index": 3, "device_type": 1}
+
+
+def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    launched: list[object] = []
+
+    def load(ptx: str, name: str) -> object:
+        (tmp_path / "spin.ptx").write_text(ptx)
+        assert f".entry {name}(" in ptx
+        return SimpleNamespace(launch=lambda *arguments: launched.append(arguments))
+
+    monkeypatch.setattr(spin, "Driver", lambda: SimpleNamespace(load=load))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    spin._kernel.cache_clear()
+    spin.spin(2000)
+    spin._kernel.cache_clear()
+    assert launched == [(1, 1, 2000, 7)]
+    ptxas = [str(find_tool("ptxas")), "-arch=sm_90", "-o", os.devnull, str(tmp_path / "spin.ptx")]
+    subprocess.run(ptxas, check=True)
+
+
+@pytest.mark.parametrize(("reserved", "used"), [(0, False), (512, True)])
+def test_memory_of_torch_shows_a_used_device(
+    monkeypatch: pytest.MonkeyPatch, reserved: int, used: bool
+) -> None:
+    monkeypatch.delattr(torch._C, "_cuda_hasPrimaryContext", raising=False)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: reserved)
+    assert torch_names.context_test()(1) is used
+
+
+@pytest.mark.parametrize("name", ["_len_torch_function_stack", "_len_torch_dispatch_stack"])
+def test_uncountable_modes_count_zero(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    counted = {
+        "_len_torch_function_stack": torch_names.function_modes,
+        "_len_torch_dispatch_stack": torch_names.dispatch_modes,
+    }
+    monkeypatch.setattr(torch._C, name, lambda: 2)
+    assert counted[name]()() == 2
+    monkeypatch.delattr(torch._C, name)
+    assert counted[name]()() == 0
+
+
+def test_unknown_kernels_of_libraries_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.library, "_impls", {"aten/square/CUDA"})
+    assert torch_names.kernels_of_libraries() == {"aten/square/CUDA"}
+    monkeypatch.delattr(torch.library, "_impls")
+    assert torch_names.kernels_of_libraries() == frozenset()
+
+
+@pytest.mark.parametrize(
+    "missing", [(torch.autograd, "_profiler_enabled"), (torch.autograd.profiler, "_is_profiler_enabled")]
+)
+def test_profiler_is_seen_by_the_other_name(
+    monkeypatch: pytest.MonkeyPatch, missing: tuple[Any, str]
+) -> None:
+    monkeypatch.setattr(torch.autograd, "_profiler_enabled", lambda: True)
+    monkeypatch.setattr(torch.autograd.profiler, "_is_profiler_enabled", True)
+    monkeypatch.delattr(*missing)
+    assert torch_names.profiler_runs()
+
+
+def test_names_stay_mangled_without_demangler(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert torch_names.demangled("_Z6squarePf") == "square(float*)"
+    monkeypatch.delattr(torch._C, "_demangle")
+    assert torch_names.demangled("_Z6squarePf") == "_Z6squarePf"
+
+
+def test_failed_capture_needs_no_end_of_allocations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch._C, "_cuda_endAllocateToPool", raising=False)
+    torch_names.end_allocations((0, 1))
+
+
+@pytest.mark.parametrize("name", ["_record_memory_history", "_snapshot", "_cuda_isHistoryEnabled"])
+def test_allocations_are_not_guarded_without_a_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: False, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native")
+    assert can_guard()
+    monkeypatch.delattr(torch._C if name.startswith("_cuda") else torch.cuda.memory, name)
+    assert not can_guard()
+
+
+def test_memory_is_recorded_only_in_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    enabled: list[object] = []
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda on, **_: enabled.append(on))
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: ONE_EVENT)
+    with torch_names.recorded_memory(9) as events:
+        assert (enabled, events()) == (["all"], [["alloc"]])
+    assert enabled == ["all", None]
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("_disable_current_modes", torch_names.without_modes),
+        ("TorchDispatchMode", torch_names.dispatch_mode_type),
+    ],
+)
+def test_missing_mode_of_torch_is_a_block_without_effect(
+    monkeypatch: pytest.MonkeyPatch, name: str, taken: Callable[[], Any]
+) -> None:
+    assert taken() is not nullcontext
+    monkeypatch.delattr(f"torch.utils._python_dispatch.{name}")
+    assert taken() is nullcontext
+
+
+def test_trees_without_pytree_are_tuples_lists_and_dicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = ([1, {"a": 2}], 3)
+    found = [(torch_names.tree_map(str, tree), torch_names.tree_leaves(tree))]
+    monkeypatch.delattr("torch.utils._pytree.tree_map")
+    monkeypatch.delattr("torch.utils._pytree.tree_leaves")
+    found.append((torch_names.tree_map(str, tree), torch_names.tree_leaves(tree)))
+    assert found == [((["1", {"a": "2"}], "3"), [1, 2, 3])] * 2
+
+
+def stand_in(patch: pytest.MonkeyPatch, name: str, **members: object) -> None:
+    patch.setitem(sys.modules, name, module := ModuleType(name))
+    vars(module).update(members)
+
+
+@pytest.mark.parametrize("runtime", [SimpleNamespace(), None])
+def test_launches_without_hook_are_not_noted(monkeypatch: pytest.MonkeyPatch, runtime: object) -> None:
+    stand_in(monkeypatch, "triton.knobs", **({"runtime": runtime} if runtime else {}))
+    monkeypatch.delitem(sys.modules, "triton.compiler.compiler", raising=False)
+    with triton_names.launches_noted(lambda _: pytest.fail("noted")):
+        assert not vars(runtime or SimpleNamespace())
+
+
+@pytest.mark.parametrize("metadata", [object(), SimpleNamespace(data={})])
+def test_launch_without_a_handle_goes_on(monkeypatch: pytest.MonkeyPatch, metadata: object) -> None:
+    runtime = SimpleNamespace(launch_enter_hook=None)
+    stand_in(monkeypatch, "triton.knobs", runtime=runtime)
+    noted: list[object] = []
+    with triton_names.launches_noted(noted.append):
+        hook: Any = runtime.launch_enter_hook
+        hook(metadata)
+        hook(SimpleNamespace(data={"function": 4}))
+    assert noted == [4]
+
+
+class Tuner:
+    """Triton's `Autotuner` of a version without the attributes that tell the choice."""
+
+    def run(self) -> int:
+        return 3
+
+
+@pytest.mark.parametrize("missing", ["Autotuner", "run", "best_config", "fn"])
+def test_unknown_choice_of_an_autotuner_is_not_noted(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    kind: Any = type("Autotuner", (Tuner,), {} if missing == "best_config" else {"best_config": "BLOCK: 8"})
+    if missing == "run":
+        monkeypatch.delattr(Tuner, "run")
+    stand_in(
+        monkeypatch, "triton.runtime.autotuner", **({} if missing == "Autotuner" else {"Autotuner": kind})
+    )
+    noted: dict[str, str] = {}
+    with triton_names.choices_noted(noted.__setitem__):
+        assert missing == "run" or kind().run() == 3
+    assert noted == ({"kernel": "BLOCK: 8"} if missing == "fn" else {})
+
+
+def test_triton_without_inner_modules_has_no_code_and_no_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("triton.compiler.compiler", "triton.runtime.cache", "triton.backends.nvidia"):
+        stand_in(monkeypatch, name)
+    assert triton_names.compiled_kernel_type() is None
+    triton_names.hash_own_files()
+    triton_names.forget_ptxas()
+
+
+def test_driver_of_triton_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    present = SimpleNamespace(active="cuda")
+    present.set_active = lambda other: setattr(present, "active", other)
+    stand_in(monkeypatch, "triton.runtime.driver", driver=present)
+    with triton_names.replaced_driver("other"):
+        assert present.active == "other"
+    assert present.active == "cuda"
+
+
+class Reporter:
+    """A terminal of a pytest without `_tw` and `_numcollected`."""
+
+    config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=lambda _: None))
+
+
+def test_terminal_without_writer_has_columns_and_no_status_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "77")
+    reporter: Any = Reporter()
+    assert pytest_names.terminal_columns(reporter) == 77
+    pytest_names.write_past_capture(reporter, lambda _: pytest.fail("written"))
+    pytest_names.set_collected(reporter, 3)
+    assert not vars(reporter)
+
+
+@pytest.mark.parametrize(
+    "call", [pytest_names.early_options, pytest_names.kept_failure, pytest_names.benchmarks_of]
+)
+def test_missing_attribute_of_pytest_is_none(call: Callable[[Any], object]) -> None:
+    assert call(SimpleNamespace()) is None
+
+
+def test_calls_of_hooks_are_not_held_without_pluggys_name() -> None:
+    with pytest_names.calls_held(SimpleNamespace(), lambda _: True):
+        pass
+    hook = SimpleNamespace(_hookexec=lambda *arguments: arguments)
+    with pytest_names.calls_held(hook, lambda call: call["held"]):
+        assert hook._hookexec("name", [], {"held": True}, False) == []
+        assert hook._hookexec("name", [], {"held": False}, False) == ("name", [], {"held": False}, False)
+
+
+def test_reporter_is_the_public_one_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = pytest_names.reporter_type()
+    monkeypatch.delattr(pytest, "TerminalReporter", raising=False)
+    assert pytest_names.reporter_type() is kind
+    monkeypatch.delattr("_pytest.terminal.TerminalReporter")
+    assert pytest_names.reporter_type() is None
+
+
+def test_interruption_of_xdist_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert xdist_names.interruption_type() is xdist.dsession.Interrupted
+    monkeypatch.delattr("xdist.dsession.Interrupted")
+    assert issubclass(xdist_names.interruption_type(), BaseException)
+
+
+@pytest.mark.parametrize("distribution", [None, SimpleNamespace()])
+def test_distribution_without_its_names_is_left_alone(distribution: object) -> None:
+    manager: Any = SimpleNamespace(get_plugin=lambda _: distribution, hasplugin=lambda _: False)
+    xdist_names.silence_distribution(manager)
+    xdist_names.stop_distribution(manager)
+    assert not vars(distribution or SimpleNamespace())
+
+
+def test_process_of_a_worker_may_be_unknown() -> None:
+    node: Any = SimpleNamespace(gateway=SimpleNamespace())
+    assert xdist_names.process_of(node) is None
+
+
+@pytest.mark.parametrize(("second", "same"), [(["a", "b"], True), (["b"], False)])
+def test_tests_of_workers_are_compared_without_xdist(second: list[str], same: bool) -> None:
+    scheduling: Any = SimpleNamespace(node2collection={1: ["a", "b"], 2: second})
+    assert xdist_names.have_same_tests(scheduling) is same
