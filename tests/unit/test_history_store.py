@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import filelock
@@ -171,3 +172,9 @@ def test_locked_history_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_both_sides_of_a_merge_are_read_once(tmp_path: Path) -> None:
     store = with_file(tmp_path, file_of(0, 2) + file_of(0, 1))
     assert [found.run for found in store.load().lines] == ["run-0000", "run-0001", "run-0002"]
+
+
+def test_number_beyond_every_type_is_one_error() -> None:
+    data = re.sub(rb'"time_us":[^,}]+', b'"time_us":1e315', encode_line(line(1)))
+    with pytest.raises(GpuperfError, match="wrong value"):
+        decode_file(data + b"\n", FILE, PLACE)

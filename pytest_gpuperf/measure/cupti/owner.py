@@ -21,6 +21,7 @@ import tempfile
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_gpuperf.compat.torch_names import profiler_runs
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.records.timing import OTHER_CLIENT
@@ -160,17 +161,9 @@ def refused_clients() -> Iterator[None]:
         raise CuptiError(f"the callable itself uses {OTHER_CLIENT} ({error})") from error
 
 
-def torch_profiler_runs() -> bool:
-    """Return True if a torch.profiler runs, in this thread or in another."""
-    import torch
-
-    here: bool = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
-    return here or getattr(torch.autograd.profiler, "_is_profiler_enabled", False)
-
-
 def _client_at_work() -> str:
     """Return which client has CUPTI, or may have it, without asking CUPTI; empty for none."""
-    if torch_profiler_runs():
+    if profiler_runs():
         return f"torch.profiler is running and holds {OTHER_CLIENT}"
     return f"cupti-python is imported and may use {OTHER_CLIENT}" if _CUPTI_PYTHON in sys.modules else ""
 

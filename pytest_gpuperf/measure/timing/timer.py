@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.compat.torch_names import profiler_runs
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.owner import detach, torch_profiler_runs
+from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.timing.audit import REFUSED
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
@@ -140,7 +141,7 @@ class Timer:
                 launches nothing, or one too short to be timed cold.
         """
         progress("compiles")
-        profiled = torch_profiler_runs()
+        profiled = profiler_runs()
         with l2.reset_after(), kept.library_unchanged():
             try:
                 prepared = replace_fields(self.prepare(fn, mode), elsewhere=elsewhere)
@@ -180,7 +181,7 @@ class Timer:
         Raises:
             GpuperfError: Some are not.
         """
-        if torch_profiler_runs() and not profiled:
+        if profiler_runs() and not profiled:
             raise GpuperfError(
                 f"{REFUSED}the callable has started a torch.profiler, which keeps other records away",
                 next_step="start it before the test, or use gpuperf.trace",
