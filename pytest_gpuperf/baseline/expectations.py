@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.counters import STATIC_SOURCE
@@ -17,13 +16,12 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.judge.gate import Gate
     from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.records import GpuInfo, LaunchedCode
+    from pytest_gpuperf.records import GpuInfo
     from pytest_gpuperf.records.baseline import (
         Baseline,
         MeasurementBaseline,
         RunNote,
         TestBaseline,
-        TimeBaseline,
     )
 
 
@@ -71,23 +69,6 @@ class Expectations:
         """Return the baseline of one measurement of a test; None without one."""
         baseline = self.of(nodeid, slug)
         return baseline.measurements.get(label) if baseline is not None else None
-
-    def time_of_same_code(
-        self, nodeid: str, label: str, code: LaunchedCode | None, mode: str
-    ) -> TimeBaseline | None:
-        """Return the stored time of a measurement with the same code; None without one.
-
-        Args:
-            nodeid: The test.
-            label: Name of the measurement.
-            code: Code of the call now.
-            mode: Timing mode that the test asks for: one of that mode, or with `auto` of any but `cold`.
-        """
-        known = self.measurement(nodeid, label)
-        if known is None or known.time is None or not compare_code(code, known.code).same:
-            return None
-        as_asked = mode == known.time.mode or (mode == "auto" and known.time.mode != "cold")
-        return known.time if as_asked else None
 
     def limits(self, nodeid: str) -> tuple[Limit, ...]:
         """Return the limits of a test in the baseline file."""

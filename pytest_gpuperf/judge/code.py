@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 SHOWN_DIFFERENCES = 8
 """Maximum number of kernels whose differences are shown."""
-UNCHANGED = "not timed: the code is the same as in the baseline (--gpuperf-changed-only)"
 LOOK_AT_MACHINE = ": look at the machine"
 _VALUES = {
     "registers_per_thread": "registers",

@@ -149,8 +149,6 @@ class _Verdict:
         if not judged.moved:
             yield from counters.findings
         yield from judged.findings
-        if measurement.not_timed:
-            yield Finding(Status.PASS, measurement.not_timed, label)
         if baseline is None and judged.time is None and _is_comparable(measurement):
             yield Finding(Status.NEW, f"no baseline yet; {hints.no_baseline}", label)
 

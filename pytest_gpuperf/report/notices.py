@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.code import LOOK_AT_MACHINE, UNCHANGED
+from pytest_gpuperf.judge.code import LOOK_AT_MACHINE
 from pytest_gpuperf.judge.counters import LEFT_OUT
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
@@ -43,8 +43,6 @@ def notices(summary: Summary) -> list[str]:
     lines.extend(_grouped(results, "timed without verified outputs", _not_verified))
     lines.extend(_read_otherwise(results))
     lines.extend(_same_code(results))
-    skipped = sum(any(m.not_timed for m in result.record.measurements.values()) for result in results)
-    lines.extend([f"{_tests(skipped)} {UNCHANGED}"] if skipped else [])
     lines.extend(_grouped(results, "with a reference that tells little", _low_signals))
     lines.extend(_compiled(list(filter(_is_compiled, results)), updated=summary.updated))
     new = sum(result.verdict.status is Status.NEW and not _is_compiled(result) for result in results)

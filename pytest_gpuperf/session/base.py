@@ -37,13 +37,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.errors import NoGpuError
     from pytest_gpuperf.records import (
         Environment,
-        LaunchedCode,
         Measurement,
         Run,
         SanitizerResult,
         StaticKernel,
     )
-    from pytest_gpuperf.records.baseline import TimeBaseline
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation, SelectedTest
     from pytest_gpuperf.report.rows import Summary
@@ -321,28 +319,6 @@ class Runner:
             errors=errors,
             strict=self.settings.strict,
         )
-
-    def unchanged(
-        self, state: ItemState, label: str, code: LaunchedCode | None, mode: str
-    ) -> TimeBaseline | None:
-        """Return the time of the baseline if `--gpuperf-changed-only` does not time this call; else None.
-
-        Tests with limits on times are timed, and all tests if the run compares with a commit or becomes the
-        baseline.
-
-        Args:
-            state: The test.
-            label: Name of the measurement.
-            code: Code of the call.
-            mode: Timing mode that the test asks for.
-        """
-        settings = self.settings
-        if not settings.changed_only or settings.against or settings.update == "all":
-            return None
-        limits = (*state.stated_limits, *self.expected.limits(state.nodeid))
-        if any(limit.part == "timing" for limit in limits):
-            return None
-        return self.expected.time_of_same_code(state.nodeid, label, code, mode)
 
     def earlier(self, _nodeid: str, _label: str) -> Measurement | None:
         """Return the measurement of a test from the run before this one; None if none is kept."""

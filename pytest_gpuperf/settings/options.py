@@ -132,13 +132,6 @@ OPTIONS = (
         switch=True,
     ),
     Option(
-        "changed-only",
-        "no",
-        "check, but do not time, calls whose code, launches and driver are those of the baseline, "
-        "unless their times have limits",
-        switch=True,
-    ),
-    Option(
         "seed",
         "on",
         "seed `random`, NumPy and torch by each test's id (`gpuperf.seed`): the same data in every session",

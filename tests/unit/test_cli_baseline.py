@@ -279,15 +279,6 @@ nvidia-h200: compared with run 29990101-000000-0000, commit c0ffee1, 2026-11-20
 """)
 
 
-def test_call_that_was_not_timed_is_in_the_run(project: Path) -> None:
-    timed = record("t/test_a.py::timed", main=measured())
-    store(project, run(timed, record("t/test_a.py::kept", main=measured())))
-    gpuperf("baseline", "accept")
-    not_timed = structs.replace(measured(None), not_timed="the code is the same")
-    store(project, run(timed, record("t/test_a.py::kept", main=not_timed), id="29990101-000000-0000"))
-    assert "not in the run" not in gpuperf("baseline", "status").output
-
-
 def test_status_of_an_empty_project(project: Path) -> None:
     assert gpuperf("baseline", "status").output == "no baselines in baselines\n"
 

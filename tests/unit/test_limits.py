@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
-from msgspec.structs import replace
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
@@ -192,17 +191,6 @@ def test_broken_limit_of_a_time_shows_its_baseline(time: TimeBaseline | None, sh
         [(parse_limit("time_us < 5"), "of the test")], record(main=measured(5.5)), {"main": known}
     )
     assert finding.line == f"time_us 5.50 is not below the limit < 5 of the test{shown}"
-
-
-@pytest.mark.parametrize(
-    ("limit", "found"),
-    [("time_us < 5", [Status.PASS]), ("waves >= 2", [Status.INVALID])],
-    ids=["time", "counter"],
-)
-def test_limit_on_a_call_that_was_not_timed(limit: str, found: list[Status]) -> None:
-    test = record(main=replace(measured(None), not_timed="the code is the same"))
-    findings = check_limits([(parse_limit(limit), "of the test")], test, {})
-    assert [finding.status for finding in findings] == found
 
 
 def test_value_just_below_a_limit_is_shown_with_enough_digits() -> None:
