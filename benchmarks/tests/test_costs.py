@@ -74,7 +74,7 @@ def test_all_suites_run_whatever_tests_are_chosen(tmp_path: Path) -> None:
         "    parser.addoption('--gpuperf-update')\n"
         "def pytest_configure(config):\n"
         "    import pathlib\n"
-        "    assert not list(pathlib.Path(config.getoption('gpuperf_baselines')).iterdir())\n"
+        "    assert not list(pathlib.Path(config.getini('gpuperf_baselines')).iterdir())\n"
     )
     (tree / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin"\n')
     (tree / "suites" / "test_two.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
