@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import NO_GPU, Measurement, Profile
 from pytest_gpuperf.records.counters import STATIC_SOURCE
@@ -75,7 +74,7 @@ def _entry(project: Project, ref: str) -> tuple[Entry, Path]:
 
     def load(name: str | None) -> Run:
         path = project.find(name)
-        run = classify_again(load_run(path))
+        run = load_run(path)
         folders[run.id] = path.parent
         return run
 

@@ -12,7 +12,6 @@ import click
 
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run
 from pytest_gpuperf.report.show import count
 from pytest_gpuperf.settings.options import RUNS_KEPT, whole_number
@@ -60,7 +59,7 @@ class Project:
 
     def load(self, ref: str | None) -> Run:
         """Load a run or recording; the newest for None."""
-        return classify_again(load_run(self.find(ref)))
+        return load_run(self.find(ref))
 
     def find_all(self, ref: str | None) -> list[Path]:
         """Return the files of a merged run, one for each GPU; one file for every other name."""
@@ -68,7 +67,7 @@ class Project:
 
     def load_all(self, ref: str | None) -> list[Run]:
         """Load the runs of a merged run, one for each GPU; one run for every other name."""
-        return [classify_again(load_run(path)) for path in self.find_all(ref)]
+        return [load_run(path) for path in self.find_all(ref)]
 
 
 def count_tests(tests: Sized) -> str:

@@ -34,16 +34,13 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     """
     from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.baseline.judged import judge_run
-    from pytest_gpuperf.measure.trace.recorded import classify_again
     from pytest_gpuperf.records.runs import load_run
     from pytest_gpuperf.report.html.page import page_pieces
     from pytest_gpuperf.report.html.section import Section
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.session.source_links import source_links
 
-    loaded = [
-        (path, classify_again(load_run(path))) for ref in runs or [None] for path in project.find_all(ref)
-    ]
+    loaded = [(path, load_run(path)) for ref in runs or [None] for path in project.find_all(ref)]
     links = source_links(project.root, commits=[run.environment.commit for _, run in loaded])
     before = project.load_all(against) if against else []
     sections = []

@@ -17,7 +17,6 @@ from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.compare.choosing import choose
 from pytest_gpuperf.compare.pairing import pair_up
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.packed import unpacked
@@ -159,7 +158,7 @@ def _of_run(project: Project, ref: str, test: str | None = None) -> list[FoundTr
     def load(run_ref: str | None) -> Run:
         nonlocal path
         path = project.find(run_ref)
-        return classify_again(load_run(path))
+        return load_run(path)
 
     choice = choose(ref, load)
     found = [

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.static.kernel import kernels_of
-from pytest_gpuperf.measure.trace.recorded import classify_test
 from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import (
     Correctness,
@@ -65,7 +64,7 @@ class RecordedSource:
         """Return a recorded test; None if there is none."""
         if self._last is None or self._last.nodeid != nodeid:
             found = self._found.get(nodeid)
-            self._last = classify_test(found[1]) if found is not None else None
+            self._last = found[1] if found is not None else None
         return self._last
 
     def check(self, call: Call) -> Correctness:

@@ -13,11 +13,9 @@ from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import Expected, judge
-from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.records.runs import encode_run, load_run
 from pytest_gpuperf.report.frame import to_frame
 from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session.child import ChildSource
@@ -113,17 +111,6 @@ def test_baseline_keeps_exact_trace_values(tmp_path: Path) -> None:
     assert found[1]["tests"][NODEID]["measurements"]["main"] == {
         "trace": {"launches": 202, "copies": 0, "synchronizations": 0}
     }
-
-
-def test_recorded_trace_gets_current_classes(tmp_path: Path) -> None:
-    kernels = tuple(replace(kernel, kernel_class="other") for kernel in BLOCK.kernels)
-    older = replace(BLOCK, kernels=kernels, class_shares_pct={"other": 100.0})
-    file = tmp_path / "run.json"
-    file.write_bytes(encode_run(run(record(main=Measurement(trace=older)))))
-    found = classify_again(load_run(file)).tests[0].measurements["main"].trace
-    assert found is not None
-    assert found.kernels == BLOCK.kernels
-    assert found.class_shares_pct == pytest.approx(BLOCK.class_shares_pct)
 
 
 def test_frame_has_trace_values_and_kernels() -> None:

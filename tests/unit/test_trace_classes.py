@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.measure.trace.classes import classify
-from pytest_gpuperf.measure.trace.fusion import Launch, fusion_candidates, split_again
+from pytest_gpuperf.measure.trace.fusion import Launch, fusion_candidates
 from pytest_gpuperf.measure.trace.kernel_names import kind_of, tensor_cores_of
-from pytest_gpuperf.records import FusionCandidate, TracedKernel
+from pytest_gpuperf.records import TracedKernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,17 +144,6 @@ def test_product_can_only_begin_a_row() -> None:
     [found] = fusion_candidates([[small("norm"), product, small("bias"), product, small("bias")]], 2.0)
     assert (found.kernels, found.times, found.saved_launches) == (("gemm_of_a_head", "bias"), 2, 2)
     assert (found.saved_us, found.at_most_us) == (4.0, 10.0)
-
-
-def test_recorded_row_of_products_is_split() -> None:
-    products = ("norm", *("gemm_of_a_head", "bias") * 3)
-    long = FusionCandidate(kernels=products, times=2, saved_launches=12, saved_us=24.0, at_most_us=99.0)
-    pair = FusionCandidate(kernels=("a", "b"), times=1, saved_launches=1, saved_us=2.0, at_most_us=5.0)
-    rows = [row("gemm_of_a_head", 6, 9.0), row("bias", 1, 50.0), row("bias", 6, 3.0)]
-    [found, same] = split_again([long, pair], rows)
-    assert (found.kernels, found.times, found.saved_launches) == (("gemm_of_a_head", "bias"), 6, 6)
-    assert (found.saved_us, found.at_most_us) == (12.0, 30.0)
-    assert same == pair
 
 
 def test_memory_decides_without_launch_gaps() -> None:

@@ -11,7 +11,7 @@ from pytest_gpuperf.records import FusionCandidate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.records import KernelClass, TracedKernel
+    from pytest_gpuperf.records import KernelClass
 
 FUSIBLE: frozenset[KernelClass] = frozenset({"small_frequent", "data_movement", "reduction", "elementwise"})
 """Classes whose kernels are worth fusing."""
@@ -59,31 +59,6 @@ def _candidate(row: Sequence[Launch], launch_gap_us: float, times: int = 1) -> F
         saved_us=saved_us,
         at_most_us=saved_us + times * (sum(durations) - max(durations)),
     )
-
-
-def split_again(
-    recorded: Sequence[FusionCandidate], kernels: Sequence[TracedKernel]
-) -> tuple[FusionCandidate, ...]:
-    """Apply the present rules to recorded candidates.
-
-    Candidates with several products, which older versions allowed, are split. The duration of each launch is
-    not recorded: the mean of the row with that name and the most calls stands for it. No candidate is added,
-    because the order of other launches is not recorded either.
-
-    Args:
-        recorded: Candidates of a trace.
-        kernels: Rows of the trace.
-    """
-    broken = [one for one in recorded if any(map(_is_product, one.kernels[1:]))]
-    if not broken:
-        return tuple(recorded)
-    mean_us = {kernel.name: kernel.mean_us for kernel in sorted(kernels, key=lambda kernel: kernel.calls)}
-    found = [one for one in recorded if one not in broken]
-    for one in broken:
-        stream = [Launch(name, mean_us.get(name, 0.0), "small_frequent") for name in one.kernels]
-        gap_us = one.saved_us / max(one.saved_launches, 1)
-        found += [_candidate(row, gap_us, one.times) for row in _rows(stream)]
-    return _the_best(found)
 
 
 def _the_best(candidates: Sequence[FusionCandidate]) -> tuple[FusionCandidate, ...]:
