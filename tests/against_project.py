@@ -121,7 +121,6 @@ class Project:
         looks: tuple[int, ...] = (2, 4, 6),
         patience_s: float = 60.0,
         say: Callable[[str], None] = lambda _: None,
-        seed: str = "on",
         early: bool = False,
     ) -> AgainstPass:
         """Run the pass of `--gpuperf-against` in this process.
@@ -133,12 +132,11 @@ class Project:
             looks: Numbers of restarts to decide after.
             patience_s: Seconds that a side process may be silent.
             say: Shows the progress.
-            seed: `on` if tests are seeded by their ids.
             early: Import the slow packages before the tests are known.
         """
         repository = Repository.around(self.root)
         selected = [SelectedTest(nodeid, path=self.root / nodeid.partition("::")[0]) for nodeid in tests]
-        invocation = Invocation([*ARGUMENTS, *arguments], self.root, self.root, "auto", str(self.root), seed)
+        invocation = Invocation([*ARGUMENTS, *arguments], self.root, self.root, "auto", str(self.root))
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.chdir(self.root)
             monkeypatch.setattr("tempfile.tempdir", str(self.temporary))

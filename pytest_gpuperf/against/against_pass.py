@@ -164,9 +164,8 @@ class AgainstPass:
         tick: Callable[[], None],
     ) -> None:
         """Run both sides in new processes; after a lost process, once more for the remaining tests."""
-        seed = self._rng.getrandbits(32)
         while undecided:
-            with self._processes(sides, launcher, undecided, order, seed, tick) as processes:
+            with self._processes(sides, launcher, undecided, order, tick) as processes:
                 try:
                     playing = self._agree(sides, processes, undecided)
                 except LostError as lost:
@@ -192,13 +191,12 @@ class AgainstPass:
         launcher: Launcher,
         tests: Sequence[Candidate],
         order: tuple[Side, Side],
-        seed: int,
         tick: Callable[[], None],
     ) -> Iterator[dict[Side, SideProcess]]:
         processes: dict[Side, SideProcess] = {}
         try:
             for side in order:
-                plan = sides.plan(side, tests, seed)
+                plan = sides.plan(side, tests)
                 log = self._logs / LOGS[side]
                 processes[side] = SideProcess(
                     side, launcher, sides.plan_file(side), plan, log, tick, self._patience_s

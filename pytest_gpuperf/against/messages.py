@@ -37,8 +37,6 @@ class SidePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The tests, in the order of the run."""
     settled: dict[str, list[str]]
     """Labels, by test, that need no more times."""
-    seed: int
-    """Seed before each test if `gpuperf_seed` is off: both sides of a restart use the same data."""
 
     @classmethod
     def read(cls, path: Path) -> SidePlan:

@@ -63,7 +63,7 @@ class Sides:
             return path
         return self._old.root / path.relative_to(self._checkout)
 
-    def plan(self, side: Side, tests: Iterable[Candidate], seed: int) -> SidePlan:
+    def plan(self, side: Side, tests: Iterable[Candidate]) -> SidePlan:
         """Return the plan of a side's process, without its end of the socket."""
         return SidePlan(
             channel=-1,
@@ -74,7 +74,6 @@ class Sides:
             files=list(dict.fromkeys(str(self._place(test.path, side)) for test in tests)),
             nodeids=[test.nodeid for test in tests],
             settled={test.nodeid: test.settled for test in tests if test.settled},
-            seed=seed,
         )
 
     def plain(self, text: str) -> str:
@@ -102,10 +101,7 @@ class Sides:
             *(self._in_text(argument, side) for argument in self._invocation.arguments),
             # The old code's ini file could set these differently.
             *(f"--rootdir={rootdir}", "--gpuperf"),
-            *(
-                f"--gpuperf-mode={self._invocation.mode}",
-                f"-ogpuperf_seed={self._invocation.seed}",
-            ),
+            *(f"--gpuperf-mode={self._invocation.mode}",),
         ]
 
     @property

@@ -83,10 +83,9 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
         from pytest_gpuperf.plugin.brief_reports import BriefReports
 
         register(config, BriefReports(), "gpuperf-brief")
-    if settings.seed == "on":
-        from pytest_gpuperf.session.seeds import Seeding
+    from pytest_gpuperf.session.seeds import Seeding
 
-        register(config, Seeding(), "gpuperf-seeding")
+    register(config, Seeding(), "gpuperf-seeding")
 
 
 def _forget_verdicts(path: Path | None) -> None:

@@ -92,10 +92,8 @@ def check_exceptions(value: object) -> tuple[type[Exception], ...]:
     return some
 
 
-def check_seconds(value: object, default: float) -> float:
-    """Return a number of seconds; the default for None."""
-    if value is None:
-        return default
+def check_seconds(value: object) -> float:
+    """Return a number of seconds."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_TIMEOUT_S:
         raise GpuperfError(f"seconds={show_repr(value)}", expected="a number of seconds above 0")
     return float(value)

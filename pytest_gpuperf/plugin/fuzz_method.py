@@ -45,7 +45,7 @@ class Fuzzes(Recorder):
         atol: float | None = None,
         equal_nan: bool = False,
         mutates: bool | Collection[int | str] = (),
-        seconds: float | None = None,
+        seconds: float = 5.0,
         label: str = "main",
     ) -> Fuzzing:
         """Fail the test with the smallest shape, type and strides for which the output is wrong.
@@ -69,7 +69,7 @@ class Fuzzes(Recorder):
             atol: As in `check`.
             equal_nan: As in `check`.
             mutates: As in `check`.
-            seconds: Time to search; by default that of `gpuperf_fuzz_seconds`.
+            seconds: Time to search; a failure is made smaller for at most as long again.
             label: Name of the measurement.
 
         Returns:
@@ -95,7 +95,7 @@ class Fuzzes(Recorder):
                     layouts=layouts,
                     make=None if inputs is None else check_callable("inputs", inputs),
                     refuses=check_exceptions(refuses),
-                    seconds=check_seconds(seconds, self._runner.settings.fuzz_s),
+                    seconds=check_seconds(seconds),
                 )
             )
         except GpuperfError as error:

@@ -92,9 +92,7 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
     """Return the command that started pytest, for the passes."""
     typed = config.invocation_params
     arguments = [str(argument) for argument in typed.args]
-    return Invocation(
-        arguments, typed.dir, settings.root, settings.mode, settings.first_on_path, settings.seed
-    )
+    return Invocation(arguments, typed.dir, settings.root, settings.mode, settings.first_on_path)
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], names: Container[str]) -> None:

@@ -33,8 +33,6 @@ class Invocation:
     """Timing mode of tests that name none."""
     first_on_path: str = ""
     """The first import folder before pytest added those of tests; the working directory under `python -m`."""
-    seed: str = "on"
-    """`on` if tests are seeded by their ids."""
 
 
 @dataclass(frozen=True)

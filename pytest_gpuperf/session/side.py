@@ -27,7 +27,6 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import kept_attached
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
-from pytest_gpuperf.session.seeds import seed
 from pytest_gpuperf.settings.settings import SIDE_ENV
 
 if TYPE_CHECKING:
@@ -151,7 +150,6 @@ class Conversation:
         """Wait for the turn of the next test, and tell how it ended."""
         self.command()
         self._failure = self._misplaced = ""
-        seed(self.plan.seed)
         outcome = yield
         if broken := why_broken():
             # The parent takes this for the end of this test, and runs the others in new processes.

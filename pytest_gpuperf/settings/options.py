@@ -81,13 +81,6 @@ OPTIONS = (
         key_only=True,
     ),
     Option(
-        "fuzz-seconds",
-        "5",
-        "seconds that one fuzz() call may search; a failure is made smaller for at most as long again",
-        metavar="SECONDS",
-        key_only=True,
-    ),
-    Option(
         "timeout",
         "600",
         "seconds that one test may take, with its fixtures, before its process is ended and the other tests "
@@ -130,13 +123,6 @@ OPTIONS = (
         "no",
         "fail tests whose verdict is inconclusive",
         switch=True,
-    ),
-    Option(
-        "seed",
-        "on",
-        "seed `random`, NumPy and torch by each test's id (`gpuperf.seed`): the same data in every session",
-        choices=("on", "off"),
-        key_only=True,
     ),
     Option(
         "baselines",

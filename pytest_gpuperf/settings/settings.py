@@ -31,10 +31,6 @@ STATE_ENV = "GPUPERF_STATE"
 """Variable of a process that a fleet started: the folder for its run, away from those of the user."""
 
 
-_ON_OR_OFF = {"yes": "on", "true": "on", "1": "on", "no": "off", "false": "off", "0": "off"}
-"""Other words for `on` and `off` in an ini file."""
-
-
 @dataclass(frozen=True)
 class Settings:
     """The options of one run, checked."""
@@ -45,8 +41,6 @@ class Settings:
     """`auto`, `hot`, `cold`, `queued`, `kernels` or `host`."""
     budget_s: float
     """Seconds that one `time()` call may measure."""
-    fuzz_s: float
-    """Seconds that one `fuzz()` call may search."""
     keep: int
     """Number of runs to keep; 0 for all."""
     timeout_s: float
@@ -59,8 +53,6 @@ class Settings:
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
     strict: bool
     """True if `inconclusive` fails a test."""
-    seed: str
-    """`on` if tests are seeded by their ids, else `off`."""
     baselines: Path
     update: Literal["never", "new", "changed", "all"]
     """`never`, `new`, `changed` or `all`."""
@@ -107,8 +99,10 @@ class Settings:
             first_on_path: The first import folder before pytest added those of tests.
 
         Raises:
-            pytest.UsageError: An option has an invalid value.
+            pytest.UsageError, GpuperfError: An option has an invalid value.
         """
+        from pytest_gpuperf.metrics.presets import check_presets
+
         values: dict[str, str] = {}
         for option in OPTIONS:
             given = None if option.key_only else config.getoption(option.ini)
@@ -116,8 +110,6 @@ class Settings:
             if "\0" in value:
                 raise pytest.UsageError(f"gpuperf: {option.ini} has a NUL character: {value!r}")
             choices = ("yes", "no") if option.switch else option.choices
-            if choices == ("on", "off"):
-                value = _ON_OR_OFF.get(value.lower(), value)
             if choices and value not in choices:
                 raise pytest.UsageError(
                     f"gpuperf: {option.ini} is {value!r}; expected one of {', '.join(choices)}"
@@ -132,14 +124,12 @@ class Settings:
             counters="off" if values["sanitize"] != "off" else values["counters"],
             mode=values["mode"],
             budget_s=_number("gpuperf_budget", values["budget"], above_0=True),
-            fuzz_s=_number("gpuperf_fuzz_seconds", values["fuzz-seconds"], above_0=True),
             keep=_keep(values["keep"]),
             timeout_s=_number("--gpuperf-timeout", values["timeout"], most=MAX_TIMEOUT_S),
             shard=None if profiling_pass or side or sanitizing_pass else _shard(values["shard"]),
             rank_timeout_s=_number("gpuperf_rank_timeout", values["rank-timeout"], most=MAX_TIMEOUT_S),
             tolerance_pct=_number("gpuperf_tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
-            seed=values["seed"],
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],
@@ -147,7 +137,7 @@ class Settings:
             against="" if profiling_pass or side or sanitizing_pass else values["against"],
             sanitize=values["sanitize"],
             ncu=values["ncu"],
-            preset=_presets(values["preset"]),
+            preset=check_presets(values["preset"].split(","), "in gpuperf_preset"),
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
             markdown=Path(markdown) if markdown else None,
             html=Path(values["html"]) if values["html"] else None,
@@ -185,16 +175,6 @@ def _shard(text: str) -> tuple[int, int] | None:
     raise pytest.UsageError(
         f"gpuperf: --gpuperf-shard is {text!r}; expected a part and the number of parts, such as 2/5"
     )
-
-
-def _presets(text: str) -> tuple[str, ...]:
-    from pytest_gpuperf.errors import GpuperfError
-    from pytest_gpuperf.metrics.presets import check_presets
-
-    try:
-        return check_presets(text.split(","), "in gpuperf_preset")
-    except GpuperfError as error:
-        raise pytest.UsageError(f"gpuperf: {error}") from None
 
 
 def _number(key: str, text: str, *, above_0: bool = False, most: float = sys.float_info.max) -> float:

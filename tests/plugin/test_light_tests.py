@@ -11,7 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SLOW = ("torch", "triton", "scipy")
 NEED_THEM = re.compile(r"^\s*(import|from) (torch|triton|scipy)|importorskip\(.(torch|triton)", re.MULTILINE)
-BY_MODULES = {"test_audit.py", "test_kernels_batch.py", "test_recorded_blocks.py", "test_timer_bounds.py"}
+BY_MODULES = {
+    "test_audit.py",
+    "test_doctor.py",
+    "test_kernels_batch.py",
+    "test_recorded_blocks.py",
+    "test_timer_bounds.py",
+}
 
 
 def slow_imports(*arguments: str) -> list[str]:

@@ -165,9 +165,7 @@ class FakeRunner:
     source = Source()
     on_gpu = True
 
-    settings = SimpleNamespace(mode="auto", fuzz_s=1e-6, counters="auto", root=Path())
-
-    def unchanged(self, *_: object) -> None: ...
+    settings = SimpleNamespace(mode="auto", counters="auto", root=Path())
 
     def static(self, call: Call) -> object:
         return call()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.settings.settings import Settings
 
 
@@ -91,7 +92,7 @@ def test_presets_are_separated_by_commas(pytester: pytest.Pytester) -> None:
 
 def test_an_unknown_preset_is_named(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf_preset = sol,stals\n")
-    with pytest.raises(pytest.UsageError, match=r"no preset 'stals' in gpuperf_preset; expected .* memory"):
+    with pytest.raises(GpuperfError, match=r"no preset 'stals' in gpuperf_preset; expected .* memory"):
         settings(pytester)
 
 

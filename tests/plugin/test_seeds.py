@@ -104,14 +104,6 @@ def test_test_has_its_seed_for_its_own_generators(pytester: pytest.Pytester) -> 
     assert drawn(pytester)["seed"] == [str(seed_of("test_k.py::test_seed"))]
 
 
-@pytest.mark.parametrize("ini", ["", "off", "false"])
-def test_seeding_can_be_turned_off(pytester: pytest.Pytester, ini: str) -> None:
-    if ini:
-        pytester.makeini(f"[pytest]\ngpuperf_seed = {ini}\n")
-    arguments = [] if ini else ["-ogpuperf_seed=off"]
-    assert drawn(pytester, *arguments)["a"] != drawn(pytester, *arguments)["a"]
-
-
 RANDOMLY = """
 import random, pytest
 

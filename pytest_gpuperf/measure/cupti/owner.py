@@ -21,7 +21,6 @@ import tempfile
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_gpuperf.compat.torch_names import profiler_runs
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.records.timing import OTHER_CLIENT
@@ -163,6 +162,8 @@ def refused_clients() -> Iterator[None]:
 
 def _client_at_work() -> str:
     """Return which client has CUPTI, or may have it, without asking CUPTI; empty for none."""
+    from pytest_gpuperf.compat.torch_names import profiler_runs
+
     if profiler_runs():
         return f"torch.profiler is running and holds {OTHER_CLIENT}"
     return f"cupti-python is imported and may use {OTHER_CLIENT}" if _CUPTI_PYTHON in sys.modules else ""
