@@ -25,7 +25,14 @@ _OF_TORCH: dict[str, Callable[[Any], object]] = {
 
 
 _OF_OTHERS = (
-    *("PYTEST_", "TORCHINDUCTOR_", "TRITON_CACHE_DIR", "TRITON_PTXAS", "DISABLE_CUPTI_LAZY_REINIT", "KINETO_"),
+    *(
+        "PYTEST_",
+        "TORCHINDUCTOR_",
+        "TRITON_CACHE_DIR",
+        "TRITON_PTXAS",
+        "DISABLE_CUPTI_LAZY_REINIT",
+        "KINETO_",
+    ),
     *("__DASK", "MALLOC_TRIM", "MKL_", "OMP_", "OPENBLAS_", "PYTHONHASHSEED"),
 )
 """Variables that pytest, torch and Dask set themselves."""
