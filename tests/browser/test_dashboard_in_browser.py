@@ -41,7 +41,8 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
         line(0, test=f"t/test_other.py::test[{HOSTILE}]", commit=HOSTILE, driver=HOSTILE),
     ]
     FolderStore(folder / "perf-history").add(lines)
-    main(["history", "site", "-o", str(folder / "site"), "--root", str(folder)], standalone_mode=False)
+    show = ["history", "show", "--site", str(folder / "site"), "--root", str(folder)]
+    main(show, standalone_mode=False)
     return folder / "site" / "index.html"
 
 

@@ -318,7 +318,7 @@ def test_replayed_tests_cost_little_more_than_plain_ones(
         return (end.ru_utime + end.ru_stime) - (begin.ru_utime + begin.ru_stime)
 
     # Both take longer while other processes share the cores.
-    assert seconds("test_k.py", "--gpuperf") < 2.5 * seconds("test_plain.py")
+    assert seconds("test_k.py", "--gpuperf") < 3.5 * seconds("test_plain.py")
 
 
 def test_notice_explains_why_nothing_is_measured(pytester: pytest.Pytester, replay: None) -> None:

@@ -34,8 +34,10 @@ def sessions(known: TimeBaseline, runs: Mapping[str, RunNote], comparison: TimeC
         comparison: The new time judged by the sessions; None if the two cannot be compared.
     """
     at_mhz = comparison.at_mhz if comparison is not None else 0.0
-    kept = [session for session in known.sessions if session.normalised_us] if at_mhz else known.sessions
-    dots = [_dot(session, at_one_clock=bool(at_mhz)) for session in kept]
+    # Sessions without a clock model are as measured, also if the new time has a model.
+    at_one_clock = [session for session in known.sessions if at_mhz and session.normalised_us]
+    kept = at_one_clock or known.sessions
+    dots = [_dot(session, at_one_clock=bool(at_one_clock)) for session in kept]
     several = "" if len(dots) == 1 else "s"
     message = f"{len(dots)} stored session{several}, {show_time(dots[0].time_us)} in the first"
     cards = [card_of(session, runs) for session in kept]
