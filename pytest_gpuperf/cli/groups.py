@@ -24,5 +24,4 @@ class CommandGroup(click.Group):
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
             if not near or "Did you mean" in error.message:
                 raise
-            text = f"{error.message.rstrip('.')}. Did you mean '{near[0]}'?"
-            raise click.UsageError(text, ctx) from None
+            raise click.UsageError(f"{error.message.rstrip('.')}. Did you mean '{near[0]}'?", ctx) from None

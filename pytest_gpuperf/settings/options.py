@@ -246,7 +246,8 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("gpuperf", "turn --gpuperf on for every run", type="bool", default=False)
     parser.addini("gpuperf_history", "folder or branch:NAME of `gpuperf history`", default="")
     for option in OPTIONS:
-        parser.addini(option.ini, _help_of_key(option), default=option.default)
+        text = option.help if option.key_only else f"same as {option.flag}"
+        parser.addini(option.ini, text, default=option.default)
         if option.key_only:
             continue
         shown = f"{option.help} (default: {option.shown_default}; ini: {option.ini})".replace("%", "%%")
@@ -263,10 +264,6 @@ def add_options(parser: pytest.Parser) -> None:
                 choices=option.choices or None,
                 help=shown,
             )
-
-
-def _help_of_key(option: Option) -> str:
-    return option.help if option.key_only else f"same as {option.flag}"
 
 
 def whole_number(text: str) -> int | None:
