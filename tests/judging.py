@@ -20,7 +20,7 @@ HINTS = Hints(
     accept="accept it with: gpuperf baseline accept",
     no_baseline="make one with: gpuperf baseline accept",
     closer="look closer with: --gpuperf-against",
-    more_sessions="see more with: gpuperf baseline record",
+    more_sessions="see more with: pytest --gpuperf --gpuperf-update=all",
 )
 
 

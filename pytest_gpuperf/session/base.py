@@ -460,7 +460,7 @@ class Runner:
             no_baseline=f"{makes_one} makes one{self.expected.other_gpus}",
             again=f"to confirm it in a fresh process: pytest --gpuperf {quoted}",
             closer=f"to look closer: pytest --gpuperf --gpuperf-against=REF {quoted}",
-            more_sessions="to see smaller changes: gpuperf baseline record --sessions 5",
+            more_sessions="to see smaller changes, add sessions: pytest --gpuperf --gpuperf-update=all",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 import pytest_gpuperf
@@ -14,6 +15,7 @@ import suites.kernels.square  # noqa: F401
 from docs.metric_lists import with_lists
 from docs.states import FIRST_TEST_CODE, is_of_gallery
 from docs.update_output import Block, blocks, contents, pages
+from pytest_gpuperf.cli import COMMANDS, main
 from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics import METRICS
@@ -116,6 +118,30 @@ def test_options_equal_help(pytester: pytest.Pytester) -> None:
     for flag, name, default, what in options:
         ini = name.replace("-", "_")
         assert f"{flag} {what} (default: {default}; ini: {ini})" in of_help
+
+
+def unknown_in(text: str) -> list[str]:
+    """Return the commands and options of this package that a text names, and that do not exist."""
+    flags = {option.flag for option in OPTIONS if not option.key_only}
+    found = [one for one in re.findall(r"--gpuperf-[a-z]+(?:-[a-z]+)*", text) if one not in flags]
+    for name in ("baseline", "fleet", "history"):
+        group = main.get_command(click.Context(main), name)
+        assert isinstance(group, click.Group)
+        named = re.findall(rf"\bgpuperf {name} ([a-z]+)", text)
+        found += [f"{name} {one}" for one in named if one not in group.commands]
+    return found + [
+        one for one in re.findall(r"[`:;\"] ?gpuperf ([a-z][a-z-]*)", text) if one not in COMMANDS
+    ]
+
+
+def test_named_commands_and_options_exist() -> None:
+    paths = [*ROOT.glob("pytest_gpuperf/**/*.*"), *ROOT.glob("docs/*/*.md"), *ROOT.glob("*.md")]
+    texts = [path for path in paths if path.suffix in (".py", ".md", ".yml") and path.name != "CHANGELOG.md"]
+    found = {path.name: unknown_in(path.read_text(encoding="utf-8")) for path in texts}
+    assert {name: unknown for name, unknown in found.items() if unknown} == {}
+    assert unknown_in("type `gpuperf clean`, gpuperf baseline pin v1, --gpuperf-keep=5") == [
+        *("--gpuperf-keep", "baseline pin", "clean")
+    ]
 
 
 def test_every_metric_is_explained() -> None:

@@ -255,7 +255,7 @@ def test_inconclusive_time_fails_only_if_strict(project: Project) -> None:
         [
             "test_k *inconclusive*",
             "*time_us 101* is 1.0 % slower than the baseline 100*, too uncertain to be called (*",
-            "*to see smaller changes: gpuperf baseline record --sessions 5*",
+            "*to see smaller changes, add sessions: pytest --gpuperf --gpuperf-update=all*",
         ]
     )
     strict = project.judged(101.0, "--gpuperf-strict")
