@@ -17,7 +17,7 @@ from pytest_gpuperf.statistics.clock_model import (
     normalise,
     pool_models,
 )
-from pytest_gpuperf.statistics.decision import Thresholds
+from pytest_gpuperf.statistics.change_noise import ChangeNoise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ class Series:
             )
             for point in some
         ]
-        found = find_changes(points, Thresholds().of(self.mode))
+        found = find_changes(points, ChangeNoise().of(self.mode))
         return tuple(
             change._replace(before=judged[change.before], after=judged[change.after]) for change in found
         )

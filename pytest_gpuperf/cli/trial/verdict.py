@@ -21,7 +21,6 @@ from pytest_gpuperf.records.trial import (
     SideTime,
     TrialResult,
 )
-from pytest_gpuperf.statistics.decision import Thresholds
 from pytest_gpuperf.statistics.rounds import Bounds, mean_bounds, time_bounds
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ def _floor(record: TestRecord | None, gpu: GpuInfo) -> Floor | None:
 
 def _side(times: CaseTimes, rounds_us: Sequence[float]) -> SideTime:
     assert times.in_turn.mode is not None
-    return SideTime(time_us=_interval(time_bounds(rounds_us, Thresholds())), mode=times.in_turn.mode)
+    return SideTime(time_us=_interval(time_bounds(rounds_us)), mode=times.in_turn.mode)
 
 
 def _speed_up(times: CaseTimes) -> Interval | None:
