@@ -42,8 +42,6 @@ class Expectations:
         self._cards = cards
         self._tests: list[str] = []
         self._files: dict[tuple[str, str], tuple[Baseline | None, str]] = {}
-        self._forgotten: set[str] = set()
-        self._thinned: set[tuple[str, str]] = set()
 
     def add(self, nodeid: str) -> None:
         """Add a test of the run, and read its baseline.
@@ -57,29 +55,8 @@ class Expectations:
 
     def of(self, nodeid: str, slug: str = "") -> TestBaseline | None:
         """Return the baseline of a test on the present GPU, or in another folder of the baselines."""
-        if nodeid in self._forgotten:
-            self._read_again(nodeid)
         baseline, _ = self._file(nodeid, slug)
         return baseline.tests.get(nodeid) if baseline else None
-
-    def forget(self, nodeid: str) -> None:
-        """Free the memory of the baselines of a judged test; if it runs again, they are read again."""
-        file = nodeid.partition("::")[0]
-        for slug in (self._gpu.slug, STATIC_SOURCE):
-            baseline, _ = self._files.get((slug, file), (None, ""))
-            if baseline is not None and nodeid in baseline.tests:
-                if (slug, file) not in self._thinned:
-                    self._thinned.add((slug, file))
-                    self.store.forget(slug, suite_of(nodeid))
-                del baseline.tests[nodeid]
-                self._forgotten.add(nodeid)
-
-    def _read_again(self, nodeid: str) -> None:
-        file = nodeid.partition("::")[0]
-        self._forgotten = {name for name in self._forgotten if name.partition("::")[0] != file}
-        for slug in (self._gpu.slug, STATIC_SOURCE):
-            self._files.pop((slug, file), None)
-            self._thinned.discard((slug, file))
 
     def runs(self, nodeid: str, slug: str = "") -> Mapping[str, RunNote]:
         """Return the origins of the sessions in a test's baseline file, by run id."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
 from pytest_gpuperf.records.baseline import Session
-from pytest_gpuperf.records.consistency import alike
+from pytest_gpuperf.records.plausible import alike
 from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 

@@ -13,9 +13,9 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, Baseline
-from pytest_gpuperf.records.consistency import in_baseline
-from pytest_gpuperf.records.decoding import decode_versioned, refuse_first
+from pytest_gpuperf.records.decoding import decode_versioned
 from pytest_gpuperf.records.json_files import find_files, show_path
+from pytest_gpuperf.records.plausible import in_baseline, refuse_first
 from pytest_gpuperf.records.runs import SAFE_NAME, STATE_FOLDER, make_state_folder
 from pytest_gpuperf.records.writing import remove_leftovers, write_files
 
@@ -81,10 +81,6 @@ class BaselineStore:
         if isinstance(known, GpuperfError):
             raise known
         return known
-
-    def forget(self, slug: str, suite: str) -> None:
-        """Forget the baseline of a suite: `load` will read the file again."""
-        self._read.pop(self.path(slug, suite), None)
 
     def load_for_update(self, slug: str, suite: str) -> tuple[Baseline, dict[str, Any]] | None:
         """Read a baseline from the disk as a record and as the JSON object to change and write back.

@@ -13,7 +13,6 @@ from pytest_gpuperf.cli.project import Project, project_options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.records import Run
     from pytest_gpuperf.report.table import Report
 
 
@@ -45,17 +44,13 @@ def command(project: Project, what: tuple[str, ...], metrics: str, shares: bool,
 
 
 def _report(project: Project, what: Sequence[str], names: Sequence[str], *, shares: bool) -> Report:
-    """Return the comparison; the runs, which may be large, are released before it is shown."""
+    """Return the comparison."""
     from pytest_gpuperf.compare.choosing import choose_all
     from pytest_gpuperf.compare.measurements import compare_measurements
-    from pytest_gpuperf.compare.values import without_launches
     from pytest_gpuperf.report.comparison_report import comparison_report
     from pytest_gpuperf.report.rows import source_lines
 
-    @cache  # a run is often named twice, with two tests
-    def load(ref: str | None) -> list[Run]:
-        return project.load_all(ref, without_launches)
-
+    load = cache(project.load_all)  # a run is often named twice, with two tests
     choices = [choice for ref in what for choice in choose_all(ref, load)]
     source = source_lines(choice.run for choice in choices)
     return comparison_report(compare_measurements(choices, names), source, shares=shares)

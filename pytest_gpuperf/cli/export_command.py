@@ -12,34 +12,34 @@ from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.cli.schemas import FILES, shown
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.report.row_files import csv_pieces, json_pieces, parquet_pieces
+from pytest_gpuperf.report.row_files import to_csv, to_json, to_parquet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pytest_gpuperf.records import Run
 
 
-def _parquet(*runs: Run) -> Iterator[bytes]:
+def _parquet(*runs: Run) -> bytes:
     if importlib.util.find_spec("pyarrow") is None:
         raise GpuperfError("parquet needs pyarrow, which is not installed", next_step="pip install pyarrow")
-    return parquet_pieces(*runs)
+    return to_parquet(*runs)
 
 
-def _pytest_benchmark(*runs: Run) -> Iterator[bytes]:
+def _pytest_benchmark(*runs: Run) -> bytes:
     from pytest_gpuperf.report.pytest_benchmark import to_pytest_benchmark
 
     if len(runs) > 1:
         raise GpuperfError(
             "a file of pytest-benchmark is of one machine", next_step="name the run of one GPU"
         )
-    yield to_pytest_benchmark(runs[0])
+    return to_pytest_benchmark(runs[0])
 
 
-_FORMATS: Mapping[str, Callable[..., Iterator[bytes]]] = {
-    "csv": csv_pieces,
-    "json": json_pieces,
+_FORMATS: Mapping[str, Callable[..., bytes]] = {
+    "csv": to_csv,
+    "json": to_json,
     "parquet": _parquet,
     "pytest-benchmark": _pytest_benchmark,
 }
@@ -73,12 +73,11 @@ def command(
     if format_name == "parquet" and output is None:
         raise GpuperfError("parquet is binary", expected="a file to write", next_step="add -o FILE")
     runs = project.load_all(run)
-    pieces = _FORMATS[format_name](*runs)
+    content = _FORMATS[format_name](*runs)
     if output is None:
-        for piece in pieces:
-            echo_data(piece.decode(), format_name)
+        echo_data(content.decode(), format_name)
         return
     write(
-        {output: pieces},
+        {output: content},
         f"wrote {show_path(output)} ({count_tests([test for one in runs for test in one.tests])})",
     )

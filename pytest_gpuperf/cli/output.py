@@ -14,7 +14,7 @@ import click
 
 from pytest_gpuperf.records.change import printable, printable_lines
 from pytest_gpuperf.records.writing import is_plain, write_files
-from pytest_gpuperf.report.forms import FORMS, as_json, render
+from pytest_gpuperf.report.forms import FORMS, render
 from pytest_gpuperf.report.own_files import refuse_other_file
 from pytest_gpuperf.report.table import Screen
 
@@ -90,11 +90,7 @@ def output_form(command: Callable[P, R]) -> Callable[P, R]:
 
 def show(report: Report, form: str) -> None:
     """Print a report in one of the forms."""
-    if form == "json":
-        for piece in as_json.pieces(report):
-            echo_data(piece, form)
-    else:
-        echo_data(render(report, form, screen()), form)
+    echo_data(render(report, form, screen()), form)
 
 
 def echo_data(text: str, form: str) -> None:

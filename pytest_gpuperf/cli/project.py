@@ -13,7 +13,7 @@ import click
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.recorded import classify_again
-from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, whole_test
+from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run
 from pytest_gpuperf.report.show import count
 from pytest_gpuperf.settings.options import RUNS_KEPT, whole_number
 from pytest_gpuperf.settings.pytest_config import find_config
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sized
     from typing import Concatenate, ParamSpec
 
-    from pytest_gpuperf.records import Run, TestRecord
+    from pytest_gpuperf.records import Run
 
     P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,16 +66,9 @@ class Project:
         """Return the files of a merged run, one for each GPU; one file for every other name."""
         return RunStore(self.root / STATE_FOLDER, self.baselines).resolve_all(ref)
 
-    def load_all(
-        self, ref: str | None, shorten: Callable[[TestRecord], TestRecord] = whole_test
-    ) -> list[Run]:
-        """Load the runs of a merged run, one for each GPU; one run for every other name.
-
-        Args:
-            ref: As for `RunStore.resolve_all`.
-            shorten: As for `load_run`.
-        """
-        return [classify_again(load_run(path, shorten)) for path in self.find_all(ref)]
+    def load_all(self, ref: str | None) -> list[Run]:
+        """Load the runs of a merged run, one for each GPU; one run for every other name."""
+        return [classify_again(load_run(path)) for path in self.find_all(ref)]
 
 
 def count_tests(tests: Sized) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.compare.changes import change_of
-from pytest_gpuperf.judge.counters import is_exact
+from pytest_gpuperf.judge.counters import is_read_alike
 from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records.correctness import ACCURACY_UNITS
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.metrics.metric import Better
-    from pytest_gpuperf.records import Accuracy, Measurement, MetricValue, TestRecord
+    from pytest_gpuperf.records import Accuracy, Measurement, MetricValue
     from pytest_gpuperf.records.change import Change
 
 MODE = "mode"
@@ -63,24 +63,6 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
     return values
 
 
-def without_launches(test: TestRecord) -> TestRecord:
-    """Return a test whose measurements have the same values, without the counters of each launch and blocks.
-
-    These are most of a large run. One block with the mean clock takes the place of all.
-    """
-    measurements = {}
-    for label, measured in test.measurements.items():
-        timing, profile = measured.timing, measured.profile
-        if profile is not None and profile.kernels:
-            only = profile.kernels[0].metrics if len(profile.kernels) == 1 else {}
-            profile = replace(profile, kernels=(), combined=only | profile.combined)
-        if timing is not None:
-            clocks = (timing.sm_clock_mhz,) if timing.sm_clock_mhz else ()
-            timing = replace(timing, blocks_us=(timing.time_us,), blocks_mhz=clocks)
-        measurements[label] = replace(measured, timing=timing, profile=profile)
-    return replace(test, measurements=measurements)
-
-
 def accuracy_of(measurement: Measurement) -> Accuracy | None:
     """Return the accuracy that a check recorded."""
     return measurement.correctness.accuracy if measurement.correctness is not None else None
@@ -112,7 +94,7 @@ def why_not_compared(name: str, old: Measurement, new: Measurement) -> str:
         kinds = [found.kind for found in map(accuracy_of, (old, new)) if found is not None]
         same = name == "same_bits" or len(set(kinds)) < 2
         return "" if same else f"errors of {kinds[0]} and of {kinds[1]}"
-    if name in trace_values(new) or is_exact(name):
+    if name in trace_values(new) or is_read_alike(name):
         return ""
     readers = [measured.profile.read_by for measured in (old, new) if measured.profile]
     return "" if len(set(readers)) < 2 else f"counters read by {readers[0]} and by {readers[1]}"
@@ -139,7 +121,6 @@ def other_sources(old: Measurement, new: Measurement) -> str:
 
 
 def _by_one_source(old: Measurement, new: Measurement) -> tuple[Measurement, Measurement]:
-    from msgspec.structs import replace
 
     if old.timing is None or new.timing is None or old.timing.source == new.timing.source:
         return old, new

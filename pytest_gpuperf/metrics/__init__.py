@@ -14,8 +14,8 @@ from pytest_gpuperf.metrics.ncu_units import to_base
 from pytest_gpuperf.metrics.occupancy import OCCUPANCY
 from pytest_gpuperf.metrics.speed import SPEED
 from pytest_gpuperf.metrics.stalls import STALLS
-from pytest_gpuperf.records.counter_ranges import impossible
 from pytest_gpuperf.records.counters import WORDS, is_raw_name
+from pytest_gpuperf.records.plausible import impossible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,5 +8,5 @@ import msgspec
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Base of all parts of a run file.
 
-    Records have no cycles, so the garbage collector need not look at the millions of them in a large run.
+    Records have no cycles, so the garbage collector need not look at them.
     """

@@ -26,6 +26,7 @@ from pytest_gpuperf.records.correctness import Accuracy
 from pytest_gpuperf.records.quantities import (
     Clock,
     Count,
+    DateOrNone,
     Number,
     Positive,
     Schema,
@@ -55,7 +56,7 @@ class BaselineGpu(Record, frozen=True, kw_only=True):
 class RunNote(Record, frozen=True, kw_only=True):
     """Origin of values of a baseline."""
 
-    date: str = ""
+    date: DateOrNone = ""
     """UTC, ISO 8601."""
     commit: str = ""
     dirty: bool | None = None

@@ -61,9 +61,6 @@ class Profile(Record, frozen=True, kw_only=True):
     """Requested sets of metrics, separated by commas; empty for the default."""
     chip: str = ""
     """Name of the GPU's chip, such as `gh100`, by which ncu's metrics differ; empty if not known."""
-    read_at: str = ""
-    """When an earlier run read them of the same code, in UTC (`2026-11-20T17:30:12Z`); empty if this run
-    did. With `unavailable`: the date of counters that did not fit."""
     unavailable: str = ""
     """Reason why counters are missing, and what to do; empty if they were read."""
     tolerated: bool = False

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
-
-import msgspec
 
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.baseline import suite_of
-from pytest_gpuperf.records.quantities import Clock, Schema, Time, TimeOrZero
+from pytest_gpuperf.records.quantities import Clock, Date, DateOrNone, Schema, StandardError, Time, TimeOrZero
 from pytest_gpuperf.records.timing import TimingMode, TimingSource
 from pytest_gpuperf.statistics.clock_model import ClockModel
 
@@ -32,13 +29,13 @@ class HistoryLine(Record, frozen=True, kw_only=True):
     gpu_uuid: str = ""
     """Card; empty if the driver hides it."""
     run: str
-    date: str
+    date: Date
     """Start of the run: UTC, ISO 8601."""
     url: str = ""
     """Address of the CI job that measured; empty if it is not known."""
     commit: str = ""
     """Commit of the tested code; empty if it is not known."""
-    commit_date: str = ""
+    commit_date: DateOrNone = ""
     """Date of the commit, ISO 8601; empty if the repository did not know the commit."""
     dirty: bool | None = None
     """True if tracked files differed from the commit; None if it is not known."""
@@ -46,7 +43,7 @@ class HistoryLine(Record, frozen=True, kw_only=True):
     source: TimingSource = "events"
     time_us: Time
     """As measured, in microseconds a call."""
-    standard_error: Annotated[float, msgspec.Meta(ge=0, le=1e3, description="a number from 0 to 1,000")] = 0.0
+    standard_error: StandardError = 0.0
     """Standard error of the time within its session, as a part of the time; 0 if there are too few blocks."""
     sm_clock_mhz: Clock = 0.0
     """Mean SM clock during the measurement, in MHz; 0 if unknown."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
-import os
 import zlib
 from typing import TYPE_CHECKING
 
@@ -15,11 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SMALL_BYTES = 128 * 2**20
-"""Unpacked size that every file may have."""
-MOST_TIMES = 50
-"""Largest ratio above that size. Real files pack to a tenth, equal bytes to a thousandth."""
-MOST_BYTES = 2**31
+MOST_BYTES = 2**30
 """Largest unpacked size."""
 
 _MAGIC = b"\x1f\x8b"
@@ -36,10 +30,7 @@ def read_unpacked(path: Path, expected: str) -> bytes:
     Raises:
         GpuperfError: The file cannot be read, is damaged, or unpacks to too much.
     """
-    content = io.BytesIO()
-    for chunk in unpacked(path, expected):
-        content.write(chunk)
-    return content.getvalue()
+    return b"".join(unpacked(path, expected))
 
 
 def unpacked(path: Path, expected: str) -> Iterator[bytes]:
@@ -50,16 +41,16 @@ def unpacked(path: Path, expected: str) -> Iterator[bytes]:
     """
     try:
         with path.open("rb") as file:
-            if not is_packed(file.fileno()):
+            if file.peek(2)[:2] != _MAGIC:
                 yield from iter(lambda: file.read(_CHUNK), b"")
                 return
-            left = limit = limit_bytes(path.stat().st_size)
+            left = MOST_BYTES
             with gzip.open(file) as content:
                 for chunk in iter(lambda: content.read(_CHUNK), b""):
                     left -= len(chunk)
                     if left < 0:
                         raise GpuperfError(
-                            f"{show_path(path)} unpacks to more than {limit // 2**20} MiB",
+                            f"{show_path(path)} unpacks to more than {MOST_BYTES // 2**20} MiB",
                             expected=expected,
                             next_step="if you trust it, unpack it with gunzip and name the unpacked file",
                         )
@@ -67,13 +58,3 @@ def unpacked(path: Path, expected: str) -> Iterator[bytes]:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise GpuperfError(f"{show_path(path)} cannot be read: {reason}", expected=expected) from None
-
-
-def is_packed(file: int) -> bool:
-    """Return True if the open file with this descriptor is gzipped."""
-    return os.pread(file, len(_MAGIC), 0) == _MAGIC
-
-
-def limit_bytes(packed_bytes: int) -> int:
-    """Return the largest unpacked size of a gzip file of this size."""
-    return min(MOST_BYTES, max(SMALL_BYTES, MOST_TIMES * packed_bytes))

@@ -7,7 +7,9 @@ https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import msgspec
 
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.quantities import Duration, Remainder, Time
@@ -51,7 +53,7 @@ class RankTimes(Record, frozen=True, kw_only=True):
     """Times of a call on all ranks; the time of the call is the mean of the slowest rank of each call."""
 
     collective: Collective = ""
-    ranks: tuple[RankTime, ...]
+    ranks: Annotated[tuple[RankTime, ...], msgspec.Meta(min_length=1)]
     """One for each rank, in their order."""
     skew_us: Duration = 0.0
     """Slowest less fastest rank, mean over the calls."""

@@ -8,7 +8,7 @@ from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
 from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.fuzzing import Fuzzing
-from pytest_gpuperf.records.quantities import LimitTexts, Schema, Seconds, ToleranceOrZero
+from pytest_gpuperf.records.quantities import Date, LimitTexts, Schema, Seconds, ToleranceOrZero
 from pytest_gpuperf.records.timing import AgainstTiming, Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
 
@@ -72,7 +72,7 @@ class Run(Record, frozen=True, kw_only=True):
     schema: Schema
     """`RUN_SCHEMA` of the writer."""
     id: str
-    started_at: str
+    started_at: Date
     """UTC, ISO 8601."""
     environment: Environment
     complete: bool = True

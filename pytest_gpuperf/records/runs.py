@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from contextlib import suppress
 from datetime import timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Measurement
-from pytest_gpuperf.records.consistency import in_head, in_run
-from pytest_gpuperf.records.decoding import decode_versioned, refuse_first
+from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
+from pytest_gpuperf.records.decoding import decode_versioned
 from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_ncu, refuse_trace, type_of
 from pytest_gpuperf.records.json_files import find_files, show_path
-from pytest_gpuperf.records.packed import read_unpacked, unpacked
-from pytest_gpuperf.records.run_lines import DECODER, END, encode_head, encode_test, read_lines
+from pytest_gpuperf.records.packed import read_unpacked
+from pytest_gpuperf.records.plausible import in_run, refuse_first
 from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from pytest_gpuperf.records import Run, TestRecord
+    from pytest_gpuperf.records import Measurement, TestRecord
 
 STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
@@ -40,6 +41,11 @@ SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 """Form of the ids that this version makes."""
 
+_END = b"\n]}\n"
+"""The end of a run file, after its last test."""
+# Not strict, so that words such as `nan`, which JSON has no number for, read as numbers again.
+_DECODER = msgspec.json.Decoder(Run, strict=False)
+
 
 class RunStore:
     """Run files of one project.
@@ -53,7 +59,7 @@ class RunStore:
         self.folder = state / "runs"
         self._baselines = baselines
         self._earlier: dict[str, Run] = {}
-        """Times of runs before another one, by id."""
+        """Runs before another one, by id."""
 
     @staticmethod
     def new_id(now: datetime) -> str:
@@ -83,8 +89,8 @@ class RunStore:
             OSError: The file cannot be written.
         """
         with (self.folder / run_id / RUN_FILES[0]).open("r+b") as file:
-            file.seek(-len(END), os.SEEK_END)
-            file.write(b",\n" + encode_test(test) + END)
+            file.seek(-len(_END), os.SEEK_END)
+            file.write(b",\n" + _encode_test(test) + _END)
 
     def ids(self) -> set[str]:
         """Return the ids of all runs."""
@@ -94,14 +100,13 @@ class RunStore:
         """Return time and code by another process: of the newest run before one that has the test on a card.
 
         Returns:
-            The measurement without other parts; None if none of the `EARLIER_RUNS` runs before has it, or if
-            one of them is broken.
+            The measurement; None if none of the `EARLIER_RUNS` runs before has it, or if one is broken.
         """
         with suppress(GpuperfError, OSError):
             before = sorted((other for other in self.ids() if other < run_id), reverse=True)
             for other in before[:EARLIER_RUNS]:
                 if other not in self._earlier:
-                    self._earlier[other] = load_run(self.resolve(other), _time_and_code)
+                    self._earlier[other] = load_run(self.resolve(other))
                 run = self._earlier[other]
                 found = [test for test in run.tests if test.nodeid == nodeid]
                 if found and run.cards[nodeid] == card:
@@ -216,33 +221,25 @@ def encode_run(run: Run) -> bytes:
     Numbers that JSON does not have (a difference from a reference may be NaN or infinite) become words, which
     `load_run` reads as numbers again.
     """
-    return encode_head(run) + b",\n".join(map(encode_test, run.tests)) + END
+    head = msgspec.json.encode(replace(run, tests=()))[:-1] + b',"tests":[\n'
+    return head + b",\n".join(map(_encode_test, run.tests)) + _END
 
 
-def _time_and_code(test: TestRecord) -> TestRecord:
-    measured = {
-        label: Measurement(timing=found.timing, code=found.code) for label, found in test.measurements.items()
-    }
-    return replace(test, measurements=measured)
+def _encode_test(test: TestRecord) -> bytes:
+    line = msgspec.json.encode(test)
+    return msgspec.json.encode(_spelled(msgspec.to_builtins(test))) if b"null" in line else line
 
 
-def whole_test(test: TestRecord) -> TestRecord:
-    """Return a test as it is: what `load_run` keeps of it by default."""
-    return test
+def _spelled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _spelled(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_spelled(entry) for entry in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def load_run(
-    path: Path,
-    shorten: Callable[[TestRecord], TestRecord] = whole_test,
-    places: dict[str, tuple[int, int]] | None = None,
-) -> Run:
+def load_run(path: Path) -> Run:
     """Read a run file, gzipped or not.
-
-    Args:
-        path: The file.
-        shorten: Takes from each test what the caller does not need, so that a large run needs less memory.
-        places: Gets the place of each test's line in the unpacked file, by node id, before the test is
-            shortened; stays empty for a file that is not read line by line.
 
     Raises:
         GpuperfError: The file cannot be read, is not a run, was written by a newer version, or holds an
@@ -250,12 +247,13 @@ def load_run(
     """
     shown = show_path(path)
     next_step = f"measure again with `pytest --gpuperf`, or type `git restore {shown}` if it is committed"
-    run = read_lines(unpacked(path, EXPECTED), shorten, places)
-    by_lines = run is not None
-    if run is None:
-        if places is not None:
-            places.clear()
-        run = _load_whole(path, shown, next_step)
+    data = read_unpacked(path, EXPECTED)
+    if b'"complete":false' in data[: data.find(b"\n")] and not data.endswith(_END):
+        # The process was killed while it appended the last test.
+        data = data[: data.rfind(b",\n")] + _END
+    refuse_trace(kind_of_content(data), shown, EXPECTED)
+    refuse_ncu(data, shown, EXPECTED)
+    run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown, next_step=next_step)
     for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):
         if not SAFE_NAME.fullmatch(name):
             raise GpuperfError(
@@ -263,19 +261,8 @@ def load_run(
                 expected="at most 100 letters, digits, '-', '_' and '.'",
                 next_step=next_step,
             )
-    refuse_first(in_run(run) if not by_lines else in_head(run), shown, next_step)
-    return run if by_lines else replace(run, tests=tuple(map(shorten, run.tests)))
-
-
-def _load_whole(path: Path, shown: str, next_step: str) -> Run:
-    """Read a run file that other tools have written or that has errors, and say what is wrong."""
-    data = read_unpacked(path, EXPECTED)
-    if b'"complete":false' in data[: data.find(b"\n")] and not data.endswith(END):
-        # The process was killed while it appended the last test.
-        data = data[: data.rfind(b",\n")] + END
-    refuse_trace(kind_of_content(data), shown, EXPECTED)
-    refuse_ncu(data, shown, EXPECTED)
-    return decode_versioned(data, DECODER, schema=RUN_SCHEMA, shown=shown, next_step=next_step)
+    refuse_first(in_run(run), shown, next_step)
+    return run
 
 
 def file_of_run(run_file: Path, name: str) -> Path:
@@ -315,9 +302,6 @@ def newest_recordings(baselines: Path) -> list[Run]:
     Raises:
         GpuperfError: One of them cannot be read.
     """
-    return sorted(map(load_run, recordings(baselines)), key=age, reverse=True)
-
-
-def age(run: Run) -> tuple[str, str]:
-    """Return a key by which runs sort, the oldest first."""
-    return run.started_at, run.id
+    return sorted(
+        map(load_run, recordings(baselines)), key=lambda run: (run.started_at, run.id), reverse=True
+    )

@@ -16,6 +16,7 @@ from pytest_gpuperf.records.quantities import (
     Difference,
     Duration,
     LogRatio,
+    LooksSd,
     MemoryClock,
     Positive,
     Power,
@@ -65,7 +66,7 @@ class WarmUp(Record, frozen=True, kw_only=True):
     """Warm-up until the callable's time was steady."""
 
     seconds: Seconds
-    launches: Count
+    launches: Positive
     steady: bool
     """False if the maximum was reached before the time was steady."""
 
@@ -163,7 +164,7 @@ class Timing(Record, frozen=True, kw_only=True):
     """Configurations that Triton's autotuner picked, as `kernel: config`."""
     measured_again: tuple[str, ...] = ()
     """Reasons why earlier attempts were discarded, one sentence each."""
-    looks_sd_pct: Spread = 0.0
+    looks_sd_pct: LooksSd = 0.0
     """Standard deviation of the `LOOKS` times of which this is the median, without the first, in %, at one
     clock if they have models; 0 if the first time was in no doubt."""
     l2_flushed: bool = False

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import tempfile
-from contextlib import ExitStack, contextmanager, suppress
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     Content: TypeAlias = bytes | Iterable[bytes]
+
+_LEFTOVER = re.compile(r"\..+\.json(\.gz)?\.[a-z0-9_]{8}\.tmp")
 
 
 def write_files(files: Mapping[Path, Content]) -> None:
@@ -31,32 +33,29 @@ def write_files(files: Mapping[Path, Content]) -> None:
     """
     targets = list(filter(is_plain, files))
     written: dict[Path, Path] = {}
-    with ExitStack() as locks:
-        for folder in dict.fromkeys(target.parent for target in targets):
-            folder.mkdir(parents=True, exist_ok=True)
-            names = [target.name for target in targets if target.parent == folder]
-            locks.enter_context(_writing_in(folder, "|".join(map(_leftover_of, names))))
-        try:
-            for path, content in files.items():
-                pieces = [content] if isinstance(content, bytes) else content
-                if path not in targets:
-                    with named(path), path.open("wb") as stream:
-                        stream.writelines(pieces)
-                    continue
-                _refuse_protected(path)
-                handle, name = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path.name), suffix=".tmp")
-                written[Path(name)] = path
-                with named(path), os.fdopen(handle, "wb") as file:
-                    file.writelines(pieces)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(name).chmod(_mode(path))
-            with signals_held_off():
-                for temporary, target in written.items():
-                    temporary.replace(target)
-        finally:
-            for temporary in written:
-                temporary.unlink(missing_ok=True)
+    try:
+        for path, content in files.items():
+            pieces = [content] if isinstance(content, bytes) else content
+            if path not in targets:
+                with named(path), path.open("wb") as stream:
+                    stream.writelines(pieces)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _refuse_protected(path)
+            # A name may have 255 bytes.
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
+            written[Path(name)] = path
+            with named(path), os.fdopen(handle, "wb") as file:
+                file.writelines(pieces)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(_mode(path))
+        with signals_held_off():
+            for temporary, target in written.items():
+                temporary.replace(target)
+    finally:
+        for temporary in written:
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -76,44 +75,11 @@ def is_plain(path: Path) -> bool:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of killed processes from a folder that only this tool writes."""
-    with suppress(OSError), _writing_in(folder, r"\..+\.json(\.gz)?\.[a-z0-9_]{8}\.tmp"):
-        pass
-
-
-@contextmanager
-def _writing_in(folder: Path, leftovers: str) -> Iterator[None]:
-    """Lock a folder as one that a process writes; before that, if no other does, remove leftovers.
-
-    Args:
-        folder: The folder, which exists.
-        leftovers: A regex for the names of temporary files.
-    """
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # a folder to write into, but not to list
-        yield
-        return
-    try:
-        with suppress(OSError):  # another process writes, or a network file system has no locks
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for entry in list(os.scandir(folder)):
-                if re.fullmatch(leftovers, entry.name) and entry.is_file(follow_symlinks=False):
-                    Path(entry.path).unlink()
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _leftover_of(name: str) -> str:
-    return re.escape(_prefix(name)) + r"[a-z0-9_]{8}\.tmp"
-
-
-def _prefix(name: str) -> str:
-    # A name may have 255 bytes.
-    return f".{name[:40]}."
+    """Remove temporary files of killed processes, an hour old, from a folder that only this tool writes."""
+    with suppress(OSError):
+        for path in folder.glob(".*.json*.tmp"):
+            if _LEFTOVER.fullmatch(path.name) and path.stat().st_mtime < time.time() - 3600:
+                path.unlink()
 
 
 def _refuse_protected(target: Path) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.report.show import show_duration, show_metric, show_movement
-from pytest_gpuperf.report.table import Column, Items, Report, Table
+from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.compare.comparison import Cell, Comparison, Line
     from pytest_gpuperf.report.table import Tone
@@ -71,24 +71,16 @@ def movers_report(found: Comparison, source: Sequence[str], *, everything: bool)
 
 def _report(found: Comparison, tables: Sequence[Table]) -> Report:
     # A large run has hundreds of thousands of lines, and most forms need neither records nor data.
-    return Report(tables, _Records(found), partial(_data_of, found))
+    return Report(tables, _records(found), partial(_data_of, found))
 
 
-class _Records:
-    """A row for each value, made when it is read.
-
-    Args:
-        found: The comparison.
-    """
-
-    def __init__(self, found: Comparison) -> None:
-        self._found = found
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for line in self._found.lines:
-            for title, cell in zip(self._found.columns, line.cells, strict=True):
-                if cell.value is not None:
-                    yield {**_names(line), "column": title, **_data(cell)}
+def _records(found: Comparison) -> list[dict[str, Any]]:
+    return [
+        {**_names(line), "column": title, **_data(cell)}
+        for line in found.lines
+        for title, cell in zip(found.columns, line.cells, strict=True)
+        if cell.value is not None
+    ]
 
 
 def _data_of(found: Comparison) -> dict[str, Any]:
@@ -96,7 +88,7 @@ def _data_of(found: Comparison) -> dict[str, Any]:
         "sources": found.sources,
         "columns": found.columns,
         "notes": found.notes,
-        "lines": Items(lambda: map(_line, found.lines)),
+        "lines": [_line(line) for line in found.lines],
     }
 
 

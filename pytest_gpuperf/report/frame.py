@@ -10,7 +10,7 @@ from pytest_gpuperf.records.correctness import ACCURACY_UNITS
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     import pandas as pd
 
@@ -73,14 +73,9 @@ def to_frame(run: Run) -> pd.DataFrame:
     test ended with an exception or had a wrong result); and in all rows `run`, `date` (UTC), `gpu`, `commit`
     and `dirty`.
     """
-    return frame_of(rows(run), run)
-
-
-def frame_of(some: Iterable[tuple[object, ...]], run: Run) -> pd.DataFrame:
-    """Return some rows of a run as a data frame; see `to_frame`."""
     import pandas as pd
 
-    frame: pd.DataFrame = pd.DataFrame(some, columns=list(COLUMNS))
+    frame: pd.DataFrame = pd.DataFrame(rows(run), columns=list(COLUMNS))
     # The types of the columns do not depend on the run, which may be empty.
     frame = frame.astype({"launch": "Int64", "value": "float64", "failed": "bool"})
     environment = run.environment

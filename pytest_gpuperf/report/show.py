@@ -145,10 +145,6 @@ def show_duration(metrics: Mapping[str, MetricValue]) -> str:
     return "" if value is None else show_time(value)
 
 
-OF_A_ROW = ("sm_throughput", "memory_throughput", "achieved_occupancy", "theoretical_occupancy")
-"""Counters of the next two texts."""
-
-
 def show_sol(metrics: Mapping[str, MetricValue]) -> str:
     """Show the larger throughput of SM and memory, which is the nearer roof: `mem 78 %`."""
     roofs = {"sm": number_in(metrics, "sm_throughput"), "mem": number_in(metrics, "memory_throughput")}
@@ -172,13 +168,6 @@ def show_stall(metrics: Mapping[str, MetricValue]) -> str:
     """Show the largest stall reason with its share: `long_scoreboard 62 %`."""
     top = top_stall(metrics)
     return "" if top is None else f"{top[0].removeprefix('stall.')} {top[1]:.0f} %"
-
-
-def in_a_row(metrics: Mapping[str, MetricValue]) -> dict[str, MetricValue]:
-    """Return the counters that the speed of light, the occupancy and the stall of a row are made of."""
-    found = {name: metrics[name] for name in OF_A_ROW if name in metrics}
-    top = top_stall(metrics)
-    return found if top is None else {**found, top[0]: top[1]}
 
 
 def show_shared_memory(size_bytes: float | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Place = Literal["group", "name", "unit", "number", "outcome", "prose", "detail"]
 """The role of a column. As text: `group` is a heading above the rows that share it; `name` is cut if the line
@@ -53,17 +53,6 @@ class Table:
     notes: Sequence[str] = ()
     split: bool = False
     """True if columns without room go into a further table; otherwise each row takes two lines."""
-
-
-@dataclass(frozen=True)
-class Items:
-    """A list in the data of a report whose items are made when they are written."""
-
-    make: Callable[[], Iterable[object]]
-
-    def __iter__(self) -> Iterator[object]:
-        """Iterate over new items."""
-        return iter(self.make())
 
 
 @dataclass(frozen=True)

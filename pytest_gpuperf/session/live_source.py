@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.records.quantities import MOST_LOOKS_SD_PCT
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.records.timing import LOOKS
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from pytest_gpuperf.measure.counters.auto_counters import AutoCounters
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
@@ -59,7 +59,7 @@ class LiveSource:
 
     def __init__(
         self,
-        counters: ProfilingPass | CuptiCounters | AutoCounters,
+        counters: ProfilingPass | CuptiCounters,
         tests: Mapping[str, SelectedTest],
         timer: Timer,
         doubt: Callable[[Call, Timing], str],
@@ -228,7 +228,7 @@ def undoubted(
     return replace(
         median,
         measured_again=(*median.measured_again, why),
-        looks_sd_pct=round(100 * stdev(map(log, times_us)), 4),
+        looks_sd_pct=min(round(100 * stdev(map(log, times_us)), 4), MOST_LOOKS_SD_PCT),
         verification=refused,
     )
 

@@ -17,7 +17,6 @@ from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import (
     Correctness,
     Fuzzing,
-    Measurement,
     Profile,
     TestRecord,
     Timing,
@@ -25,8 +24,7 @@ from pytest_gpuperf.records import (
     WarmUp,
 )
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.records.run_on_disk import RunOnDisk
-from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, age, recording_path, recordings
+from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.session.base import Runner
 
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import KernelProfile, LaunchedCode, StaticKernel
+    from pytest_gpuperf.records import KernelProfile, LaunchedCode, Run, StaticKernel
     from pytest_gpuperf.records.baseline import TimeBaseline
     from pytest_gpuperf.records.call import Call, RankCall
     from pytest_gpuperf.records.ranks import Collective
@@ -56,19 +54,19 @@ class RecordedSource:
         runs: Recorded runs of one GPU model, at least one; if two hold a test, the first counts.
     """
 
-    def __init__(self, runs: Sequence[RunOnDisk]) -> None:
+    def __init__(self, runs: Sequence[Run]) -> None:
         self.skipped: dict[str, str] = {}
         """Why tests were skipped, by node id."""
-        self._newest = runs[0].run
-        self._run_of = {test.nodeid: on_disk for on_disk in reversed(runs) for test in on_disk.run.tests}
+        self._newest = runs[0]
+        self._found = {test.nodeid: (run, test) for run in reversed(runs) for test in run.tests}
         # Several parts of one test follow each other.
         self._last: TestRecord | None = None
 
     def _test(self, nodeid: str) -> TestRecord | None:
         """Return a recorded test; None if there is none."""
         if self._last is None or self._last.nodeid != nodeid:
-            test = self._run_of[nodeid].test(nodeid) if nodeid in self._run_of else None
-            self._last = classify_test(test) if test is not None else None
+            found = self._found.get(nodeid)
+            self._last = classify_test(found[1]) if found is not None else None
         return self._last
 
     def check(self, call: Call) -> Correctness:
@@ -129,9 +127,9 @@ class RecordedSource:
         if kernels.regex is not None:
             check_regex(kernels.regex, f"for {call}")
         profile = self._recorded(call, "profile", Profile)
-        reasons = (profile.unavailable, self._run_of[call.nodeid].run.counters_unavailable)
+        reasons = (profile.unavailable, self._found[call.nodeid][0].counters_unavailable)
         of_all_tests = len({_WORKER.sub("/ncu/", reason) for reason in reasons}) == 1
-        if profile.unavailable and not (of_all_tests or profile.read_at or profile.tolerated):
+        if profile.unavailable and not (of_all_tests or profile.tolerated):
             raise GpuperfError(profile.unavailable)
         regex = kernels.regex or ""
         if profile.unavailable or (profile.regex, profile.launches) == (regex, kernels.recorded):
@@ -178,7 +176,7 @@ class RecordedSource:
                 f"the recorded test was ended by {test.failure} before its {part.replace('_', '-')}"
             )
         if not isinstance(found, kind):
-            run = self._newest if test is None else self._run_of[call.nodeid].run
+            run = self._newest if test is None else self._found[call.nodeid][0]
             gpu = run.environment.gpu.name
             self._skip(
                 call,
@@ -206,14 +204,13 @@ class ReplayRunner(Runner):
                 expected="a GPU",
                 next_step="leave it out: a recorded run keeps what it found",
             )
-        on_disk = recorded_runs(settings, reason)
+        runs = recorded_runs(settings, reason)
         if settings.update != "never":
             raise GpuperfError(
                 f"--gpuperf-update={settings.update} with a replay, which measures nothing",
                 next_step="accept a recorded run with `gpuperf baseline accept RUN`",
             )
-        self._recorded = RecordedSource(on_disk)
-        runs = [one.run for one in on_disk]
+        self._recorded = RecordedSource(runs)
         newest = runs[0]
         cards = {nodeid: card for run in reversed(runs) for nodeid, card in run.cards.items()}
         super().__init__(settings, self._recorded, newest.environment, replayed_from=newest, cards=cards)
@@ -297,54 +294,12 @@ class ReplayRunner(Runner):
             failure = recorded
         return super().judge(state, failure)
 
-    def take(self, result: TestResult) -> None:
-        """Keep a result; if no report needs more, only what all of them show, which is half of it."""
-        if not self.keeps_whole:
-            record = result.record
-            counters = self.settings.json is not None
-            measured = {
-                label: _shortened(found, counters=counters) for label, found in record.measurements.items()
-            }
-            result = replace(result, record=replace(record, measurements=measured))
-            self.expected.forget(record.nodeid)
-        super().take(result)
-
-
-def _shortened(measurement: Measurement, *, counters: bool) -> Measurement:
-    """Return the parts that the table and the notices show; with all counters, also those of the verdicts."""
-    from pytest_gpuperf.report.show import in_a_row
-
-    profile = measurement.profile
-    if profile is not None:
-        whole = counters or measurement.is_static
-        combined = profile.combined if whole else in_a_row(profile.combined)
-        profile = replace(profile, kernels=(), combined=combined)
-    return replace(measurement, profile=profile, code=None)
-
 
 _WORKER = re.compile(r"/ncu/\d+/")
 """Each of several processes has its own folder for ncu."""
 
 
-_NOT_COMPARED = Measurement()
-
-
-def _needed_of_all(test: TestRecord) -> TestRecord:
-    """Return the parts that a replay needs of every test before any of them runs."""
-    compared = {
-        label: Measurement(against=measured.against) if measured.against is not None else _NOT_COMPARED
-        for label, measured in test.measurements.items()
-    }
-    return TestRecord(
-        nodeid=test.nodeid,
-        measurements=compared,
-        failure=test.failure,
-        sanitizer=test.sanitizer,
-        gpu_uuid=test.gpu_uuid,
-    )
-
-
-def recorded_runs(settings: Settings, reason: str) -> list[RunOnDisk]:
+def recorded_runs(settings: Settings, reason: str) -> list[Run]:
     """Return the runs to replay, of one GPU model, the newest first.
 
     Args:
@@ -359,16 +314,15 @@ def recorded_runs(settings: Settings, reason: str) -> list[RunOnDisk]:
         # `latest` is the newest run of this machine; recordings do not count.
         baselines = None if settings.replay == "latest" else settings.baselines
         store = RunStore(settings.root / STATE_FOLDER, baselines)
-        return [RunOnDisk(store.resolve(settings.replay), _needed_of_all)]
-    found = [RunOnDisk(path, _needed_of_all) for path in recordings(settings.baselines)]
+        return [load_run(store.resolve(settings.replay))]
+    found = newest_recordings(settings.baselines)
     if not found:
         raise NoGpuError(
             f"{reason}, and there is no recording below {settings.baselines.name}/ to replay instead",
             next_step="type `pytest --gpuperf` and `gpuperf record` on a machine with a GPU, then "
             f"commit {settings.baselines.name}/",
         )
-    found.sort(key=lambda one: age(one.run), reverse=True)
-    slugs = list(dict.fromkeys(one.run.environment.gpu.slug for one in found))
+    slugs = list(dict.fromkeys(run.environment.gpu.slug for run in found))
     slug = settings.replay_gpu or slugs[0]
     if slug not in slugs:
         raise GpuperfError(
@@ -376,7 +330,7 @@ def recorded_runs(settings: Settings, reason: str) -> list[RunOnDisk]:
             expected=f"one of {', '.join(slugs)}",
             next_step=f"type -o gpuperf_replay_gpu={slugs[0]}",
         )
-    return [one for one in found if one.run.environment.gpu.slug == slug]
+    return [run for run in found if run.environment.gpu.slug == slug]
 
 
 def _selected(regex: str, launches: str) -> str:

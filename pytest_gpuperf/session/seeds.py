@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpuperf.errors import guarded
-from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import STATE, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-    from contextlib import AbstractContextManager
 
     from _pytest.fixtures import SubRequest
 
@@ -62,8 +59,7 @@ class Seeding:
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Seed by the test's id, also if a plugin runs the test again."""
         if _measures(item):
-            with _guarded(item.config):
-                seed(seed_of(name_of(item)))
+            seed(seed_of(name_of(item)))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(
@@ -72,17 +68,10 @@ class Seeding:
         """Seed by the id of a fixture that several tests share; restore the test's numbers after it."""
         if request.scope == "function":
             return (yield)
-        with ExitStack() as stack:
-            with _guarded(request.config):
-                stack.enter_context(_set_aside())
-                name = f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"
-                seed(seed_of(name))
+        with _set_aside():
+            name = f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"
+            seed(seed_of(name))
             return (yield)
-
-
-def _guarded(config: pytest.Config) -> AbstractContextManager[None]:
-    runner = config.stash.get(RUNNER, None)
-    return guarded("seeding", str) if runner is None else runner.guarded("seeding")
 
 
 def _measures(item: pytest.Item) -> bool:

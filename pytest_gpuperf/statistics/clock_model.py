@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import hypot, sqrt
 from operator import mul
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -39,13 +39,13 @@ class ClockModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     The line holds for kernels bound by arithmetic, by memory and by both (see `fit`).
     """
 
-    cycles: float
+    cycles: Annotated[float, msgspec.Meta(ge=0, le=1e16)]
     """SM cycles (microseconds times MHz) that a call spends at the SM clock."""
-    fixed_us: float
+    fixed_us: Annotated[float, msgspec.Meta(ge=0, le=1e12)]
     """Microseconds that do not depend on the SM clock: memory, mostly."""
-    reference_mhz: float
+    reference_mhz: Annotated[float, msgspec.Meta(ge=1, le=10_000)]
     """The SM clock that normalised times are brought to."""
-    share_error: float = 0.0
+    share_error: Annotated[float, msgspec.Meta(ge=0, le=MOST_SHARE_ERROR)] = 0.0
     """Standard error of `sm_clock_share` at the reference clock."""
 
     def time_us(self, sm_clock_mhz: float) -> float:

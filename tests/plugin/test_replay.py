@@ -388,24 +388,6 @@ def test_run_without_measuring_tests_needs_no_recording(pytester: pytest.Pyteste
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "whole"), [([], False), (["-v"], True), (["--gpuperf-html=r.html"], True)]
-)
-def test_kernels_are_kept_only_for_reports_that_show_them(
-    pytester: pytest.Pytester, replay: None, options: list[str], whole: bool
-) -> None:
-    pytester.makepyfile(test_k=SQUARE)
-    pytester.makeconftest(
-        """
-        def pytest_unconfigure(config):
-            (result,) = config.pluginmanager.get_plugin("gpuperf-hooks").runner.results
-            print("kept", len(result.record.measurements["main"].profile.kernels), "kernels")
-        """
-    )
-    result = pytester.runpytest("--gpuperf", "-s", *options)
-    result.stdout.fnmatch_lines([f"kept {int(whole)} kernels"])
-
-
 def test_test_that_runs_again_is_judged_by_its_baseline(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,18 +408,3 @@ def test_test_that_runs_again_is_judged_by_its_baseline(
         """
     )
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k*improved (replayed)"])
-
-
-def test_table_of_many_tests_is_that_of_whole_records(
-    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytester.makepyfile(test_k=SQUARE)
-    short = pytester.runpytest("--gpuperf").stdout.lines
-    monkeypatch.setattr("pytest_gpuperf.plugin.hooks._keeps_whole", lambda *_: True)
-    whole = pytester.runpytest("--gpuperf").stdout.lines
-    assert [line for line in short if "passed in" not in line] == [
-        line for line in whole if "passed in" not in line
-    ]
-    pytester.runpytest("--gpuperf", "--gpuperf-json=verdicts.json")
-    (test,) = json.loads((pytester.path / "verdicts.json").read_bytes())["tests"]
-    assert test["measurements"]["main"]["counters"]["memory_throughput"] == 77.0

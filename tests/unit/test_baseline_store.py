@@ -16,7 +16,6 @@ from pytest_gpuperf.baseline.rounding import round_counter, round_to_digits
 from pytest_gpuperf.baseline.store import BaselineStore, encode_baseline
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.baseline import suite_of
-from pytest_gpuperf.records.decoding import _has_no_key_twice
 
 SLUG = "nvidia-h200"
 
@@ -67,26 +66,29 @@ def test_baseline_is_read(tmp_path: Path) -> None:
         (b"", "not valid JSON"),
         (b"\xff\xfe", "not valid JSON"),
         (b"[" * 100_000, "not valid JSON"),
-        (b"[]", r"has \[\] as content; expected `object`"),
-        (b'{"schema": "1"}', r'has "1" as schema; expected a whole number from 1'),
+        (b"[]", "Expected `object`, got `array`"),
+        (b'{"schema": "1"}', r"Expected `int`, got `str` - at `\$.schema`"),
         (content() | {"schema": 2}, "written by a newer pytest-gpuperf .*upgrade"),
         (content() | {"gpu": {"slug": "nvidia-a100"}}, "for another GPU: nvidia-a100"),
         (content(a={"limits": {"sm_troughput": ">= 3"}}), "limits of a: there is no metric 'sm_troughput'"),
-        (content(a={"limits": {"sm_throughput": 3}}), "has 3 as limits.sm_throughput of a; expected `str`"),
-        (content(a={"tolerance_pct": -1}), "has -1 as tolerance_pct of a; expected a number above 0"),
+        (
+            content(a={"limits": {"sm_throughput": 3}}),
+            "wrong value of a: Expected `str`, got `int`",
+        ),
+        (content(a={"tolerance_pct": -1}), "wrong value of a: Expected `float` > 0.0 - at .*tolerance_pct"),
         (
             content(a={"measurements": {"main": {"time": {"mode": "hot", "sessions": []}}}}),
-            r"has \[\] as time.sessions of a; expected `array` of length >= 1",
+            "wrong value of a: Expected `array` of length >= 1 - at .*time.sessions",
         ),
         (
             content(a={"measurements": {"b": {"counters_sessions": 0}}}),
-            r"counters_sessions of a \(b\)",
+            "wrong value of a: Expected `int` >= 1 - at .*counters_sessions",
         ),
         (content(a={"measurements": {"main": {"counters_range": {"instructions": [1]}}}}), "of length 2"),
         (
             b'{"schema": 1, "gpu": {"slug": "nvidia-h200"}, "tests": {"a": {"measurements": {"main": '
             b'{"counters_range": {"instructions": [NaN, 1]}}}}}}',
-            r"has NaN as counters_range.instructions\[0\] of a; expected a number",
+            r"not valid JSON: JSON is malformed: invalid character \(byte 124\)",
         ),
     ],
 )
@@ -259,18 +261,3 @@ def test_lock_makes_a_state_folder_that_git_ignores(tmp_path: Path) -> None:
 def test_number_that_json_lacks_is_never_written(value: float) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         encode_baseline({"time_us": value})
-
-
-@pytest.mark.parametrize(
-    ("text", "certain"),
-    [
-        ('{"a": {"b": "c"}, "d": ["", "e"]}', True),
-        ('{"a": {"b": 1, "b": 1}}', False),
-        ('{"a": 1, "a": "b"}', False),
-        (r'{"a": "\"", "b": 1}', False),
-        ('{"a": ' + "1" * 5000 + "}", False),
-        ('{"a": NaN}', False),
-    ],
-)
-def test_keys_are_unique_if_as_many_strings_are_written_as_read(text: str, certain: bool) -> None:
-    assert _has_no_key_twice(text.encode()) is certain

@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Timing
 from pytest_gpuperf.records.runs import RunStore
-from pytest_gpuperf.report import row_files
 from pytest_gpuperf.report.frame import to_frame
-from pytest_gpuperf.report.row_files import csv_pieces, json_pieces, parquet_pieces
+from pytest_gpuperf.report.row_files import to_csv, to_json
 from run_builders import NODEID, measured, one_test, record, run
 from trace_builders import BLOCK
 
@@ -255,7 +254,7 @@ def test_csv_in_a_file_is_the_data(project: Path, monkeypatch: pytest.MonkeyPatc
     started_at=st.sampled_from(["2026-11-20T17:30:12Z", "2026-11-20T17:30:12+02:00", "yesterday", ""]),
 )
 @settings(deadline=None, max_examples=15)  # the first example imports pandas
-def test_pieces_equal_the_frame(
+def test_rows_equal_the_frame(
     texts: list[str], value: float, commit: str, dirty: bool | None, started_at: str
 ) -> None:
     profile = Profile(kernels=(KernelProfile(name=texts[0], metrics={"waves": value, "x": texts[1]}),))
@@ -263,20 +262,8 @@ def test_pieces_equal_the_frame(
     environment = msgspec.structs.replace(one.environment, commit=commit, dirty=dirty)
     one = msgspec.structs.replace(one, environment=environment)
     frame = to_frame(one)
-    assert b"".join(csv_pieces(one)).decode() == frame.to_csv(index=False, lineterminator="\n")
-    read = json.loads(b"".join(json_pieces(one)))
+    assert to_csv(one).decode() == frame.to_csv(index=False, lineterminator="\n")
+    read = json.loads(to_json(one))
     assert [row["text"] for row in read] == list(frame.text)
     assert [row["value"] for row in read] == [None if not math.isfinite(v) else v for v in frame.value]
     assert [row["launch"] for row in read] == [None if v is pd.NA else v for v in frame.launch]
-
-
-def test_rows_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyarrow")
-    monkeypatch.setattr(row_files, "ROWS_AT_ONCE", 2)
-    one = run(*(record(f"t.py::t[{i}]", main=measured()) for i in range(3)))
-    assert len(list(csv_pieces(one))) > 5
-    assert len(json.loads(b"".join(json_pieces(one)))) == len(to_frame(one))
-    data = io.BytesIO(b"".join(parquet_pieces(one)))
-    pd.testing.assert_frame_equal(pd.read_parquet(data), to_frame(one), check_dtype=False)
-    for pieces in (csv_pieces, json_pieces, parquet_pieces):
-        assert b"".join(pieces(run()))

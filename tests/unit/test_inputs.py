@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,7 +129,6 @@ def facade(source: Source) -> Gpuperf:
         source=source,
         settings=settings,
         on_gpu=True,
-        guarded=lambda _: nullcontext(),
         unchanged=lambda *_: None,
     )
     return Gpuperf(ItemState("t.py::test", Marker()), runner)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Measurement, packed
-from pytest_gpuperf.records.packed import MOST_BYTES, MOST_TIMES, SMALL_BYTES, limit_bytes, read_unpacked
+from pytest_gpuperf.records.packed import read_unpacked
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import record, run
 from trace_builders import BLOCK
@@ -37,12 +37,6 @@ def test_any_content_is_read_or_an_error(
         assert read == content
 
 
-def test_limit_grows_with_the_file_up_to_a_maximum() -> None:
-    assert limit_bytes(1000) == SMALL_BYTES
-    assert limit_bytes(10 * 2**20) == 10 * 2**20 * MOST_TIMES
-    assert limit_bytes(2**30) == MOST_BYTES
-
-
 @pytest.mark.parametrize(
     ("command", "head"),
     [
@@ -57,7 +51,7 @@ def test_limit_grows_with_the_file_up_to_a_maximum() -> None:
 def test_file_that_unpacks_to_too_much_is_refused(
     project: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], head: bytes
 ) -> None:
-    monkeypatch.setattr(packed, "SMALL_BYTES", 2**20)
+    monkeypatch.setattr(packed, "MOST_BYTES", 2**20)
     bomb = gzip.compress(head + b" " * 2**22)
     (project / "bomb.gz").write_bytes(bomb)
     kept = RunStore(project / ".gpuperf").write(run(record(main=Measurement(trace=BLOCK)))).parent

@@ -59,7 +59,6 @@ def known(code: LaunchedCode | None) -> ClockModel | None:
     time = TimeBaseline(mode="hot", sessions=sessions, reference_mhz=1980.0)
     baseline = TestBaseline(measurements={"main": MeasurementBaseline(time=time, code=CODE)})
     runner = SimpleNamespace(
-        guarded=lambda _: nullcontext(),
         expected=SimpleNamespace(
             measurement=lambda test, label: baseline.measurements.get(label) if test == "t" else None
         ),

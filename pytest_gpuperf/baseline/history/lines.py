@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.consistency import in_history
-from pytest_gpuperf.records.decoding import decode_versioned, refuse_first
+from pytest_gpuperf.records.decoding import decode_versioned
 from pytest_gpuperf.records.history import HISTORY_SCHEMA, HistoryLine
+from pytest_gpuperf.records.plausible import in_session, refuse_first
 from pytest_gpuperf.records.runs import SAFE_NAME
 
 if TYPE_CHECKING:
@@ -103,5 +103,6 @@ def _decode(text: bytes, shown: str, place: tuple[str, str]) -> HistoryLine:
         raise GpuperfError(f"{shown}: {error.found}", expected=error.expected, next_step=next_step) from None
     if own != "/".join(place):
         raise GpuperfError(f"{shown} is of {own}", expected="/".join(place), next_step=next_step)
-    refuse_first(in_history(line), shown, next_step)
+    reference_mhz = line.clock_model.reference_mhz if line.clock_model else 0.0
+    refuse_first(in_session(line, reference_mhz), shown, next_step)
     return line

@@ -10,8 +10,8 @@ from pytest_gpuperf.baseline.gather import gather
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
 from pytest_gpuperf.judge.gate import ENOUGH_BLOCKS
 from pytest_gpuperf.records import NO_GPU, ClockModel
-from pytest_gpuperf.records.consistency import alike
 from pytest_gpuperf.records.history import HISTORY_SCHEMA, HistoryLine
+from pytest_gpuperf.records.plausible import alike
 from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
 
@@ -115,7 +115,7 @@ def _line(timing: Timing, line: HistoryLine) -> HistoryLine:
         line,
         source=timing.source,
         time_us=round_to_digits(timing.time_us, TIME_DIGITS),
-        standard_error=round_to_digits(error, _ERROR_DIGITS),
+        standard_error=min(round_to_digits(error, _ERROR_DIGITS), 1.0),
         sm_clock_mhz=round_to_digits(clock, TIME_DIGITS),
         normalised_us=round_to_digits(normalised, TIME_DIGITS),
         clock_model=model,

@@ -88,9 +88,9 @@ class _Kernel(ctypes.Structure):
         ("_queued", ctypes.c_uint64 * 2),
         ("_launch_type", ctypes.c_uint8 * 4),
         ("shared_memory_per_sm", ctypes.c_uint32),
-        ("_graph_node_id", ctypes.c_uint64),
+        ("graph_node_id", ctypes.c_uint64),
         ("_shared_memory_limit", ctypes.c_uint32),
-        ("_graph_id", ctypes.c_uint32),
+        ("graph_id", ctypes.c_uint32),
         ("_access_policy", ctypes.c_void_p),
         ("_channel", ctypes.c_uint32 * 2),
         ("cluster", ctypes.c_uint32 * 3),
@@ -119,6 +119,8 @@ class Activity(NamedTuple):
     """Blocks of a cluster in x, y, z; zeros without clusters."""
     launch: int = 0
     """Number that grows from launch to launch; all nodes of one graph launch share it."""
+    in_graph: bool = False
+    """True for a kernel that a CUDA graph launches, also if it is the only one."""
     stream: int = 0
     """CUPTI's number of the stream."""
     with_host: bool = False
@@ -193,6 +195,7 @@ class _Recorder:
                     shared_memory_per_sm=kernel.shared_memory_per_sm,
                     cluster=tuple(kernel.cluster),
                     launch=kernel.correlation_id,
+                    in_graph=bool(kernel.graph_node_id or kernel.graph_id),
                     stream=kernel.stream,
                     symbol=(kernel.name or b"").decode(errors="replace"),
                     local_bytes=kernel.local_memory[0],
