@@ -14,6 +14,7 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import (
     ClockModel,
+    Fingerprint,
     MetricValue,
     Record,
     Timing,
@@ -124,6 +125,8 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     """Error of the output, and its unit."""
     code: LaunchedCode | None = None
     """Code of the kernels in the newest session of `time`; None if it is not known."""
+    call: Fingerprint | None = None
+    """The call of the newest session of `time`; None if it is not known."""
     trace: dict[str, Count] = {}
     """Values of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
 
@@ -165,22 +168,6 @@ class Baseline(Record, frozen=True, kw_only=True):
 def card_of(session: Session, runs: Mapping[str, RunNote]) -> str:
     """Return the UUID of the card of a session, by the notes of the runs; empty if unknown."""
     return session.gpu_uuid or (runs[session.run].gpu_uuid if session.run in runs else "")
-
-
-def time_of(known: TimeBaseline, *, bytes: int, flops: int) -> Timing:
-    """Return the mean of the sessions as a time, with the given work of a call."""
-    newest = known.sessions[-1]
-    return Timing(
-        mode=known.mode,
-        source=known.source,
-        time_us=known.mean_us,
-        spread_pct=newest.spread_pct,
-        blocks_us=(known.mean_us,),
-        calls_per_block=1,
-        bytes=bytes,
-        flops=flops,
-        l2_flushed=known.mode == "cold",
-    )
 
 
 def same_quantity(one: Timing | TimeBaseline, other: Timing | TimeBaseline) -> bool:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import shlex
 import time
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -37,13 +35,10 @@ if TYPE_CHECKING:
     from pytest_gpuperf.errors import NoGpuError
     from pytest_gpuperf.records import (
         Environment,
-        LaunchedCode,
-        Measurement,
         Run,
         SanitizerResult,
         StaticKernel,
     )
-    from pytest_gpuperf.records.baseline import TimeBaseline
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation, SelectedTest
     from pytest_gpuperf.report.rows import Summary
@@ -299,9 +294,7 @@ class Runner:
         self._results = dict(sorted(self._results.items(), key=lambda one: places.get(one[0], len(places))))
 
     def _verdict(self, record: TestRecord, state: ItemState) -> TestVerdict:
-        baseline = self.expected.of(state.nodeid)
         limits = state.stated_limits
-        is_compiled = any(measurement.is_static for measurement in record.measurements.values())
         errors = [*(errors_of(record.sanitizer) if record.sanitizer else ()), *state.errors]
         if len(limits) > MOST_LIMITS:
             errors.append(f"the test states {len(limits):,} limits; expected at most {MOST_LIMITS:,}")
@@ -309,44 +302,17 @@ class Runner:
             record,
             limits=limits,
             measured=Expected(
-                baseline,
-                self.expected.gate,
+                self.expected.of(state.nodeid),
+                self.expected.origin(state.nodeid, self.environment),
                 self.tolerance_pct(state),
-                self._hints(state.nodeid),
+                self._hints(),
                 self.expected.file(state.nodeid),
                 self.environment.gpu,
-                partial(self.earlier, state.nodeid),
             ),
-            compiled=self._expected_of_compiled(state.nodeid) if is_compiled else None,
+            compiled=self._expected_of_compiled(state.nodeid),
             errors=errors,
             strict=self.settings.strict,
         )
-
-    def unchanged(
-        self, state: ItemState, label: str, code: LaunchedCode | None, mode: str
-    ) -> TimeBaseline | None:
-        """Return the time of the baseline if `--gpuperf-changed-only` does not time this call; else None.
-
-        Tests with limits on times are timed, and all tests if the run compares with a commit or becomes the
-        baseline.
-
-        Args:
-            state: The test.
-            label: Name of the measurement.
-            code: Code of the call.
-            mode: Timing mode that the test asks for.
-        """
-        settings = self.settings
-        if not settings.changed_only or settings.against or settings.update == "all":
-            return None
-        limits = (*state.stated_limits, *self.expected.limits(state.nodeid))
-        if any(limit.part == "timing" for limit in limits):
-            return None
-        return self.expected.time_of_same_code(state.nodeid, label, code, mode)
-
-    def earlier(self, _nodeid: str, _label: str) -> Measurement | None:
-        """Return the measurement of a test from the run before this one; None if none is kept."""
-        return None
 
     def _expected_of_compiled(self, nodeid: str) -> Expected:
         hints = Hints(
@@ -475,16 +441,12 @@ class Runner:
             root=self.settings.root,
         )
 
-    def _hints(self, nodeid: str) -> Hints:
-        quoted = shlex.quote(nodeid)
+    def _hints(self) -> Hints:
         update = "pytest --gpuperf --gpuperf-update=new"
         makes_one = self.accept_command if self.replayed_from is not None else update
         return Hints(
             accept=f"if this is intended: {self.accept_command}",
             no_baseline=f"{makes_one} makes one{self.expected.other_gpus}",
-            again=f"to confirm it in a fresh process: pytest --gpuperf {quoted}",
-            closer=f"to look closer: pytest --gpuperf --gpuperf-against=REF {quoted}",
-            more_sessions="to see smaller changes: gpuperf baseline record --sessions 5",
         )
 
 

@@ -43,7 +43,7 @@ class ChangeNoise:
     """Degrees of freedom of `card_sd_pct`: five cards outweigh it."""
 
     def of(self, mode: str) -> ChangeNoise:
-        """Return the noise of times of a mode; the host's clock is noisier, and another card in another host."""
+        """Return the noise of times of a mode; by the host's clock, another card is in another host."""
         if mode != "host":
             return self
         return replace(self, session_sd_pct=5.0, card_sd_pct=40.0, card_df=1)

@@ -27,7 +27,7 @@ Quad: TypeAlias = Literal["ABBA", "BAAB"]
 """The sides of four blocks in a row: a linear drift cancels in either."""
 
 LEVEL = 1e-4
-"""One-sided level at which a comparison calls its code slower, and the same for faster, whatever else runs."""
+"""One-sided level at which a comparison calls its code slower or faster, whatever else runs."""
 LOOKS = (2, 4, 6, 10)
 """Numbers of restarts after which a comparison may end; even, as the sides go ahead in turn. At the first it
 ends with a large change or as alike."""

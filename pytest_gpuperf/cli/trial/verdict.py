@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.floor import floor_of
-from pytest_gpuperf.judge.gate import compare_restarts
+from pytest_gpuperf.judge.settlement import compare_restarts
 from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.trial import (
     TIMED,
@@ -171,7 +171,7 @@ def _side(times: CaseTimes, rounds_us: Sequence[float]) -> SideTime:
 
 
 def _speed_up(times: CaseTimes) -> Interval | None:
-    compared = compare_restarts(times.in_turn, 0.0)
+    compared = compare_restarts(times.in_turn)
     if compared is None:
         return None
     decision = compared.decision
