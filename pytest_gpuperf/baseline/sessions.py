@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import ClockModel, Run, Timing
 
 MAX_SESSIONS = 20
-"""Maximum number of sessions: more tell hardly more. The oldest stays: small losses add up against its code."""
+"""Maximum number of sessions. The oldest stays: small losses add up against its code."""
 
 
 def merged_time(

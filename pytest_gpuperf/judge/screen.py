@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.baseline import TimeBaseline
 
 SCREEN_PCT = 0.7
-"""Width for one stored session of the same card, on either side: 1 in 170 of 12,000 times of unchanged
-kernels at full clock is outside, and 97 % of those with 1 % more work (`gate_power*.jsonl.gz`)."""
+"""Width for one stored session of the same card, on either side: outside are 0.1 % of the times of unchanged
+kernels at full clock, and 94 % of those with 1 % more work (`benchmarks/results/gate_power.json`)."""
 BELOW_CLOCK_PCT = 1.5
-"""The same below the full clock, as at the power limit: 1 in 9 of 1,760 times of unchanged kernels is outside,
-and 96 % of those with 5 % more work (`gate_power*.jsonl.gz`)."""
+"""The same below the full clock, as at the power limit: outside are 11 % of the times of unchanged kernels,
+and 95 % of those with 5 % more work (the same samples)."""
 NEW_CARD_PCT = 1.0
-"""The same on a card that the baseline has not seen: 1 in 13 of 60,000 times of unchanged kernels is outside
-(nine cards of two models, `gate_power*.jsonl.gz`)."""
+"""The same on a card that the baseline has not seen: outside are 7 % of the times of unchanged kernels at full
+clock, and all of those with 5 % more work (the same samples)."""
 HOST_PCT = 25.0
-"""The same by the host's clock: a third of the sessions of unchanged eager calls is outside
+"""The same by the host's clock: outside are 13 of 48 pairs of sessions of unchanged eager calls
 (`baselines/*/test_token_reduction.json`)."""
 ENOUGH_BLOCKS = 10
 """Minimum number of blocks for a standard error."""

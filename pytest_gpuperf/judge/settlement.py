@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import AgainstTiming, Settlement
 
 FRESH = 3
-"""Fresh processes that confirm a change. All are outside the screen on one side for 0.1 % of unchanged kernels
-with one stored session (below the full clock 1 %), 91 % of those with 1 % more work, 99 % of those with 2 %
-(`gate_power*.jsonl.gz`)."""
+"""Fresh processes that confirm a change. All are outside the screen on one side for less than 0.1 % of the
+unchanged kernels at full clock, 0.4 % of those below it and 0.8 % of the cold ones, and for 89 % of those at
+full clock with 1 % more work (`benchmarks/results/gate_power.json`)."""
 MACHINE_PCT = 5.0
-"""Width of the screen of fresh processes on another machine than the baseline's: no unchanged kernel of the
-samples differs by more than 3.3 % between two cards of a model (`gate_power*.jsonl.gz`)."""
+"""Width of the screen of fresh processes on another machine than the baseline's: no unchanged kernel of these
+samples differs by more than 3.3 % between two cards of a model."""
 
 
 class Judgement(msgspec.Struct, frozen=True, gc=False):
