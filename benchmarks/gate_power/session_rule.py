@@ -90,7 +90,9 @@ class Sessions:
             if 2 * len(whole) > len(known):
                 self.lines[process] = {key: line for key, line in found.items() if key[0] in whole}
         times = Counter(kernel for process in self.lines for kernel in self.of(process))
-        self._typical = {kernel: median(l.timing.time_us for l in self.of_kernel(kernel)) for kernel in times}
+        self._typical = {
+            kernel: median(line.timing.time_us for line in self.of_kernel(kernel)) for kernel in times
+        }
         self._baselines: dict[tuple[tuple[int, ...], str, int], TimeBaseline | None] = {}
         several = sorted(kernel for kernel, count in times.items() if count > 1)
         self.kernels = sorted(several, key=self.typical_us)

@@ -112,8 +112,8 @@ def summarised(summary: Summary) -> str:
         suspects = screen.unchanged.drawn_share(SLOWER, FASTER)
         met = _met(suspects <= SUSPECTS)
         parts += [
-            f"{screen.name}, however many tests: fail end to end {', '.join(fails)}; suspects among unchanged "
-            f"tests {_percent(suspects)} (at most {100 * SUSPECTS:g} %: {met}).",
+            f"{screen.name}, however many tests: fail end to end {', '.join(fails)}; suspects among "
+            f"unchanged tests {_percent(suspects)} (at most {100 * SUSPECTS:g} %: {met}).",
             f"In turn: {turn.unchanged.found(SLOWER)} of {turn.unchanged.count} verdicts on unchanged code "
             f"slower, {turn.unchanged.found(FASTER)} faster.",
         ]

@@ -31,8 +31,8 @@ BELOW_CLOCK_PCT = 1.5
 """The same below the full clock, as at the power limit: outside are 11 % of the times of unchanged kernels,
 and 95 % of those with 5 % more work (the same samples)."""
 NEW_CARD_PCT = 1.0
-"""The same on a card that the baseline has not seen: outside are 7 % of the times of unchanged kernels at full
-clock, and all of those with 5 % more work (the same samples)."""
+"""The same on a card that the baseline has not seen: outside are 7 % of the times of unchanged kernels at
+full clock, and all of those with 5 % more work (the same samples)."""
 HOST_PCT = 25.0
 """The same by the host's clock: outside are 13 of 48 pairs of sessions of unchanged eager calls
 (`baselines/*/test_token_reduction.json`)."""

@@ -8,22 +8,24 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import Hints, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
-from pytest_gpuperf.records import TestRecord
+from pytest_gpuperf.records import NO_GPU, TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.quantities import MOST_LIMITS
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.session.orphans import last_change
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -154,6 +156,11 @@ class Runner:
         with suppress(GpuperfError):  # in a broken file; later it ends the run
             return any(self.expected.of(nodeid, slug) is not None for slug in ("", STATIC_SOURCE))
         return False
+
+    def guards(self, nodeid: str) -> bool:
+        """Return True if a baseline has values of a test."""
+        known = (self.expected.of(nodeid, slug) for slug in ("", STATIC_SOURCE))
+        return any(baseline is not None and baseline.measurements for baseline in known)
 
     def begin(self, reporter: Terminal | None) -> None:
         """Wait until no other run measures on this GPU."""
@@ -298,7 +305,7 @@ class Runner:
         errors = [*(errors_of(record.sanitizer) if record.sanitizer else ()), *state.errors]
         if len(limits) > MOST_LIMITS:
             errors.append(f"the test states {len(limits):,} limits; expected at most {MOST_LIMITS:,}")
-        return judge(
+        verdict = judge(
             record,
             limits=limits,
             measured=Expected(
@@ -313,6 +320,18 @@ class Runner:
             errors=errors,
             strict=self.settings.strict,
         )
+        return self._strict(verdict, state.nodeid) if self.settings.strict else verdict
+
+    def _strict(self, verdict: TestVerdict, nodeid: str) -> TestVerdict:
+        """Fail a test that is new although an ancestor's baselines have it: somebody has lost its values."""
+        if verdict.status is not Status.NEW or self.guards(nodeid) or self.settings.update != "never":
+            return verdict
+        commit = last_change(self.expected.store.root / self.environment.gpu.slug, nodeid)
+        if not commit:
+            return verdict
+        line = f"new, although baselines of an ancestor have it, last changed by {commit} (--gpuperf-strict)"
+        finding = Finding(Status.INVALID, line, next_step=self._hints().accept)
+        return replace(verdict, status=Status.INVALID, findings=(finding, *verdict.findings))
 
     def _expected_of_compiled(self, nodeid: str) -> Expected:
         hints = Hints(
@@ -360,8 +379,24 @@ class Runner:
         Raises:
             GpuperfError: There are some.
         """
+        gpu = self.environment.gpu
+        measured = self.results and gpu.slug != NO_GPU.slug and self.settings.update == "never"
+        if self.settings.strict and measured and not self.expected.store.suites(gpu.slug):
+            self.problems.append(
+                f"there is no baseline for {gpu.slug} (--gpuperf-strict); {self.accept_command} makes one"
+            )
         if self.problems:
             raise GpuperfError("; ".join(self.problems))
+
+    def check_judged(self) -> None:
+        """Refuse to pass a run that has judged nothing, whoever skipped its tests.
+
+        Raises:
+            GpuperfError: No test was judged.
+        """
+        if self.judges and not self.results:
+            why = next(iter(self.skipped.values()), "")
+            raise GpuperfError("no test was judged" + (f": {why}" if why else ", all were skipped"))
 
     def write_markdown(self) -> None:
         """Append the summary as Markdown to the file that the user or GitHub names.

@@ -225,25 +225,6 @@ class ReplayRunner(Runner):
         """Reasons why tests without a recording were skipped, by node id."""
         return self._recorded.skipped
 
-    def check_problems(self) -> None:
-        """Report the errors of the run, and a replay that has judged nothing.
-
-        A test that was chosen by itself and is newer than the others of its file is not an error.
-
-        Raises:
-            GpuperfError: There are some.
-        """
-        super().check_problems()
-        skipped = self.skipped
-        files = {nodeid.partition("::")[0] for nodeid in self._failures}
-        new = self.narrowed and all(nodeid.partition("::")[0] in files for nodeid in skipped)
-        if skipped and not self.results and not new:
-            count = len(skipped)
-            raise GpuperfError(
-                f"no test was judged, {count} {'was' if count == 1 else 'were'} skipped: "
-                f"{next(iter(skipped.values()))}"
-            )
-
     @cached_property
     def accept_command(self) -> str:
         """The command that makes the replayed run the baseline."""
