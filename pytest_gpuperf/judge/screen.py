@@ -36,6 +36,9 @@ full clock, and all of those with 5 % more work (the same samples)."""
 HOST_PCT = 25.0
 """The same by the host's clock: outside are 13 of 48 pairs of sessions of unchanged eager calls
 (`baselines/*/test_token_reduction.json`)."""
+UNKNOWN_CLOCK = 0.1
+"""Standard deviation of the logarithm of an unknown SM clock: that of any clock between 1,400 and 1,980 MHz,
+as an H200 has under load."""
 ENOUGH_BLOCKS = 10
 """Minimum number of blocks for a standard error."""
 
@@ -177,14 +180,17 @@ def _at_one_clock(timing: Timing, known: TimeBaseline) -> _Sides | None:
 
 
 def _as_measured(timing: Timing, known: TimeBaseline) -> _Sides:
-    """Take both as measured, with the error of unlike clocks whose effect is not known.
+    """Take both as measured, with the error of clocks that are unlike, or unknown on one side.
 
-    The share of the time that depends on the clock may be anything from 0 to 1: its root mean square counts.
+    Without a model, the share of the time that depends on the clock may be anything from 0 to 1: its root
+    mean square counts.
     """
-    clocks = [session.sm_clock_mhz for session in known.sessions]
-    apart = 0.0
-    if timing.sm_clock_mhz and all(clocks):
-        apart = abs(math.log(timing.sm_clock_mhz) - fmean(map(math.log, clocks))) / math.sqrt(3)
+    clock = OneClock.of(known, timing)
+    share = clock.model.sm_clock_share if clock is not None else 1 / math.sqrt(3)
+    clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in known.sessions)]
+    apart = share * UNKNOWN_CLOCK if any(clocks) else 0.0
+    if all(clocks):
+        apart = share * abs(math.log(clocks[0]) - fmean(map(math.log, clocks[1:])))
     return _Sides(
         timing.time_us,
         math.hypot(_error(timing.blocks_us, timing.time_us), apart),

@@ -128,7 +128,7 @@ class Controller:
         """Give each worker its GPU, before anything is imported there."""
         self._orders = replace(self._orders, cards=[gpu.uuid for gpu in self._gpus] or [""] * len(specs))
         for place, spec in enumerate(specs):
-            more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].entry}" if self._gpus else ""
+            more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].uuid}" if self._gpus else ""
             specs[place] = type(spec)(f"{spec}//env:{WORKER_ENV}={place}{more}")
             specs[place].id = spec.id
         # Without durations each worker gets as many tests. The tests of a broken file end the run.

@@ -175,6 +175,7 @@ class Gpuperf(Fuzzes):
         inputs: Factory | None = None,
         bytes: int = 0,
         flops: int = 0,
+        mutates: bool | Collection[int | str] | None = None,
         mode: str | None = None,
         label: str = "main",
         **kwargs: Any,
@@ -189,6 +190,8 @@ class Gpuperf(Fuzzes):
             inputs: Makes the arguments, as in `check`.
             bytes: Bytes that one call has to move, for GB/s.
             flops: Floating-point operations of one call, for TFLOP/s.
+            mutates: Arguments that `fn` may write to, as in `check`; by default those of the check, or any.
+                They are restored after the timing; a change to another one fails the test.
             mode: `auto`, `hot`, `cold`, `queued`, `kernels` or `host`; by default that of `--gpuperf-mode`.
             label: Name of the measurement.
             kwargs: Keyword arguments of `fn`.
@@ -202,7 +205,9 @@ class Gpuperf(Fuzzes):
             code = source.code(call)
             mode = check_mode(mode, self._runner.settings.mode)
             result = source.time(
-                self._checked.with_reference(call, given),
+                self._checked.with_reference(
+                    call, given, None if mutates is None else check_mutates(mutates)
+                ),
                 mode=mode,
                 bytes=check_count("bytes", bytes),
                 flops=check_count("flops", flops),

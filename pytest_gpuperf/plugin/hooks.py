@@ -19,6 +19,7 @@ from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker, name_of
 from pytest_gpuperf.session.orphans import is_narrowed, known_name, name_of_file, orphans
 from pytest_gpuperf.session.progress import RemoteTerminal
+from pytest_gpuperf.session.seeds import forget_compiled_code
 from pytest_gpuperf.session.spread import spread
 
 if TYPE_CHECKING:
@@ -220,9 +221,10 @@ class Hooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Begin with no measurements, also if a plugin runs a test again."""
+        """Begin with no measurements and no compiled code, also if a plugin runs a test again."""
         if STATE in item.stash:
             item.stash[STATE] = item.stash[STATE].fresh()
+            forget_compiled_code()
             _drop_properties(item)
             if self._runner is not None:
                 self._runner.enter(name_of(item))

@@ -94,7 +94,7 @@ class LiveRunner(KeepingRunner):
             self._counters,
             self._tests,
             timer,
-            self._known_model,
+            self._known_time,
             self._show_progress,
             self._folder / "traces",
             self._alone_on_host,
@@ -260,26 +260,25 @@ class LiveRunner(KeepingRunner):
     def _show_progress(self, text: str) -> None:
         self._status.show(text)
 
-    def _known_model(
-        self, call: Call, code: LaunchedCode | None, mode: TimingMode, source: TimingSource
-    ) -> ClockModel | None:
-        """Return the newest clock model in the baseline, at its clock; none for other code, which may differ.
+    def _known_time(
+        self, call: Call, code: LaunchedCode | None, mode: TimingMode
+    ) -> tuple[TimingSource, ClockModel | None] | None:
+        """Return the source of the time in the baseline, and its newest clock model, at its clock.
 
         Args:
             call: The call.
-            code: Its code.
+            code: Its code; other code has no model, since it may depend on the clock in another way.
             mode: Mode of the time.
-            source: Source of the time.
         """
         known = self.expected.measurement(call.nodeid, call.label)
         time = known.time if known is not None else None
-        if known is None or not compare_code(code, known.code).same:
+        if known is None or time is None or time.mode != mode:
             return None
-        if time is not None and (time.mode, time.source) == (mode, source):
-            models = (session.clock_model for session in reversed(time.sessions))
-            if (model := next(filter(None, models), None)) is not None:
-                return replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
-        return None
+        models = (session.clock_model for session in reversed(time.sessions))
+        model = next(filter(None, models), None)
+        if model is None or not compare_code(code, known.code).same:
+            return time.source, None
+        return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
 
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run, with its comparison against old code."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.session.seeds import random_numbers_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +46,8 @@ class LiveSource:
         counters: Has the counters of each call.
         tests: The selected tests, by node id.
         timer: Times on the current device.
-        known: Returns the clock model that the baseline has for a call of this code, a mode and a source.
+        known: Returns the source, and the clock model of this code, that the baseline has for a call and a
+            mode.
         progress: Shows the present measurement; an empty text ends it.
         traces: Folder for Chrome traces; need not exist.
         alone: Returns a context in which nothing else is measured by the host's clock.
@@ -57,7 +59,9 @@ class LiveSource:
         counters: ProfilingPass | CuptiCounters,
         tests: Mapping[str, SelectedTest],
         timer: Timer,
-        known: Callable[[Call, LaunchedCode | None, TimingMode, TimingSource], ClockModel | None],
+        known: Callable[
+            [Call, LaunchedCode | None, TimingMode], tuple[TimingSource, ClockModel | None] | None
+        ],
         progress: Callable[[str], None],
         traces: Path,
         alone: Callable[[], AbstractContextManager[None]],
@@ -100,7 +104,8 @@ class LiveSource:
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
 
-        return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
+        with random_numbers_kept():
+            return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
@@ -135,18 +140,21 @@ class LiveSource:
             self._progress(f"{call.nodeid}: {text}")
 
         verifier = Verifier(call)
+        progress("compiles")
         try:
-            timing = self._timer.time(
-                call,
-                mode=mode,
-                bytes=bytes,
-                flops=flops,
-                progress=progress,
-                verify=verifier,
-                known=partial(self._known, call, code),
-                elsewhere=partial(CallElsewhere, call),
-            )
+            with random_numbers_kept():
+                timing = self._timer.time(
+                    call,
+                    mode=mode,
+                    bytes=bytes,
+                    flops=flops,
+                    progress=progress,
+                    verify=verifier,
+                    known=partial(self._known, call, code),
+                    elsewhere=partial(CallElsewhere, call),
+                )
         finally:
+            verifier.restore()
             self._progress("")
         return replace(timing, verification=verifier.of(timing))
 

@@ -60,7 +60,9 @@ def is_narrowed(config: pytest.Config) -> bool:
 
 
 def orphans(config: pytest.Config, runner: Runner, collected: Collection[str]) -> list[str]:
-    """Describe each baseline file whose tests are all gone, or with `--gpuperf-strict` one, if the run is about it.
+    """Describe each baseline file whose tests are all gone, of those that this run is about.
+
+    With `--gpuperf-strict` one that is gone is enough.
 
     Args:
         config: pytest's.

@@ -84,10 +84,10 @@ def fit(
         reference_mhz: The clock that times will be brought to; by default the median of `mhz`.
 
     Returns:
-        None if the clocks do not tell: fewer than 6 blocks, a clock that hardly moved, or noise that hides
-        its effect.
+        None if the clocks do not tell: fewer than 6 blocks, one that took no time, a clock that hardly moved,
+        or noise that hides its effect.
     """
-    if len(times_us) < LEAST_BLOCKS or max(mhz) - min(mhz) <= LEAST_NOISE * min(mhz):
+    if len(times_us) < LEAST_BLOCKS or min(times_us) <= 0 or max(mhz) - min(mhz) <= LEAST_NOISE * min(mhz):
         return None
     reference = median(mhz) if reference_mhz is None else reference_mhz
     factor = len(times_us) / sum(weights) if weights else 1.0

@@ -155,6 +155,18 @@ def test_time_knows_the_reference_of_the_check() -> None:
     assert not isinstance(unknown, CheckedCall)
 
 
+@pytest.mark.parametrize("checks", [True, False])
+def test_time_takes_the_arguments_that_may_be_written(*, checks: bool) -> None:
+    source = Source()
+    gpuperf = facade(source)
+    if checks:
+        gpuperf.check(add, X, expected=sum)
+    gpuperf.time(add, X, mutates=(0,))
+    (call,) = source.timed
+    assert isinstance(call, CheckedCall)
+    assert call.reference == Reference(sum if checks else None, mutates=[0])
+
+
 def test_refused_time_fails_the_test_and_is_kept() -> None:
     gpuperf = facade(Source("the time is refused: it skips calls"))
     with pytest.raises(pytest.fail.Exception, match="gpuperf: the time is refused: it skips calls"):

@@ -19,7 +19,6 @@ from pytest_gpuperf.records.baseline import (
     Baseline,
     BaselineGpu,
     MeasurementBaseline,
-    Pin,
     RunNote,
     Session,
     TestBaseline,
@@ -162,27 +161,6 @@ def test_clock_of_a_baseline_is_known_only_if_all_sessions_have_one() -> None:
     found = gate_of({"t": sessions_of(100.0)}).compare(("t", "main"), timing(100.0))
     assert found is not None
     assert found.baseline_mhz == 0
-
-
-@pytest.mark.parametrize(
-    ("comparisons", "tests", "counted"),
-    [(0, None, 3), (7, None, 7), (0, ["a"], 2), (0, ["b"], 1), (0, [], 1)],
-)
-def test_gate_counts_stored_times_and_their_pins(
-    comparisons: int, tests: list[str] | None, counted: int
-) -> None:
-    sessions = (Session(run="r", time_us=100.0),)
-    pinned = Pin(name="v1", date="2026-11-20T00:00:00Z", mode="hot", sessions=sessions)
-    times = {
-        "a": TimeBaseline(mode="hot", sessions=sessions, pinned=pinned),
-        "b": TimeBaseline(mode="hot", sessions=sessions),
-    }
-    known = {
-        name: TestBaseline(measurements={"main": MeasurementBaseline(time=time)})
-        for name, time in times.items()
-    }
-    file = Baseline(schema=1, gpu=BaselineGpu(slug=H200.slug), tests=known)
-    assert Gate([file], card="A", comparisons=comparisons, tests=tests)._comparisons == counted
 
 
 def test_limit_on_a_value_that_no_label_has_is_one_finding() -> None:

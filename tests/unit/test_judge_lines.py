@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
-from judging import HINTS, verdict
+from judging import HINTS
 from pytest_gpuperf.judge import times
 from pytest_gpuperf.judge.code import CodeComparison
 from pytest_gpuperf.judge.counters import CounterComparison
 from pytest_gpuperf.judge.gate import TimeComparison
-from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.times import BaselineComparison, time_line
-from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
-from pytest_gpuperf.records.baseline import MeasurementBaseline, Pin, Session, TestBaseline, TimeBaseline
+from pytest_gpuperf.records.baseline import Session, TimeBaseline
 from pytest_gpuperf.records.change import Change
 from pytest_gpuperf.statistics.decision import Decision, Outcome
-from run_builders import measured, record, timing
+from run_builders import timing
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.judge.result import Finding
 
 PASSED = Decision(
     outcome=Outcome.PASS,
@@ -139,33 +140,3 @@ def test_remark_of_a_time_without_a_host_or_autotuner_is_empty() -> None:
     assert times._autotuned_otherwise(other, None) == ""
     said = "autotune picked k: BLOCK: 128; in the baseline k: BLOCK: 64"
     assert times._autotuned_otherwise(other, known) == said
-
-
-def test_pin_is_judged_unless_the_time_is_slower_anyway() -> None:
-    sessions = (Session(run="r", time_us=5.3),)
-    pinned = Pin(
-        name="v1", date="2026-11-20T00:00:00Z", mode="hot", sessions=(Session(run="p", time_us=4.0),)
-    )
-    known = TestBaseline(
-        measurements={
-            "main": MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=sessions, pinned=pinned))
-        }
-    )
-    (found,) = verdict(record(main=measured(5.3)), known).findings
-    assert found.status is Status.REGRESSED
-    assert found.line.endswith("small losses have added up")
-    assert found.line.startswith("time_us 5.30 is 32.5 % slower than 4 of v1 of 2026-11-20 (")
-    assert found.details == (HINTS.accept_pin,)
-    slower = verdict(record(main=measured(9.0)), known).findings
-    assert ["added up" in one.line for one in slower] == [False]
-
-
-def test_pin_is_judged_though_the_same_code_is_doubtfully_faster() -> None:
-    pinned = Pin(
-        name="v1", date="2026-11-20T00:00:00Z", mode="hot", sessions=(Session(run="p", time_us=4.0),)
-    )
-    time = TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=7.0),), pinned=pinned)
-    code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="ab"),), driver="580.1")
-    known = TestBaseline(measurements={"main": MeasurementBaseline(time=time, code=code)})
-    found = verdict(record(main=replace(measured(5.3), code=code)), known).findings
-    assert sorted(one.status for one in found) == [Status.INCONCLUSIVE, Status.REGRESSED]

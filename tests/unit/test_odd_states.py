@@ -27,12 +27,7 @@ RECORDING = "baselines/nvidia-h200/recordings/20261120-173012-3f9a.json"
 COMMANDS = """
 baseline accept
 baseline accept --dry-run
-baseline pin v1
-baseline unpin
 baseline status
-baseline record
-clean --dry-run
-clean --keep 1
 compare ::t
 explain
 export --format csv
@@ -40,7 +35,6 @@ export --format json -o out/rows.json
 init
 plot ::t --y time_us -o out.svg
 record --replace
-recording list
 trace
 trace saved.json.gz
 trace ::b --chrome out.json
@@ -179,7 +173,7 @@ def test_file_in_the_place_of_a_folder_is_named(copied: Path) -> None:
 def test_full_standard_output_is_one_error(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     with Path("/dev/full").open("wb") as full:
-        command = [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "recording", "list"]
+        command = [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "baseline", "status"]
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert ended.returncode == 2
     assert ended.stderr.splitlines() == [
@@ -187,7 +181,7 @@ def test_full_standard_output_is_one_error(copied: Path, monkeypatch: pytest.Mon
     ]
 
 
-@pytest.mark.parametrize("command", ["baseline status", "recording list", "export --format csv", "metrics"])
+@pytest.mark.parametrize("command", ["baseline status", "export --format csv", "metrics"])
 def test_closed_standard_output_ends_quietly(copied: Path, command: str) -> None:
     code = f"from pytest_gpuperf.cli import main; main({command.split()})"
     closed = [*["sh", "-c"], '"$@" >&-', "sh", sys.executable, "-c", code]

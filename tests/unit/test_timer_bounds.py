@@ -134,38 +134,21 @@ def test_clock_model_has_the_scale_of_the_time(bench: Bench) -> None:
     assert found.clock_model.sm_clock_share == pytest.approx(0.75, abs=0.01)
 
 
-@pytest.mark.parametrize(
-    ("low_mhz", "block_us", "burns"),
-    [
-        (1979.0, 99.0, 4),
-        (1981.0, 99.0, 2),
-        (1981.0, 1000.0, 4),
-        (1981.0, 999.9, 2),
-    ],
-)
-def test_clock_within_one_percent_counts_as_locked(
-    bench: Bench, low_mhz: float, block_us: float, burns: int
+@pytest.mark.parametrize(("max_mhz", "rests"), [(0.0, False), (2000.0, False), (4000.0, True)])
+def test_clock_that_is_held_back_is_also_measured_after_a_rest(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, max_mhz: float, *, rests: bool
 ) -> None:
-    """A block has 10 calls; one of 10 ms outlasts the effect of a burn, and proves nothing."""
-    batch = Blocks(lambda _: block_us, mhz=lambda now: low_mhz if burning(now) else 2000.0)
+    found: list[bool] = []
 
-    def burning(now: float) -> bool:
-        return now >= lowered
+    def at_other_clocks(batch: Batch, burn: object, *, held_back: bool) -> list[Block]:
+        found.append(held_back)
+        return [Block(100.0, 2000.0)]
 
-    lowered = 1e9
-    timed = bench.timer(batch, "hot", 1)
-
-    def burn(seconds: float) -> None:
-        nonlocal lowered
-        bench.burn.burns += 1
-        lowered = batch.now
-
-    monkeypatched = vars(timed)
-    monkeypatched["_burn"] = burn
-    for _ in range(4):
-        lowered = 1e9
-        timed.time(lambda: None, mode="hot")
-    assert bench.burn.burns == burns
+    monkeypatch.setattr(timer, "at_other_clocks", at_other_clocks)
+    timed = bench.timer(with_clock(bench, 1400.0), "hot", 1)
+    timed._max_sm_clock_mhz = max_mhz
+    timed.time(lambda: None, mode="hot")
+    assert found == [rests]
 
 
 @pytest.mark.parametrize(("budget_s", "burns"), [(0.5, 0), (0.6, 1)])
