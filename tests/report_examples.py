@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpuperf.judge.gate import TimeComparison
+
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.records import (
     Conditions,

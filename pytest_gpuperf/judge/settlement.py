@@ -10,7 +10,7 @@ import msgspec
 
 from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
-from pytest_gpuperf.statistics.sequential import change_pct, decide_restarts
+from pytest_gpuperf.statistics.sequential import ALIKE_PCT, change_pct, decide_restarts
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.origin import Differences
@@ -44,7 +44,7 @@ def judge_suspect(
     differences: Differences,
     tolerance_pct: float,
     *,
-    same_code: bool,
+    known_code: bool,
 ) -> Judgement:
     """Judge a time outside the screen by its settlement.
 
@@ -53,7 +53,7 @@ def judge_suspect(
         settlement: How it was settled; None if it was not.
         differences: What differs between the baseline and now.
         tolerance_pct: Slowdown that is accepted, in %.
-        same_code: True if the machine code is that of the baseline.
+        known_code: True if the baseline has hashes of its machine code, which the old side had to have.
     """
     if settlement is None:
         return Judgement(time, ("not settled",), suspect=True)
@@ -64,6 +64,8 @@ def judge_suspect(
     if settlement.how != "in turn" or turn is None:
         return Judgement(time, (settlement.reason or "not settled",))
     if turn.decision.outcome is not Outcome.PASS:
+        return Judgement(turn)
+    if ALIKE_PCT < turn.decision.change_pct <= tolerance_pct:
         return Judgement(turn)
     alike = "old and new code are alike in turn"
     if differences.machine and differences.packages:
@@ -77,7 +79,7 @@ def judge_suspect(
         if fresh is None:
             return Judgement(time, (alike, f"{changed}, and no fresh processes confirm it"))
         return Judgement(fresh, (alike, f"by the toolchain: {changed}"))
-    if same_code:
+    if known_code:
         return Judgement(_called(time, Outcome.PASS), (alike, "the stored session is off"))
     return Judgement(time, (alike, "nothing that is known differs from the baseline"))
 

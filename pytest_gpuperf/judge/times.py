@@ -129,9 +129,10 @@ def judgement_of(
         settlement.sessions
     ):
         settlement = None
-    same_code = compare_code(measurement.code, baseline.code).same
+    code = baseline.code
+    known_code = code is not None and bool(code.kernels) and all(kernel.code for kernel in code.kernels)
     differences = origin.differences(known.sessions)
-    return judge_suspect(time, settlement, differences, tolerance_pct, same_code=same_code)
+    return judge_suspect(time, settlement, differences, tolerance_pct, known_code=known_code)
 
 
 class TimeVerdict(msgspec.Struct, frozen=True, gc=False):

@@ -173,7 +173,7 @@ def _decide(
         called = t_tail(df, distance / error) <= spend(look, level)
     else:
         bounds = BOUNDS_LEVEL / 4
-        called = _is_large(orders)
+        called = look == LOOKS[0] and _is_large(orders)
     margin = t_quantile(df, bounds) * error
     pct, high_pct = as_pct(change), as_pct(change + margin)
     tolerated = pct <= tolerance_pct

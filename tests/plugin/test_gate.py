@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_gpuperf.judge.gate import TimeComparison
+
     from pytest_gpuperf.records import MetricValue
 
 # 100 µs at 2000 MHz, 90 % of it cycles.

@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 import pytest
+from pytest_gpuperf.statistics.one_session import decide_session
+from pytest_gpuperf.statistics.variance import LogTime, Variance
 
 from pytest_gpuperf.statistics import variance
 from pytest_gpuperf.statistics.clock_model import fit
 from pytest_gpuperf.statistics.decision import Decision, Estimate, Outcome, Thresholds, decide
-from pytest_gpuperf.statistics.one_session import decide_session
 from pytest_gpuperf.statistics.sequential import change_pct
-from pytest_gpuperf.statistics.variance import LogTime, Variance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

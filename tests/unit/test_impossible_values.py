@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from pytest_gpuperf.judge.gate import Gate
 
 from history_builders import line
 from pytest_gpuperf.baseline.history.lines import decode_file, encode_line
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore, encode_baseline
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.gate import Gate
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.runs import encode_run, load_run, recordings
 from pytest_gpuperf.statistics.estimate import trimmed_mean

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pytest_gpuperf.judge.gate import Gate
 
 from judging import HINTS
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.gate import Gate
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records.runs import encode_run, load_run
 from whole_run import KNOWN, NEW

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from pytest_gpuperf.judge.gate import compare_restarts
+
 from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.report.pictures.of_test import pictures_of
