@@ -200,8 +200,8 @@ def in_units(change: Change) -> str:
     before, now = change.baseline, change.actual
     if isinstance(before, str) or isinstance(now, str):
         return str(change)
-    largest = max(abs(before), abs(now))
-    prefixes = (pair for pair in _PREFIXES if unit in _COUNTS and largest >= pair[0])
+    least = min(filter(None, (abs(before), abs(now))), default=0.0)
+    prefixes = (pair for pair in _PREFIXES if unit in _COUNTS and least >= pair[0])
     scale, prefix = next(prefixes, (1.0, ""))
     shown = Change(change.metric, before / scale, now / scale, change.change_pct, change.worse)
     values, _, relative = str(shown).partition(" (")
