@@ -395,8 +395,12 @@ class Runner:
             GpuperfError: No test was judged.
         """
         if self.judges and not self.results:
-            why = next(iter(self.skipped.values()), "")
-            raise GpuperfError("no test was judged" + (f": {why}" if why else ", all were skipped"))
+            skipped = self.skipped
+            why = f": {next(iter(skipped.values()))}" if skipped else " by themselves or by an option"
+            count = f"{len(skipped)} " if skipped else ""
+            raise GpuperfError(
+                f"no test was judged, {count}{'was' if len(skipped) == 1 else 'were'} skipped{why}"
+            )
 
     def write_markdown(self) -> None:
         """Append the summary as Markdown to the file that the user or GitHub names.
