@@ -51,15 +51,13 @@ Part = Literal[
 OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "all suites, cold": ("--gpuperf-update=new",),
     "all suites, warm": (),
-    "all suites, unchanged": ("--gpuperf-changed-only",),
     "cold": ("--gpuperf-counters=off",),
     "warm": ("--gpuperf-counters=off",),
     "counters by ncu": ("--gpuperf-counters=ncu",),
     "counters by CUPTI": ("--gpuperf-counters=cupti",),
     "against HEAD": ("--gpuperf-counters=off", "--gpuperf-against=HEAD"),
 }
-"""Options of each part, in the order in which they run: "cold" fills the compilers' caches. Commits before
-`--gpuperf-changed-only` end a part with it at once."""
+"""Options of each part, in the order in which they run: "cold" fills the compilers' caches."""
 ALL = "all suites"
 """Beginning of the parts that run all tests of a commit; the others run the same tests at each."""
 SCHEMA = 1
