@@ -188,8 +188,6 @@ def _detail_lines(compared: CounterComparison) -> tuple[str, ...]:
     details = [compared.kernels] if compared.kernels else []
     ranked = sorted(compared.changes, key=lambda change: -abs(change.change_pct or math.inf))
     details += [in_units(change) for change in ranked[:SHOWN_CHANGES]]
-    if len(ranked) > SHOWN_CHANGES:
-        details.append(f"and {len(ranked) - SHOWN_CHANGES} more counters (gpuperf report)")
     return tuple(details)
 
 

@@ -139,7 +139,7 @@ def test_run_whose_tests_skip_themselves_is_an_error(recorded: pytest.Pytester, 
         (recorded.path / f"suites/test_{name}.py").write_text(text)
     result = recorded.runpytest("--gpuperf")
     assert result.ret == ERROR
-    result.stdout.fnmatch_lines(["*error: no test was judged, were skipped by themselves*"])
+    result.stdout.fnmatch_lines(["*error: no test was judged*"])
 
 
 def test_suite_that_skips_itself_is_no_orphan(recorded: pytest.Pytester) -> None:
