@@ -17,7 +17,7 @@ from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker, name_of
-from pytest_gpuperf.session.orphans import is_narrowed, known_name, name_of_file, orphans
+from pytest_gpuperf.session.orphans import known_name, name_of_file, orphans
 from pytest_gpuperf.session.progress import RemoteTerminal
 from pytest_gpuperf.session.seeds import forget_compiled_code
 from pytest_gpuperf.session.spread import spread
@@ -107,17 +107,12 @@ class Hooks:
         self._link = link
         self._runner: Runner | None = None
         self._seen: set[str] = set()
-        self._narrowed = False
         self._failed: dict[str, str] = {}
         self._nothing = ""
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Note a test before options deselect it."""
         self._seen.add(item.nodeid)
-
-    def pytest_deselected(self) -> None:
-        """Note that options deselect tests."""
-        self._narrowed = True
 
     @property
     def runner(self) -> Runner | None:
@@ -208,8 +203,6 @@ class Hooks:
         reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
-        if runner.judges:
-            runner.narrowed = self._narrowed or is_narrowed(config)
         invocation = invocation_of(config, self._settings)
         OwnErrors.of(config).run(
             "pytest_runtestloop",

@@ -103,8 +103,6 @@ class Runner:
         self.unread: dict[str, SelectedTest] = {}
         """Tests with calls that ncu reads after all tests, by node id."""
         self._results: dict[str, TestResult] = {}
-        self.narrowed = False
-        """True if the user chose some of the tests, or options deselect some."""
         self.only: frozenset[str] | None = None
         """Node ids of the tests to run; None for all that pytest selects."""
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
@@ -395,12 +393,9 @@ class Runner:
             GpuperfError: No test was judged.
         """
         if self.judges and not self.results:
-            skipped = self.skipped
-            why = f": {next(iter(skipped.values()))}" if skipped else " by themselves or by an option"
-            count = f"{len(skipped)} " if skipped else ""
-            raise GpuperfError(
-                f"no test was judged, {count}{'was' if len(skipped) == 1 else 'were'} skipped{why}"
-            )
+            count, why = len(self.skipped), next(iter(self.skipped.values()), "")
+            skipped = f", {count} {'was' if count == 1 else 'were'} skipped: {why}" if count else ""
+            raise GpuperfError(f"no test was judged{skipped}")
 
     def write_markdown(self) -> None:
         """Append the summary as Markdown to the file that the user or GitHub names.

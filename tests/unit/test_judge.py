@@ -20,7 +20,7 @@ from pytest_gpuperf.records import (
     Verification,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
-from run_builders import in_turn, measured, profile, queued, record, timing
+from run_builders import NODEID, in_turn, measured, profile, queued, record, timing
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import TimingMode
@@ -291,7 +291,7 @@ def test_message_lines_are_printable_and_not_commands(parts: list[str]) -> None:
 def test_part_of_the_baseline_that_was_not_measured_fails(
     known: TestBaseline, now: dict[str, Measurement], gone: str
 ) -> None:
-    result = verdict(record(**now), known)
+    result = verdict(record(NODEID, "", **now), known)
     assert result.status is Status.INVALID
     assert result.message().splitlines()[:2] == [
         f"gpuperf: {gone} of 'main' in baselines/h200/test_square.json: not measured by this test",
@@ -308,7 +308,7 @@ def test_largest_loss_comes_first() -> None:
     sizes = {"a": 0.1, "b": 0.3, "c": 0.2}
     known = TestBaseline(measurements=dict.fromkeys(sizes, baseline().measurements["main"]))
     now = {label: in_turn(measured(9.0), size, size) for label, size in sizes.items()}
-    assert [one.label for one in verdict(record(**now), known).findings] == ["b", "c", "a"]
+    assert [one.label for one in verdict(record(NODEID, "", **now), known).findings] == ["b", "c", "a"]
 
 
 def test_judging_takes_few_calls() -> None:
