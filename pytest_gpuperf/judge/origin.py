@@ -63,4 +63,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     def _changed(self, session: Session, names: Sequence[str]) -> list[str]:
         before = self.runs[session.run].toolchain if session.run in self.runs else Toolchain()
         pairs = [(name, getattr(before, name), getattr(self.toolchain, name)) for name in names]
+        if names is _OF_PACKAGES:
+            now = self.toolchain.packages
+            pairs += [(name, old, now.get(name, "")) for name, old in before.packages.items()]
         return [f"{name} {old} -> {new}" for name, old, new in pairs if old and new and old != new]

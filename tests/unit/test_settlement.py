@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from judging import baseline, verdict
+from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.result import Status, TestVerdict
 from pytest_gpuperf.judge.settlement import MACHINE_PCT, compare_restarts
 from pytest_gpuperf.records import (
@@ -21,6 +22,7 @@ from pytest_gpuperf.records import (
     Measurement,
     Settlement,
 )
+from pytest_gpuperf.records.baseline import Session
 from run_builders import measured, origin_of, record
 
 SLOWER = (0.4, 0.41)
@@ -121,6 +123,15 @@ def test_alike_with_other_packages_is_by_the_toolchain(us: tuple[float, ...], st
     found = settled(in_turn(*ALIKE, fresh_us=us), torch="2.12")
     assert found.status is status
     assert "torch 2.11 -> 2.12" in found.findings[0].line
+
+
+def test_other_packages_that_launch_kernels_count_as_well() -> None:
+    origin = origin_of()
+    (run, note), *_ = origin.runs.items()
+    before = replace(note.toolchain, packages={"flash-attn": "2.6", "liger": "1", "gone": "3"})
+    now = replace(note.toolchain, packages={"flash-attn": "2.7", "liger": "1", "added": "4"})
+    found = Origin(origin.card, now, {run: replace(note, toolchain=before)})
+    assert found.differences([Session(run=run, time_us=1.0)]).packages == ("flash-attn 2.6 -> 2.7",)
 
 
 def test_alike_with_machine_and_packages_changed_is_not_decided() -> None:
