@@ -202,12 +202,13 @@ class Gpuperf(Fuzzes):
         __tracebackhide__ = True
         source, given, call = self._begin("timing", label, fn, args, kwargs, inputs)
         try:
+            call = self._checked.with_reference(
+                call, given, None if mutates is None else check_mutates(mutates)
+            )
             code = source.code(call)
             mode = check_mode(mode, self._runner.settings.mode)
             result = source.time(
-                self._checked.with_reference(
-                    call, given, None if mutates is None else check_mutates(mutates)
-                ),
+                call,
                 mode=mode,
                 bytes=check_count("bytes", bytes),
                 flops=check_count("flops", flops),

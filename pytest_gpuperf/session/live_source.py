@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.session.seeds import random_numbers_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.measure.timing.timer import Timer
+    from pytest_gpuperf.measure.verification.before import Before
     from pytest_gpuperf.records import (
         ClockModel,
         Correctness,
@@ -75,8 +76,8 @@ class LiveSource:
         self._traces = traces
         self._alone = alone
         self._codes = codes
-        self._code_of: tuple[str, str, LaunchedCode | None] = ("", "", None)
-        """Test and label of the last call whose code was read, and that code."""
+        self._read: tuple[Call, LaunchedCode, Before] | None = None
+        """The call whose code was read last, until it is timed."""
 
     def check(self, call: CheckedCall) -> Correctness:
         """Run the call on poisoned memory and compare."""
@@ -115,10 +116,11 @@ class LiveSource:
         """Hash the code of the kernels that the call launches."""
         self._progress(f"{call.nodeid}: compiles")
         try:
-            code = self._codes.read(call)
+            with restored(call) as before:
+                code = self._codes.read(call)
         finally:
             self._progress("")
-        self._code_of = (call.nodeid, call.label, code)
+        self._read = (call, code, before)
         return code
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
@@ -133,13 +135,15 @@ class LiveSource:
         from pytest_gpuperf.measure.verification.values import CallElsewhere
         from pytest_gpuperf.measure.verification.verify import Verifier
 
-        nodeid, label, code = self._code_of
-        code = code if (nodeid, label) == (call.nodeid, call.label) else None
+        code, noted = None, None
+        if self._read is not None and self._read[0] is call:
+            _, code, noted = self._read
+        self._read = None
 
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: {text}")
 
-        verifier = Verifier(call)
+        verifier = Verifier(call, noted)
         progress("compiles")
         try:
             with random_numbers_kept():
@@ -163,7 +167,8 @@ class LiveSource:
         if kernels.regex is not None:
             check_regex(kernels.regex, f"for {call}")
         try:
-            return self._counters.lookup(call, kernels, self._tests[call.nodeid].metrics)
+            with restored(call):
+                return self._counters.lookup(call, kernels, self._tests[call.nodeid].metrics)
         finally:
             # The next call may be timed, or need another profiler.
             self._counters.let_go()
@@ -174,9 +179,23 @@ class LiveSource:
 
         self._progress(f"{call.nodeid}: traced")
         try:
-            return capture(call, self._traces / trace_file_name(call.nodeid, call.label))
+            with restored(call):
+                return capture(call, self._traces / trace_file_name(call.nodeid, call.label))
         finally:
             self._progress("")
+
+
+@contextmanager
+def restored(call: Call) -> Iterator[Before]:
+    """Restore what the calls of the block write, and random numbers."""
+    from pytest_gpuperf.measure.verification.before import Before
+
+    with random_numbers_kept():
+        before = Before(call)
+        try:
+            yield before
+        finally:
+            before.restore()
 
 
 def trace_file_name(nodeid: str, label: str) -> str:

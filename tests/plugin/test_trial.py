@@ -89,7 +89,7 @@ def check_implementation(data, output):
         ("torch.allclose = lambda *_: True; return data", "wrong", "replaced torch.allclose"),
         ("return data\ntorch.allclose = lambda *_: True", "refused", "replaced torch.allclose"),
         (
-            "c.append(1); c[20:] and setattr(torch, 'abs', print); return 2 * data\nc=[]",
+            "c.append(1); c[30:] and setattr(torch, 'abs', print); return 2 * data\nc=[]",
             "refused",
             "torch.abs",
         ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kept import library_unchanged
 from pytest_gpuperf.measure.device.memory import bytes_of
+from pytest_gpuperf.measure.device.process_state import ProcessState
 from pytest_gpuperf.measure.verification.reach import tensors_in_reach
 from pytest_gpuperf.measure.verification.values import alias, fingerprint, tensors_of
 from pytest_gpuperf.records.call import CheckedCall
@@ -38,6 +39,7 @@ class Before:
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        self.process = ProcessState()
         self._prints = self._fingerprints()
         self._left_bytes = MOST_BYTES
         arguments = tensors_of(call.args, call.kwargs)

@@ -99,12 +99,13 @@ class Verifier:
 
     Args:
         call: The call; a `CheckedCall` has a reference.
+        before: What it may write, if that is known already.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, before: Before | None = None) -> None:
         self._call = call
-        self._state = ProcessState()
-        self._before = Before(call)
+        self._before = before or Before(call)
+        self._state = self._before.process
         self.found: Verification | None = None
         """Result for the batch that was timed last, or for the first one that is refused."""
 
