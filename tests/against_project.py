@@ -20,7 +20,6 @@ from pytest_gpuperf.against.git import Repository
 from pytest_gpuperf.against.launching import ForkServer
 from pytest_gpuperf.records import AgainstTiming, Run
 from pytest_gpuperf.records.passes import Invocation, SelectedTest
-from pytest_gpuperf.statistics.decision import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -148,7 +147,6 @@ class Project:
                 repository.commit(ref),
                 self.root / ".gpuperf" / "runs" / "1" / "against",
                 budget_s=0.01,
-                thresholds=Thresholds(looks=looks, pass_look=0),
                 patience_s=patience_s,
                 server=ForkServer.early() if early else None,
             )

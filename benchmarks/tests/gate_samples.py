@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from benchmarks.gate_power.analysis import TUNED, Summary, analyse
+from benchmarks.gate_power.analysis import Summary, analyse
 from benchmarks.gate_power.kernels import DOSES_PERMILLE
 from benchmarks.gate_power.sample import PAIRS
 from benchmarks.gate_power.samples import Began, Line, RestartSample, SessionSample
@@ -56,7 +56,7 @@ def samples(processes: int = 12, restarts: int = 12, sd_pct: float = 0.15, seed:
 
     lines: list[Line] = [
         Began(
-            date=f"{TUNED}:30:00Z",
+            date="2026-11-25T19:30:00Z",
             environment=Environment(
                 gpu=GpuInfo(name="NVIDIA H200", slug="nvidia-h200", uuid="GPU-1"),
                 toolchain=Toolchain(torch="2.11.0"),

@@ -18,7 +18,7 @@ from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.processes.signals import ended_in_order, signals_held_off
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.statistics.decision import Thresholds
+from pytest_gpuperf.statistics import sequential
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +47,6 @@ class AgainstPass:
         commit: The old code.
         logs: Folder for the output of the side processes.
         budget_s: Seconds for the blocks of one call in one restart.
-        thresholds: The size of a change, and the numbers of restarts to decide after.
         patience_s: Seconds that a side process may be silent.
         server: A fork server that was started before the runner; None for none.
     """
@@ -58,7 +57,6 @@ class AgainstPass:
         commit: Commit,
         logs: Path,
         budget_s: float,
-        thresholds: Thresholds | None = None,
         patience_s: float = PATIENCE_S,
         server: ForkServer | None = None,
     ) -> None:
@@ -68,7 +66,6 @@ class AgainstPass:
         self._repository = repository
         self._logs = logs
         self._budget_s = budget_s
-        self._thresholds = thresholds or Thresholds()
         self._patience_s = patience_s
         self._rng = Random(secrets.randbits(64))  # noqa: S311
         self._tests: dict[str, Candidate] = {}
@@ -101,7 +98,7 @@ class AgainstPass:
     ) -> None:
         self._tests = {test.nodeid: test for test in tests}
         self._logs.mkdir(parents=True, exist_ok=True)
-        last = self._thresholds.looks[-1]
+        last = sequential.LOOKS[-1]
         orders = self._rng.sample(ORDERS, len(ORDERS))
         say("git worktree")
         with ExitStack() as stack:
@@ -118,9 +115,7 @@ class AgainstPass:
                 self._restart(sides, launcher, undecided, orders[restart % 2], tick)
                 for test in tests:
                     for series in test.series.values():
-                        series.judge(
-                            self._thresholds, self._comparisons, test.tolerance_pct, final=restart == last
-                        )
+                        series.judge(test.tolerance_pct, final=restart == last)
         if launcher.why_not:
             self.notices.append(
                 f"no process could be forked, so each one imports by itself: {launcher.why_not}"
@@ -136,24 +131,15 @@ class AgainstPass:
         if test is None:
             return None
         series = test.series.get(label) or test.series.get(WHOLE_TEST)
-        return series.result(self.commit, self._comparisons) if series is not None else None
+        return series.result(self.commit) if series is not None else None
 
     @property
     def records(self) -> dict[str, dict[str, AgainstTiming]]:
         """The results as records, by test and label; `WHOLE_TEST` stands for all other labels."""
         return {
-            nodeid: {
-                label: series.result(self.commit, self._comparisons).record
-                for label, series in test.series.items()
-            }
+            nodeid: {label: series.result(self.commit).record for label, series in test.series.items()}
             for nodeid, test in self._tests.items()
         }
-
-    @property
-    def _comparisons(self) -> int:
-        return sum(
-            bool(series.log_ratios) for test in self._tests.values() for series in test.series.values()
-        )
 
     def _restart(
         self,

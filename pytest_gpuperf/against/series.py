@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, ratio, with_times
 from pytest_gpuperf.records import AgainstTiming
-from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
+from pytest_gpuperf.statistics.decision import Decision, Outcome
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 from pytest_gpuperf.statistics.sequential import Side, decide_restarts
 
@@ -85,20 +85,18 @@ class Series:
         self.mode = mode
         self.seconds += seconds
 
-    def judge(self, thresholds: Thresholds, comparisons: int, tolerance_pct: float, *, final: bool) -> None:
+    def judge(self, tolerance_pct: float, *, final: bool) -> None:
         """Decide by the restarts so far, if there are any."""
         if self.log_ratios and not self.is_settled:
             self.decision = decide_restarts(
                 self.log_ratios,
-                thresholds,
-                comparisons,
                 tolerance_pct,
                 final=final,
                 raw=[restart.raw_log_ratio for restart in self.restarts],
                 new_first=[restart.new_first for restart in self.restarts],
             )
 
-    def result(self, commit: Commit, comparisons: int) -> AgainstTime:
+    def result(self, commit: Commit) -> AgainstTime:
         """Return record and decision."""
         record = AgainstTiming(
             ref=commit.ref,
@@ -108,14 +106,11 @@ class Series:
             log_ratios=tuple(round(restart.log_ratio, 7) for restart in self.restarts),
             raw_log_ratios=tuple(round(restart.raw_log_ratio, 7) for restart in self.restarts),
             new_first=tuple(restart.new_first for restart in self.restarts),
-            comparisons=comparisons,
             old_us=self._time_us("A"),
             new_us=self._time_us("B"),
             old_mhz=self._clock_mhz("A"),
             new_mhz=self._clock_mhz("B"),
             seconds=round(self.seconds, 1),
-            reason=self.reason,
-            broken=self.broken,
         )
         return AgainstTime(record, self.decision, tuple(restart.blocks for restart in self.restarts))
 

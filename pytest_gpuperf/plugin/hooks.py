@@ -18,7 +18,7 @@ from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker, name_of
-from pytest_gpuperf.session.orphans import is_narrowed, known_name, name_of_file, orphans
+from pytest_gpuperf.session.orphans import known_name, name_of_file, orphans
 from pytest_gpuperf.session.progress import RemoteTerminal
 from pytest_gpuperf.session.seeds import forget_compiled_code
 from pytest_gpuperf.session.spread import spread
@@ -38,6 +38,7 @@ WITHOUT_EFFECT = (
     "the gpuperf marker of this test has no effect; expected `gpuperf`, or another fixture that measures, "
     "among the arguments of the test"
 )
+NOTHING_JUDGED = "no test was judged; expected one that asks for the gpuperf fixture, or leave out --gpuperf"
 
 NOT_ISOLATED = (
     "the tests ran in this process, and one that breaks the GPU would have ended the run: this pytest "
@@ -110,16 +111,12 @@ class Hooks:
         self._link = link
         self._runner: Runner | None = None
         self._seen: set[str] = set()
-        self._narrowed = False
         self._failed: dict[str, str] = {}
+        self._nothing = ""
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Note a test before options deselect it."""
         self._seen.add(item.nodeid)
-
-    def pytest_deselected(self) -> None:
-        """Note that options deselect tests."""
-        self._narrowed = True
 
     @property
     def runner(self) -> Runner | None:
@@ -142,6 +139,11 @@ class Hooks:
             return
         runner = self._start(measuring)
         self._runner = config.stash[RUNNER] = runner
+        for item in items if runner.judges else ():
+            # One that no longer asks for a fixture is judged by what its baseline has.
+            if STATE not in item.stash and runner.guards(item.nodeid):
+                item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
+                runner.expect(item.nodeid)
         if runner.only is not None:
             _keep(config, items, runner.only)
         self._keep_shard(config, items)
@@ -207,8 +209,6 @@ class Hooks:
         reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
-        if runner.judges:
-            runner.narrowed = self._narrowed or is_narrowed(config)
         invocation = invocation_of(config, self._settings)
         OwnErrors.of(config).run(
             "pytest_runtestloop",
@@ -275,6 +275,8 @@ class Hooks:
         item.user_properties.extend(properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
+        if why := result.verdict.warning:
+            item.warn(pytest.PytestWarning(f"gpuperf: {why}"))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note expected failures, and the messages of others."""
@@ -290,13 +292,20 @@ class Hooks:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the run, the summary for CI, and the baselines if the user asked for that."""
         runner, own = self._runner, OwnErrors.of(session.config)
+        passed = exitstatus == pytest.ExitCode.OK and not session.config.option.collectonly
         if runner is None:
+            settings = self._settings
+            child = settings.profiling_pass or settings.sanitizing_pass or settings.side
+            if passed and self._link is None and not child:
+                self._nothing = NOTHING_JUDGED
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         complete = ended and not session.shouldfail and not session.shouldstop
         steps = [lambda: runner.finish(complete=complete), runner.tell_facts]
         if self._link is None:
             steps += [
+                *([runner.check_judged] if passed and runner.judges else []),
                 runner.check_problems,
                 runner.write_markdown,
                 runner.write_html,
@@ -326,5 +335,7 @@ class Hooks:
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""
+        if self._nothing:
+            terminalreporter.write_line(f"gpuperf: error: {self._nothing}")
         if self._runner is not None and self._runner.judges and self._link is None:
             self._runner.report(terminalreporter)

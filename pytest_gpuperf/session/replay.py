@@ -206,8 +206,8 @@ class ReplayRunner(Runner):
         tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
         self._failures = {nodeid: test.failure for nodeid, test in tests.items()}
         self.sanitized = {nodeid: test.sanitizer for nodeid, test in tests.items() if test.sanitizer}
-        self._compared = {
-            (test.nodeid, label): measurement.against
+        self._settled = {
+            (test.nodeid, label): measurement.settlement
             for run in reversed(runs)
             for test in run.tests
             for label, measurement in test.measurements.items()
@@ -223,25 +223,6 @@ class ReplayRunner(Runner):
     def skipped(self) -> dict[str, str]:
         """Reasons why tests without a recording were skipped, by node id."""
         return self._recorded.skipped
-
-    def check_problems(self) -> None:
-        """Report the errors of the run, and a replay that has judged nothing.
-
-        A test that was chosen by itself and is newer than the others of its file is not an error.
-
-        Raises:
-            GpuperfError: There are some.
-        """
-        super().check_problems()
-        skipped = self.skipped
-        files = {nodeid.partition("::")[0] for nodeid in self._failures}
-        new = self.narrowed and all(nodeid.partition("::")[0] in files for nodeid in skipped)
-        if skipped and not self.results and not new:
-            count = len(skipped)
-            raise GpuperfError(
-                f"no test was judged, {count} {'was' if count == 1 else 'were'} skipped: "
-                f"{next(iter(skipped.values()))}"
-            )
 
     @cached_property
     def accept_command(self) -> str:
@@ -265,9 +246,9 @@ class ReplayRunner(Runner):
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge again; only an exception for another reason than the test's values is taken as recorded."""
         for label, measurement in state.measurements.items():
-            against = self._compared.get((state.nodeid, label))
-            if against is not None:
-                state.measurements[label] = replace(measurement, against=against)
+            settlement = self._settled.get((state.nodeid, label))
+            if settlement is not None:
+                state.measurements[label] = replace(measurement, settlement=settlement)
         recorded = self._failures.get(state.nodeid, "")
         if not failure and recorded not in JUDGED_AGAIN:
             failure = recorded

@@ -121,7 +121,7 @@ OPTIONS = (
     Option(
         "strict",
         "no",
-        "fail tests whose verdict is inconclusive",
+        "fail also what is not decided: inconclusive verdicts, lost baselines, tests that vanished",
         switch=True,
     ),
     Option(

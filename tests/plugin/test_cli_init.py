@@ -135,5 +135,6 @@ def test_scripts_of_the_workflow_install_and_measure(repository: Path, metadata:
     assert (repository / "log").read_text(encoding="utf-8").splitlines() == [
         f"python -m venv {temporary}/venv",
         f"pip install {'-e . ' * installs}pytest-gpuperf[torch,triton,ncu]",
-        "python -m pytest --gpuperf perf --gpuperf-replay=never --junitxml=gpuperf-junit.xml",
+        "python -m pytest --gpuperf perf --gpuperf-strict --gpuperf-replay=never "
+        "--junitxml=gpuperf-junit.xml",
     ]

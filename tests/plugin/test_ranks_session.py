@@ -61,32 +61,6 @@ def live(pytester: pytest.Pytester, fake_gpu_runs: None) -> pytest.Pytester:
     return pytester
 
 
-def test_tolerances_of_all_tests_are_known_before_they_run(live: pytest.Pytester) -> None:
-    live.makeconftest("""
-from pathlib import Path
-from pytest_gpuperf.session.base import RUNNER
-
-def pytest_runtest_teardown(item):
-    Path("known").write_text(str(item.config.stash[RUNNER]._tolerances_pct))
-""")
-    live.makepyfile(
-        test_k="""
-import pytest
-
-@pytest.mark.gpuperf(tolerance=40)
-def test_k(gpuperf):
-    pass
-
-@pytest.mark.gpuperf(gpus=2, tolerance=50)
-def test_sum(gpuperf_ranks):
-    pass
-"""
-    )
-    live.runpytest_subprocess(*LIVE)
-    known = (live.path / "known").read_text()
-    assert known == str({"test_k.py::test_k": 40.0, "test_k.py::test_sum": 50.0})
-
-
 def test_failures_cost_only_their_own_tests(live: pytest.Pytester) -> None:
     live.makepyfile(
         test_k=f"""{CALLS}{SUM}

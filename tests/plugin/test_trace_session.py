@@ -19,7 +19,7 @@ from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.report.frame import to_frame
 from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session.child import ChildSource
-from run_builders import NODEID, gate_of, profile, record, run, timing
+from run_builders import NODEID, profile, record, run, timing
 from trace_builders import BLOCK
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def judged(trace: Trace, *limits: str, baseline: dict[str, int] | None = None, *
     return judge(
         record(main=Measurement(trace=trace, **parts)),
         limits=parse_limits(list(limits)),
-        measured=Expected(known, gate_of({NODEID: known}), hints=Hints(accept="accept it")),
+        measured=Expected(known, hints=Hints(accept="accept it")),
     )
 
 
@@ -66,7 +66,7 @@ def test_trace_limit_without_trace_is_an_error() -> None:
     verdict = judge(
         record(main=Measurement(timing=timing())),
         limits=parse_limits("launches <= 40"),
-        measured=Expected(gate=gate_of({})),
+        measured=Expected(),
     )
     assert verdict.status is Status.INVALID
     assert "the test calls no trace()" in verdict.message()

@@ -228,7 +228,7 @@ def test_limit_on_a_trace_that_is_known_is_judged() -> None:
 def test_rates_are_limited() -> None:
     measurement = Measurement(timing=timing(1.0, bytes=3_000_000, flops=2_000_000))
     assert check_limit(parse_limit("gb_per_s >= 3000"), measurement).status is Status.PASS
-    assert check_limit(parse_limit("tflop_per_s > 2"), measurement).status is Status.LIMIT
+    assert check_limit(parse_limit("tflop_per_s > 2.1"), measurement).status is Status.LIMIT
 
 
 def test_unavailable_counters_are_a_remark() -> None:
