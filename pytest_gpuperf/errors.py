@@ -74,7 +74,6 @@ PluginPart: TypeAlias = Literal[
     "baseline",
     "clock reading",
     "code identity",
-    "comparison with old code",
     "counter cache",
     "counters",
     "diagnosis",
@@ -95,6 +94,7 @@ PluginPart: TypeAlias = Literal[
     "run file",
     "sanitizer",
     "seeding",
+    "settling",
     "start",
     "trace",
     "verdicts",
@@ -102,7 +102,6 @@ PluginPart: TypeAlias = Literal[
 """Parts of the plugin whose own errors never end a run."""
 _REFUSING: Container[PluginPart] = (
     "baseline",
-    "comparison with old code",
     "counter cache",
     "counters",
     "judging",
@@ -112,6 +111,7 @@ _REFUSING: Container[PluginPart] = (
     "pytest-benchmark timer",
     "run file",
     "sanitizer",
+    "settling",
     "start",
     "trace",
 )

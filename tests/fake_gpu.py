@@ -143,7 +143,8 @@ class FakeSource:
 
 def pytest_configure() -> None:
     """Replace the GPU after the plugin is loaded."""
-    import pytest_gpuperf.against.against_pass
+    import pytest_gpuperf.against.engine
+
     import pytest_gpuperf.session.live
     import pytest_gpuperf.session.live_ranks
     from pytest_gpuperf.measure.device.lock import GpuLock
@@ -164,4 +165,4 @@ def pytest_configure() -> None:
     vars(pytest_gpuperf.session.live_ranks).update(visible_gpus=lambda: 2, Team=partial(Team, device="cpu"))
     if restarts := os.environ.get("FAKE_GPU_RESTARTS"):
         few = partial(Thresholds, looks=(int(restarts),), pass_look=0)
-        vars(pytest_gpuperf.against.against_pass)["Thresholds"] = few
+        vars(pytest_gpuperf.against.engine)["Thresholds"] = few

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import (
         Accuracy,
+        Fingerprint,
         LaunchedCode,
         Profile,
         Run,
@@ -43,6 +44,8 @@ class Taken:
     """Accuracy of the newest run that has one."""
     code: LaunchedCode | None = None
     """Code of the newest of `times`; None if it is not known."""
+    call: Fingerprint | None = None
+    """The call of the newest of `times`; None if it is not known."""
     cards: Mapping[str, str] = field(default_factory=dict)
     """UUID of the card by run id, if it is another one than the run's."""
     kept: bool = False
@@ -179,9 +182,11 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
     trace = traces[-1] if traces else None
     accuracies = [found for _, measurement in measurements if (found := _accuracy(measurement)) is not None]
     accuracy = accuracies[-1] if accuracies else None
-    code = next((found.code for _, found in reversed(measurements) if found.timing is not None), None)
-    code = code if code is not None and code.kernels else None
-    taken = Taken(tuple(same), profile, run.id if run else "", readings, trace, accuracy, code, kept=kept)
+    newest = next((found for _, found in reversed(measurements) if found.timing is not None), Measurement())
+    code = newest.code if newest.code is not None and newest.code.kernels else None
+    taken = Taken(
+        tuple(same), profile, run.id if run else "", readings, trace, accuracy, code, newest.call, kept=kept
+    )
     if not taken.has_values:
         return taken, "neither a time nor counters were measured" + (", but counters kept" if kept else "")
     if others and first is not None:

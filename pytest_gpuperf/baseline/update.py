@@ -114,6 +114,7 @@ class Update:
             line = told(before, time, runs, replaced=replaces, why=why)
             part["time"] = time
             part["code"] = None if self.taken.code is None else msgspec.to_builtins(self.taken.code)
+            part["call"] = None if self.taken.call is None else msgspec.to_builtins(self.taken.call)
         entry = make_entry(self.nodeid, self.label, self.taken, self.known, comparison, line)
         if not entry.wanted(which):
             return None
@@ -133,6 +134,9 @@ class Update:
             return False, ""
         if not same_quantity(self.taken.times[0][1], known):
             return True, f"they were taken {known.mode} by {known.source}"
+        called = None if self.known is None else self.known.call
+        if called is not None and self.taken.call is not None and called.difference(self.taken.call):
+            return True, "they are of another call"
         if self.rule != "auto":
             return self.rule == "replace", ""
         # The runs are of one code, so if one of them is stored, that is the code of the sessions.

@@ -103,8 +103,8 @@ def _pictures(project: Project, entry: Entry, folder: Path) -> dict[str, Picture
     slug = STATIC_SOURCE if measurement.is_static else ""
     known = expected.of(nodeid, slug)
     comparison = None
-    if measurement.against is not None:
-        comparison = compare_restarts(measurement.against, entry.test.tolerance_pct)
+    if measurement.settlement is not None and measurement.settlement.against is not None:
+        comparison = compare_restarts(measurement.settlement.against, entry.test.tolerance_pct)
     if comparison is None and measurement.timing is not None:
         comparison = expected.gate.compare((nodeid, entry.label), measurement.timing)
     return pictures_of(

@@ -245,7 +245,7 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float) -> TimeCompar
         tolerance_pct: Slowdown that is accepted, in %; 0 leaves it to statistics.
 
     Returns:
-        None without restarts; `against.reason` says why.
+        None without restarts.
     """
     if not against.log_ratios:
         return None
@@ -253,8 +253,7 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float) -> TimeCompar
         decide_restarts,
         against.log_ratios,
         Thresholds(),
-        max(1, against.comparisons),
-        tolerance_pct,
+        tolerance_pct=tolerance_pct,
         raw=against.raw_log_ratios,
         new_first=against.new_first,
     )

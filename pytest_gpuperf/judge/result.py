@@ -62,6 +62,14 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     details: tuple[str, ...] = ()
 
 
+class Suspect(msgspec.Struct, frozen=True, gc=False):
+    """A time outside of the screen that has not been settled."""
+
+    label: str
+    change_pct: float
+    """Against the baseline; slower is positive."""
+
+
 class TestVerdict(msgspec.Struct, frozen=True, gc=False):
     """The verdict on one test."""
 
@@ -75,6 +83,8 @@ class TestVerdict(msgspec.Struct, frozen=True, gc=False):
     """Time compared with its baseline, by label."""
     strict: bool = False
     """True if `inconclusive` fails the test."""
+    suspects: tuple[Suspect, ...] = ()
+    """Times to settle before the test is judged for good; none if it fails for another reason."""
 
     @property
     def fails(self) -> bool:

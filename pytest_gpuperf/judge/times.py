@@ -126,13 +126,14 @@ def judge_time(
         hints: Commands to type next.
         earlier: Returns the measurement of the run before this one, which was another process.
     """
-    against, timing, label = measurement.against, measurement.timing, key[1]
+    settlement, timing, label = measurement.settlement, measurement.timing, key[1]
+    against = settlement.against if settlement is not None else None
     findings: list[Finding] = []
     # Old code in turn needs no stored sessions, and is judged more sharply than by any of them.
     time = compare_restarts(against, tolerance_pct) if against is not None else None
-    if against is not None and (time is None or against.broken):
-        status = Status.INVALID if against.broken else Status.PASS
-        findings.append(Finding(status, f"not compared with {against.ref}: {against.reason}", label))
+    if settlement is not None and against is not None and time is None:
+        line = f"not compared with {against.ref}: {settlement.reason}"
+        findings.append(Finding(Status.INCONCLUSIVE, line, label))
     if baseline is None and time is None:
         return TimeVerdict(findings=tuple(findings))
     baseline = baseline or MeasurementBaseline()

@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import UNCHANGED
 from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.measure.static.compile import compile_static
 from pytest_gpuperf.measure.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
 from pytest_gpuperf.plugin.arguments import (
@@ -218,7 +219,8 @@ class Gpuperf(Fuzzes):
             )
         except GpuperfError as error:
             self._fail(error)
-        self._keep(label, code=code, timing=result)
+        called = fingerprint(call, result.mode, result.bytes, result.flops)
+        self._keep(label, code=code, call=called, timing=result)
         if result.refused:
             pytest.fail(f"gpuperf: {result.refused}")
         return result

@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from _pytest.terminal import TerminalReporter
 from pytest_gpuperf.measure.device.health import why_broken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
     from typing import Any
 
     from pytest_gpuperf.session.link import Link, Message
@@ -102,6 +103,27 @@ class Timeout:
     def pytest_runtest_setup(self) -> None:
         """Begin the time of the test, after pytest's own `faulthandler_timeout`, which only shows stacks."""
         faulthandler.dump_traceback_later(max(self._seconds, 1e-3), exit=True, file=self._stacks)
+
+
+@contextmanager
+def without_timeout(item: pytest.Item) -> Iterator[None]:
+    """Let a test be settled for as long as it takes, then give its teardown the whole time again.
+
+    There is one timer of `faulthandler`, for `--gpuperf-timeout` and for pytest's `faulthandler_timeout`.
+    pytest-timeout has hooks of its own.
+    """
+    plugins, hook = item.config.pluginmanager, item.config.hook
+    timeout, other = plugins.get_plugin("gpuperf-timeout"), plugins.get_plugin("timeout")
+    faulthandler.cancel_dump_traceback_later()
+    if other is not None:
+        hook.pytest_timeout_cancel_timer(item=item)
+    try:
+        yield
+    finally:
+        if other is not None:
+            hook.pytest_timeout_set_timer(item=item, settings=other._get_item_settings(item))
+        if isinstance(timeout, Timeout):
+            timeout.pytest_runtest_setup()
 
 
 def limit_child(config: pytest.Config, seconds: float) -> None:

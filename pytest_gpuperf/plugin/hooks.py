@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from pytest_gpuperf.errors import GpuperfError, guarded, of_system
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.benchmark_timer import is_timed_by_gpu
 from pytest_gpuperf.plugin.facade import Gpuperf
+from pytest_gpuperf.plugin.guard import without_timeout
 from pytest_gpuperf.plugin.ranks import GpuperfRanks
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
@@ -225,11 +227,10 @@ class Hooks:
                 self._runner.problems += orphans(config, self._runner, self._seen)
         typed, settings = config.invocation_params, self._settings
         arguments = [str(argument) for argument in typed.args]
-        invocation = Invocation(
-            arguments, typed.dir, settings.root, settings.mode, settings.first_on_path, settings.seed
-        )
         with self._runner.guarded("lock"):
             self._runner.begin(reporter)
+        first, seed, variables = settings.first_on_path, settings.seed, dict(os.environ)
+        invocation = Invocation(arguments, typed.dir, settings.root, settings.mode, first, seed, variables)
         try:
             with self._runner.guarded("passes"):
                 self._runner.run_passes(states, invocation, reporter)
@@ -291,7 +292,7 @@ class Hooks:
         assert self._runner is not None
         why: list[str] = []
         result = None
-        with guarded("judging", why.append):
+        with guarded("judging", why.append), without_timeout(item):
             result = self._runner.judge(state)
         if result is None:
             raise pytest.fail.Exception(f"gpuperf: {why[0]}", pytrace=False)

@@ -11,9 +11,9 @@ from pytest_gpuperf.records.counters import KernelProfile, MetricValue, Profile,
 from pytest_gpuperf.records.environment import NO_GPU, Environment, GpuInfo, Toolchain
 from pytest_gpuperf.records.fuzzing import Fuzzing
 from pytest_gpuperf.records.run import RUN_SCHEMA, Measurement, Run, TestRecord
+from pytest_gpuperf.records.settlement import AgainstTiming, Fingerprint, Settlement
 from pytest_gpuperf.records.timing import (
     HELD_BACK,
-    AgainstTiming,
     Conditions,
     StreamWork,
     Timing,
@@ -43,6 +43,7 @@ __all__ = [
     "Conditions",
     "Correctness",
     "Environment",
+    "Fingerprint",
     "FusionCandidate",
     "Fuzzing",
     "GpuInfo",
@@ -58,6 +59,7 @@ __all__ = [
     "Run",
     "SanitizerHit",
     "SanitizerResult",
+    "Settlement",
     "StaticKernel",
     "StreamWork",
     "TestRecord",

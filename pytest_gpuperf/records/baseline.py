@@ -14,6 +14,7 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import (
     ClockModel,
+    Fingerprint,
     MetricValue,
     Record,
     Timing,
@@ -124,6 +125,8 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     """Error of the output, and its unit."""
     code: LaunchedCode | None = None
     """Code of the kernels in the newest session of `time`; None if it is not known."""
+    call: Fingerprint | None = None
+    """The call of the newest session of `time`; None if it is not known."""
     trace: dict[str, Count] = {}
     """Values of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
 

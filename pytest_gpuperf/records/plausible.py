@@ -105,7 +105,8 @@ def _of(owner: str, found: Found) -> Found:
 def _measurement(measured: Measurement) -> Found:
     yield from _timing(measured.timing) if measured.timing else ()
     yield from _counters(measured.profile.combined) if measured.profile else ()
-    yield from _against(measured.against) if measured.against else ()
+    settlement = measured.settlement
+    yield from _against(settlement.against) if settlement and settlement.against else ()
     if (trace := measured.trace) and trace.launches != (calls := sum(one.calls for one in trace.kernels)):
         yield "trace.launches", trace.launches, f"{calls}, the calls of its kernels"
 
@@ -164,7 +165,7 @@ def _counters(values: dict[str, MetricValue]) -> Found:
 def _against(against: AgainstTiming) -> Found:
     ratios, raw = against.log_ratios, against.raw_log_ratios
     if not {len(raw), len(against.new_first)} <= {0, len(ratios)}:
-        yield "against.raw_log_ratios", raw, f"{len(ratios)} values here and in new_first, or none"
+        yield "settlement.against.raw_log_ratios", raw, f"{len(ratios)} values here and in new_first, or none"
     mean = math.log(max(against.new_us, LEAST_US) / max(against.old_us, LEAST_US))
     if ratios and not min(ratios) - 1.1 <= mean <= max(ratios) + 1.1:
-        yield "against.log_ratios", ratios, f"about {mean:g}: that of new_us / old_us"
+        yield "settlement.against.log_ratios", ratios, f"about {mean:g}: that of new_us / old_us"

@@ -49,7 +49,6 @@ _Text: TypeAlias = Annotated[str, Meta(max_length=300)]
 LimitTexts: TypeAlias = Annotated[tuple[_Text, ...], Meta(max_length=MOST_LIMITS)]
 """Limits such as `memory_throughput >= 60`; untrusted until `parse_limit` has read them."""
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Comparisons: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000)]
 Positive: TypeAlias = Annotated[int, Meta(ge=1, le=10**9)]
 Schema: TypeAlias = Annotated[int, Meta(ge=1, le=10**6)]
 Multiprocessors: TypeAlias = Annotated[int, Meta(ge=0, le=10_000)]

@@ -9,7 +9,8 @@ from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.fuzzing import Fuzzing
 from pytest_gpuperf.records.quantities import Date, LimitTexts, Schema, Seconds, ToleranceOrZero
-from pytest_gpuperf.records.timing import AgainstTiming, Timing, WarmUp
+from pytest_gpuperf.records.settlement import Fingerprint, Settlement
+from pytest_gpuperf.records.timing import Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
 
 RUN_SCHEMA = 1
@@ -29,8 +30,10 @@ class Measurement(Record, frozen=True, kw_only=True):
     """Code of the kernels of a timed call; None if it was not looked for."""
     not_timed: str = ""
     """Reason why a call was not timed (`--gpuperf-changed-only`); empty if it was, or was not to be."""
-    against: AgainstTiming | None = None
-    """Only with `--gpuperf-against`."""
+    call: Fingerprint | None = None
+    """What another call needs in common with this one to be compared; None if it was not timed."""
+    settlement: Settlement | None = None
+    """Only of a suspect, and of each time with `--gpuperf-against`."""
 
     @property
     def is_wrong(self) -> bool:

@@ -1,4 +1,4 @@
-"""Time of a call with its mode, source and clock, and compared with older code."""
+"""Time of a call with its mode, source and clock."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.quantities import (
     Clock,
     ClockReading,
-    Comparisons,
     Count,
     Difference,
     Duration,
-    LogRatio,
     LooksSd,
     MemoryClock,
     Positive,
@@ -263,37 +261,3 @@ class Timing(Record, frozen=True, kw_only=True):
     def tflop_per_s(self) -> float | None:
         """Rate in 10¹² operations per second, None if `flops` is 0."""
         return self.flops / self.time_us / 1e6 if self.flops else None
-
-
-class AgainstTiming(Record, frozen=True, kw_only=True):
-    """Time of one call and of the same call in older code, measured in turn on one GPU."""
-
-    ref: str
-    """Older code as the user named it."""
-    commit: str
-    """Commit of the older code."""
-    mode: TimingMode | None = None
-    """Mode of both sides; None if they were not timed."""
-    recorded: bool = False
-    """True if CUPTI has timed the blocks, as those of short calls."""
-    log_ratios: tuple[LogRatio, ...] = ()
-    """Natural logarithm of new over old time in each restart, at one SM clock."""
-    raw_log_ratios: tuple[LogRatio, ...] = ()
-    """The same for the times as measured."""
-    new_first: tuple[bool, ...] = ()
-    """For each restart, True if the new code went ahead."""
-    comparisons: Comparisons = 1
-    """Number of measurements compared in that run: among many, some differ by chance."""
-    old_us: TimeOrZero = 0.0
-    """20 % trimmed mean over the blocks of all restarts, each at the mean SM clock of its restart, in
-    microseconds a call; 0 if there are none."""
-    new_us: TimeOrZero = 0.0
-    old_mhz: Clock = 0.0
-    """Mean SM clock of the old code's blocks, in MHz; 0 if unknown."""
-    new_mhz: Clock = 0.0
-    seconds: Seconds = 0.0
-    """Time of the blocks of both sides over all restarts."""
-    reason: str = ""
-    """Reason why the sides could not be compared; empty if they were."""
-    broken: bool = False
-    """True if the user must fix the reason: a process died, or imported other code than it should."""

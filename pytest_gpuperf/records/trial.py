@@ -17,7 +17,8 @@ from pytest_gpuperf.records.quantities import (
     Time,
     TimeOrZero,
 )
-from pytest_gpuperf.records.timing import AgainstTiming, TimingMode
+from pytest_gpuperf.records.settlement import AgainstTiming
+from pytest_gpuperf.records.timing import TimingMode
 
 TRIAL_SCHEMA = 1
 """Version of the object of `gpuperf try --json`."""

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.baseline.expectations import Expectations
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         Measurement,
         Run,
         SanitizerResult,
+        Settlement,
         StaticKernel,
     )
     from pytest_gpuperf.records.baseline import TimeBaseline
@@ -192,7 +194,7 @@ class Runner:
     def run_passes(
         self, states: Sequence[ItemState], invocation: Invocation, reporter: Terminal | None
     ) -> None:
-        """Run the passes: counters under ncu, compute-sanitizer, old against new code.
+        """Run the passes, counters under ncu and compute-sanitizer, and get ready to settle suspects.
 
         Args:
             states: The tests.
@@ -227,6 +229,14 @@ class Runner:
             seconds=round(time.perf_counter() - state.began, 3) if self.on_gpu else 0.0,
         )
         verdict = self._verdict(record, state)
+        settled: Mapping[str, Settlement] = {}
+        with self.guarded("settling"):
+            settled = self.settle(state, record, verdict)
+        if settled:
+            known = record.measurements.items()
+            measured = {label: replace(one, settlement=settled.get(label)) for label, one in known}
+            record = replace(record, measurements=measured)
+            verdict = self._verdict(record, state)
         result = TestResult(record, verdict, replayed=self._is_replayed(record))
         if self.link is None:
             self.take(result)
@@ -235,6 +245,18 @@ class Runner:
 
             self.link.tell(Judged.of(result))
         return result
+
+    def settle(
+        self, _state: ItemState, _record: TestRecord, _verdict: TestVerdict
+    ) -> Mapping[str, Settlement]:
+        """Settle the suspects of a test by other processes, and return the settlements by label.
+
+        Args:
+            _state: The test.
+            _record: Its measurements.
+            _verdict: Its verdict so far.
+        """
+        return {}
 
     def card(self, nodeid: str) -> str:
         """Return the UUID of a test's GPU; empty if it is that of the environment."""

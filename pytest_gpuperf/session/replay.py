@@ -219,8 +219,8 @@ class ReplayRunner(Runner):
         tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
         self._failures = {nodeid: test.failure for nodeid, test in tests.items()}
         self.sanitized = {nodeid: test.sanitizer for nodeid, test in tests.items() if test.sanitizer}
-        self._compared = {
-            (test.nodeid, label): measurement.against
+        self._settled = {
+            (test.nodeid, label): measurement.settlement
             for run in reversed(runs)
             for test in run.tests
             for label, measurement in test.measurements.items()
@@ -286,9 +286,12 @@ class ReplayRunner(Runner):
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge again; only an exception for another reason than the test's values is taken as recorded."""
         for label, measurement in state.measurements.items():
-            against = self._compared.get((state.nodeid, label))
-            if against is not None:
-                state.measurements[label] = replace(measurement, against=against)
+            settlement = self._settled.get((state.nodeid, label))
+            known = self.expected.measurement(state.nodeid, label)
+            sessions = known.time.sessions if known is not None and known.time is not None else ()
+            # It is about the sessions that the baseline had then.
+            if settlement is not None and {one.run for one in sessions}.issuperset(settlement.sessions):
+                state.measurements[label] = replace(measurement, settlement=settlement)
         recorded = self._failures.get(state.nodeid, "")
         if not failure and recorded not in JUDGED_AGAIN:
             failure = recorded

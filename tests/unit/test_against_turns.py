@@ -9,10 +9,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from pytest_gpuperf.against.candidate import WHOLE_TEST, Candidate
 
 from pytest_gpuperf.against import blocks
 from pytest_gpuperf.against.blocks import LEAST_QUADS, MOST_QUADS
-from pytest_gpuperf.against.candidate import WHOLE_TEST, Candidate
 from pytest_gpuperf.against.git import Commit
 from pytest_gpuperf.against.messages import Answer, Begin, Command, Ended, GoOn, Ready, RunBlock, Timed
 from pytest_gpuperf.against.turns import Taken, Turns

@@ -39,7 +39,8 @@ def pictures_of(
         comparison: The time judged by the baseline, or by older code in turn.
         folder: Folder of the run, with its traces; None without one.
     """
-    profile, timing, against = measurement.profile, measurement.timing, measurement.against
+    profile, timing, settlement = measurement.profile, measurement.timing, measurement.settlement
+    against = settlement.against if settlement is not None else None
     found: dict[str, Picture | None] = {}
     if comparison is not None and comparison.in_turn and against is not None:
         found["restarts"] = restarts(against, comparison)

@@ -1,0 +1,78 @@
+"""Settlement of a time outside the screen: by old and new code in turn, or by fresh processes of the new code."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.quantities import Clock, Count, LogRatio, Seconds, Time, TimeOrZero
+from pytest_gpuperf.records.timing import TimingMode
+
+
+class Fingerprint(Record, frozen=True, kw_only=True):
+    """What two calls have in common if their times may be compared."""
+
+    arguments: tuple[str, ...] = ()
+    """Type, shape and strides of each tensor, each number, and the types of other arguments, in order."""
+    mode: TimingMode
+    bytes: Count = 0
+    """Bytes that a call has to move, given by the caller; 0 if not given."""
+    flops: Count = 0
+    """Floating-point operations of a call, given by the caller; 0 if not given."""
+
+    def difference(self, other: Fingerprint) -> str:
+        """Return the first value that differs, as `this instead of that`; empty if all are the same."""
+        for name in ("mode", "bytes", "flops"):
+            one, two = getattr(self, name), getattr(other, name)
+            if one != two:
+                return f"{name} {one} instead of {two}"
+        if self.arguments != other.arguments:
+            return f"arguments {', '.join(self.arguments)} instead of {', '.join(other.arguments)}"
+        return ""
+
+
+class AgainstTiming(Record, frozen=True, kw_only=True):
+    """Time of one call and of the same call in older code, measured in turn on one GPU."""
+
+    ref: str
+    """Older code: the name that the user typed, or the start of the commit's id."""
+    commit: str
+    """Commit of the older code."""
+    mode: TimingMode | None = None
+    """Mode of both sides; None if they were not timed."""
+    recorded: bool = False
+    """True if CUPTI has timed the blocks, as those of short calls."""
+    log_ratios: tuple[LogRatio, ...] = ()
+    """Natural logarithm of new over old time in each restart, at one SM clock."""
+    raw_log_ratios: tuple[LogRatio, ...] = ()
+    """The same for the times as measured."""
+    new_first: tuple[bool, ...] = ()
+    """For each restart, True if the new code went ahead."""
+    old_us: TimeOrZero = 0.0
+    """20 % trimmed mean over the blocks of all restarts, each at the mean SM clock of its restart, in
+    microseconds a call; 0 if there are none."""
+    new_us: TimeOrZero = 0.0
+    old_mhz: Clock = 0.0
+    """Mean SM clock of the old code's blocks, in MHz; 0 if unknown."""
+    new_mhz: Clock = 0.0
+    seconds: Seconds = 0.0
+    """Time of the blocks of both sides over all restarts; without processes, imports and compilers."""
+
+
+class Settlement(Record, frozen=True, kw_only=True):
+    """How a suspect was settled: old and new code in turn, or fresh processes."""
+
+    how: Literal["in turn", "fresh", "impossible"]
+    against: AgainstTiming | None = None
+    """Restarts of both sides if `how` is `in turn`; without any, the old code that could not be timed."""
+    fresh_us: tuple[Time, ...] = ()
+    """Time of the new code in each of some fresh processes, in microseconds a call: at the reference clock of
+    the baseline if its effect is known. Also in turn, unless the source is another than the baseline's."""
+    fresh_mhz: tuple[Clock, ...] = ()
+    """Mean SM clock in each of these processes, in MHz; 0 if unknown."""
+    reason: str = ""
+    """Why old and new code could not be timed in turn; empty if they were."""
+    sessions: tuple[str, ...] = ()
+    """Run ids of the baseline's sessions when it was settled; empty if a commit was named."""
+    seconds: Seconds = 0.0
+    """Wall time, with all that the processes repeat: imports, fixtures, compilers."""
