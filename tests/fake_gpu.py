@@ -138,7 +138,8 @@ class FakeSource:
         """Return the time."""
         from run_builders import timing
 
-        return timing(FakePrepared(call).block().time_us, bytes=bytes, flops=flops)
+        prepared = FakePrepared(call, mode)
+        return timing(prepared.block().time_us, mode=prepared.mode, bytes=bytes, flops=flops)
 
 
 def pytest_configure() -> None:
