@@ -84,10 +84,10 @@ def of_one_side(checkout: str) -> str:
     """Return why the imports do not suit both sides: a module that each side has in its own tree."""
     real_path = functools.cache(os.path.realpath)  # most modules share theirs with others
     for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None) or os.sep
+        path = getattr(module, "__file__", None) or os.sep  # a relative one, as of `torch.ops`, is no file
         folder, file = os.path.split(path)
         place = real_path(path) if Path(path).is_symlink() else os.path.join(real_path(folder), file)  # noqa: PTH118
-        below = place[len(checkout) :] if place.startswith(checkout + os.sep) else ""
+        below = place[len(checkout) :] if folder and place.startswith(checkout + os.sep) else ""
         # This program is in the checkout of this package; a fork runs another one. Environments are shared.
         if below and name != "__main__" and "/site-packages/" not in below and f"{os.sep}." not in below:
             return f"{name} is a module of the checkout"

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 from contextlib import suppress
 from functools import cached_property
 from importlib.metadata import distributions
@@ -30,6 +31,8 @@ MAPS = Path("/proc/self/maps")
 NOT_CODE = re.compile(r"\..*|site-packages|dist-packages|__pycache__|.*\.(egg|dist)-info|_version\.py")
 """Folders of tools and environments, and the file that setuptools-scm and hatch-vcs write: no code of the
 project."""
+FINDER = re.compile(r"__editable__.*|_\w+_editable(_loader)?\.py|.*-info/.*")
+"""Files of distributions that lead to the code, or describe it."""
 BUILDS = (
     "gpuperf_build = COMMAND builds it for old code too, such as `pip install --no-deps --target {prefix} .`"
 )
@@ -49,8 +52,8 @@ class Modules:
         self._opened = opened
         self._seen: set[str] = set()
         self._wrong: GpuperfError | None = None
-        # An environment may lie in the checkout.
-        places = {os.path.realpath(place) for place in (sys.prefix, sys.base_prefix)}
+        # An environment may lie in the checkout, and temporary files.
+        places = {os.path.realpath(place) for place in (sys.prefix, sys.base_prefix, tempfile.gettempdir())}
         self._python = tuple(one for one in places if _is_below(one, (os.path.realpath(plan.checkout),)))
         self._package = os.path.realpath(Path(__file__).parents[1])
         top = (*Path(plan.tree).glob("*/__init__.py"), *Path(plan.tree).glob("src/*/__init__.py"))
@@ -114,27 +117,23 @@ class Modules:
 
     @cached_property
     def _installed(self) -> set[str]:
-        """Files of the distributions that were built from the repository: of editable ones the compiled."""
-        found = set()
-        for one in distributions():
-            editable = self._is_of_project(one)
-            if editable is not None:
-                files = one.files or ()
-                found |= {
-                    str(one.locate_file(file)) for file in files if not editable or file.suffix == ".so"
-                }
-        return {os.path.realpath(path) for path in found}
+        """Files of the distributions that were built from the repository."""
+        return {
+            os.path.realpath(str(one.locate_file(file)))
+            for one in distributions()
+            if self._is_of_project(one)
+            for file in one.files or ()
+            if not FINDER.fullmatch(str(file))
+        }
 
-    def _is_of_project(self, one: Distribution) -> bool | None:
-        """Return True for an editable distribution of the repository, False for another; None for others."""
+    def _is_of_project(self, one: Distribution) -> bool:
+        """Return True for a distribution with the name of the project, or whose files came from it."""
         origin = json.loads(one.read_text("direct_url.json") or "{}")
         url = urlparse(str(origin.get("url", "")))
         place = os.path.realpath(unquote(url.path)) if url.scheme == "file" else ""
         checkout = os.path.realpath(self._plan.checkout)
-        named = self._name and _plain(one.name) == self._name
-        if not (named or place == checkout or _is_below(place, (checkout,))):
-            return None
-        return bool(origin.get("dir_info", {}).get("editable"))
+        named = bool(self._name) and _plain(one.name) == self._name
+        return named or place == checkout or _is_below(place, (checkout,))
 
     @cached_property
     def _name(self) -> str:
@@ -148,9 +147,9 @@ class Modules:
 
 def _modules() -> Iterator[tuple[str, str]]:
     for name, module in sorted(sys.modules.items()):
-        # `getattr` would make some modules import others.
+        # `getattr` would make some modules import others. `torch.ops` has a path that is none.
         file = getattr(module, "__dict__", {}).get("__file__")
-        if isinstance(file, str) and name.partition(".")[0] not in (PACKAGE, "__main__", "__mp_main__"):
+        if isinstance(file, str) and file.startswith(os.sep) and name.partition(".")[0] not in (PACKAGE, "__main__", "__mp_main__"):
             yield f"module {name}", file
 
 
