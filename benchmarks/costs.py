@@ -45,7 +45,6 @@ Part = Literal[
     "cold",
     "warm",
     "counters by ncu",
-    "counters kept",
     "counters by CUPTI",
     "against HEAD",
 ]
@@ -55,17 +54,14 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "all suites, unchanged": ("--gpuperf-changed-only",),
     "cold": ("--gpuperf-counters=off",),
     "warm": ("--gpuperf-counters=off",),
-    "counters by ncu": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=refresh"),
-    "counters kept": ("--gpuperf-counters=ncu", "--gpuperf-counter-cache=auto"),
-    "counters by CUPTI": ("--gpuperf-counters=cupti", "--gpuperf-counter-cache=refresh"),
+    "counters by ncu": ("--gpuperf-counters=ncu",),
+    "counters by CUPTI": ("--gpuperf-counters=cupti",),
     "against HEAD": ("--gpuperf-counters=off", "--gpuperf-against=HEAD"),
 }
-"""Options of each part, in the order in which they run: "cold" fills the compilers' caches, and "counters
-by ncu" keeps counters. Commits before `--gpuperf-changed-only` end a part with it at once."""
+"""Options of each part, in the order in which they run: "cold" fills the compilers' caches. Commits before
+`--gpuperf-changed-only` end a part with it at once."""
 ALL = "all suites"
 """Beginning of the parts that run all tests of a commit; the others run the same tests at each."""
-KEEPS, KEPT = "counters by ncu", "counters kept"
-"""The second part uses the counters that the first one keeps."""
 SCHEMA = 1
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
 MEMORY = (
@@ -143,11 +139,6 @@ def measure(
             counts = {"tests": tests, "failed": failed}
             write(Cost(commit=commit, part=part, **counts, seconds=round(took, 2), cut_off=cut_off))
             say(f"{part}, {commit}: {took:.1f} s, {tests} tests, {failed} failed")
-
-
-def keeps_before_it_uses(parts: Sequence[Part]) -> bool:
-    """Return False if a part uses kept counters without one before it that keeps them."""
-    return KEPT not in parts or KEEPS in parts[: parts.index(KEPT)]
 
 
 def read(path: Path) -> Results:
@@ -279,8 +270,6 @@ def main() -> None:
     command = commands.add_parser("table")
     command.add_argument("file", type=Path)
     given = parser.parse_args()
-    if given.command == "measure" and not keeps_before_it_uses(given.parts):
-        parser.error(f"{KEPT} needs {KEEPS} before it, which keeps the counters")
     if given.command == "join":
         write_files({given.out: results_file.encode(joined([read(path) for path in given.files]))})
         return

@@ -70,7 +70,7 @@ def answer_at_once(data: bytes, model: str, count: int, nodeids: tuple[str, ...]
         msgspec.structs.replace(run.tests[number % len(run.tests)], nodeid=nodeid)
         for number, nodeid in enumerate(nodeids)
     ]
-    facts = Facts(run.environment, "", "", [], [], dict.fromkeys(nodeids, 1), {}, replays=False, skipped={})
+    facts = Facts(run.environment, "", "", [], [], dict.fromkeys(nodeids, 1), replays=False, skipped={})
     judged = tuple(Judged(record, Status.PASS, (), {}, strict=False, replayed=False) for record in records)
     return encode(
         Answer(0, outcomes=dict.fromkeys(nodeids, Outcome("passed", 1.0)), facts=facts, judged=judged)

@@ -1,17 +1,13 @@
-"""The errors that this package raises on purpose, and a guard around those that it does not."""
+"""The errors that this package raises on purpose, and short forms of others."""
 
 from __future__ import annotations
 
 import errno
 import os
-import re
-from contextlib import contextmanager
-from pathlib import Path
-from traceback import walk_tb
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable
 
 
 class GpuperfError(Exception):
@@ -62,84 +58,19 @@ class NoGpuError(GpuperfError):
     """Neither a GPU nor a recording is available; the test did nothing wrong."""
 
 
-ISSUES = "https://github.com/pytest-gpuperf/pytest-gpuperf/issues"
 LONGEST_REASON = 200
 """Maximum number of characters of an exception's text in a line."""
-CALLS = "pytest_gpuperf.records.call"
-"""Module that calls the callable under test: an error from below it is not this plugin's."""
-_PACKAGE = Path(__file__).parent
-
-PluginPart: TypeAlias = Literal[
-    "annotations",
-    "baseline",
-    "clock reading",
-    "code identity",
-    "counter cache",
-    "counters",
-    "diagnosis",
-    "HTML report",
-    "isolation",
-    "judging",
-    "JUnit properties",
-    "lock",
-    "marker",
-    "Markdown summary",
-    "notices",
-    "options",
-    "passes",
-    "progress",
-    "pruning",
-    "pytest-benchmark timer",
-    "report",
-    "run file",
-    "sanitizer",
-    "seeding",
-    "settling",
-    "start",
-    "trace",
-    "verdicts",
-]
-"""Parts of the plugin whose own errors never end a run."""
-_REFUSING: Container[PluginPart] = (
-    "baseline",
-    "counter cache",
-    "counters",
-    "judging",
-    "marker",
-    "options",
-    "passes",
-    "pytest-benchmark timer",
-    "run file",
-    "sanitizer",
-    "settling",
-    "start",
-    "trace",
-)
-"""Parts that raise `GpuperfError` for users to fix something; from another part it is unexpected too."""
-
-
-@contextmanager
-def guarded(part: PluginPart, tell: Callable[[str], object]) -> Iterator[None]:
-    """Turn an error of this plugin into one line, and go on.
-
-    Errors of others pass: those that the user can fix, those of the callable under test and of its kernels,
-    and requests to end pytest.
-
-    Args:
-        part: The part that may fail.
-        tell: Takes the line.
-    """
-    try:
-        yield
-    except Exception as error:
-        if (isinstance(error, GpuperfError) and part in _REFUSING) or not _is_own(error):
-            raise
-        tell(_failure_line(part, error))
 
 
 def show_repr(value: object, longest: int = 40) -> str:
     """Return the `repr` of any value for a message: one line, and short; its type if it has none."""
     return _one_line(repr, value, longest) or f"<{type(value).__name__}>"
+
+
+def show_exception(error: BaseException) -> str:
+    """Return type and text of an exception on one short line."""
+    text = _one_line(str, error, LONGEST_REASON)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _one_line(form: Callable[[object], str], value: object, longest: int) -> str:
@@ -149,29 +80,3 @@ def _one_line(form: Callable[[object], str], value: object, longest: int) -> str
         return ""
     text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
     return text if len(text) <= longest else f"{text[:longest]}…"
-
-
-def _is_own(error: Exception) -> bool:
-    import pytest
-
-    if isinstance(error, (pytest.UsageError, pytest.exit.Exception)):
-        return False
-    # torch and Triton report a broken kernel wherever the host waits next.
-    if re.search(r"CUDA error|\[CUDA\]", _one_line(str, error, LONGEST_REASON)):
-        return False
-    modules = (frame.f_globals.get("__name__") for frame, _ in walk_tb(error.__traceback__))
-    return CALLS not in modules
-
-
-def _failure_line(part: PluginPart, error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"error in the {part}: {of_system(error)}"
-    places = ((Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__))
-    own = [
-        f" ({path.relative_to(_PACKAGE).as_posix()}:{line})"
-        for path, line in places
-        if _PACKAGE in path.parents and path != Path(__file__)
-    ]
-    text = _one_line(str, error, LONGEST_REASON)
-    reason = ": ".join(filter(None, (type(error).__name__, text))) + (own[-1] if own else "")
-    return f"error in the {part}: {reason}; a fault of pytest-gpuperf: please report this line at {ISSUES}"

@@ -9,9 +9,10 @@ from against_project import Project
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.against.against_pass import AgainstPass
+    from against_project import Compared
+    from pytest_gpuperf.against.series import Series
+    from pytest_gpuperf.records import AgainstTiming
 
-    from pytest_gpuperf.against.series import AgainstTime
 
 TEST = """
 from kernels import kernel

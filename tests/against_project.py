@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from pytest_gpuperf.against import engine as engine_module
-from pytest_gpuperf.against.engine import Engine, TimedTest
 
 import pytest_gpuperf
 from forked import fork_children, run_forked
+from pytest_gpuperf.against import engine as engine_module
+from pytest_gpuperf.against.engine import Engine, TimedTest
 from pytest_gpuperf.against.git import Repository
 from pytest_gpuperf.records import AgainstTiming, Fingerprint, Run, Settlement
 from pytest_gpuperf.records.passes import Invocation

@@ -1,20 +1,17 @@
-"""The values of a trace, computed from its JSON a second time, from one event to the next.
-
-`python tests/brute_force.py FOLDER` checks all traces in a folder, such as those that other projects publish.
-"""
+"""The values of a trace, computed from its JSON a second time, from one event to the next."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import re
-import sys
 from collections import defaultdict
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.files import GpuTrace, read_traces
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GPU = {"kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset"}
 HOST = {"cuda_runtime", "cuda_driver", "runtime", "driver"}
@@ -115,15 +112,3 @@ def _values(one: GpuTrace) -> dict[str, float]:
         "kernel": trace.idle.kernel_wait_us,
         "unknown": trace.idle.unknown_us,
     }
-
-
-def _verdict(path: Path) -> str:
-    try:
-        return "; ".join(differences(path)) or "agrees"
-    except GpuperfError as error:
-        return f"refused: {error.found}"
-
-
-if __name__ == "__main__":
-    for file in sorted(Path(sys.argv[1]).rglob("*.json*")):
-        sys.stdout.write(f"{file}\n  {_verdict(file)}\n")

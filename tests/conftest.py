@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from process_state import changes, process_state
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytest_plugins = ["pytester"]  # pytest accepts it only in this file, and has already imported the module
@@ -40,8 +43,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def _process_stays() -> Iterator[None]:
+    """Fail a test that leaves the process changed: later ones would depend on it."""
+    before = process_state()
+    yield
+    assert changes(before) == {}
+
+
 @pytest.fixture(autouse=True)
-def _no_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_gpu(request: pytest.FixtureRequest, _process_stays: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the GPU from tests that are not marked `gpu`."""
     if request.node.get_closest_marker("gpu") is None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

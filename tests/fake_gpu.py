@@ -60,7 +60,7 @@ def visible_gpus() -> list[VisibleGpu]:
     entries = [f"GPU-{place}" for place in range(int(os.environ.get("FAKE_GPUS", "1")))]
     if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         entries = [entry for entry in named.split(",") if entry in entries]
-    return [VisibleGpu(entry, "nvidia-h200", entry) for entry in entries]
+    return [VisibleGpu(entry, "nvidia-h200") for entry in entries]
 
 
 vars(pytest_gpuperf.plugin.isolation).update(may_measure=lambda: True, visible_gpus=visible_gpus)
@@ -145,7 +145,6 @@ class FakeSource:
 def pytest_configure() -> None:
     """Replace the GPU after the plugin is loaded."""
     import pytest_gpuperf.against.engine
-
     import pytest_gpuperf.session.live
     import pytest_gpuperf.session.live_ranks
     from pytest_gpuperf.measure.device.lock import GpuLock

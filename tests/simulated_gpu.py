@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import torch
 
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.device import kept, l2
-from pytest_gpuperf.measure.timing import batch, burn, prepared
+from pytest_gpuperf.measure.timing import batch, burn, graph, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,6 +25,13 @@ GRAPH_US = 5.0
 """Time of the host to launch a graph."""
 
 
+class Memory:
+    """Memory of a simulated GPU, in bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
 class SimulatedGpu:
     """The functions of `torch.cuda` that timing uses, and a clock that only they move.
 
@@ -31,12 +39,17 @@ class SimulatedGpu:
         now: Time of the host, in microseconds.
         log: What was done, in order.
         host_us: Time of the host for one launch.
+        memory_bytes: Size of its memory.
+        caches: False if torch does not cache memory.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
         self.log: list[str] = []
         self.host_us = 1.0
+        self.memory_bytes = 1000
+        self.caches = True
+        self._allocated: weakref.WeakSet[Memory] = weakref.WeakSet()
         self._free = 0.0
         self._captured: list[tuple[str, float]] | None = None
         self._activities: list[Activity] = []
@@ -65,6 +78,7 @@ class SimulatedGpu:
         for name, function in originals.items():
             patch.setattr(kept, name, function)
         patch.setattr(l2, "forget", lambda: None)
+        patch.setattr(graph, "free_bytes", lambda: self.free_bytes)
         patch.setattr(burn, "time", SimpleNamespace(sleep=self._rest))
         patch.setattr(batch, "recorded", self._recorded)
         patch.setattr(prepared, "detach", lambda: self.log.append("detach"))
@@ -81,6 +95,25 @@ class SimulatedGpu:
         self.log.append(f"{name} {us:g}")
         self.now += self.host_us
         self._run([(name, us)])
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that nothing holds."""
+        return self.memory_bytes - sum(one.size for one in self._allocated)
+
+    def allocate(self, size: int) -> Memory:
+        """Return memory, until it is no longer used.
+
+        Raises:
+            RuntimeError: torch asks CUDA for it during a capture.
+            torch.cuda.OutOfMemoryError: There is too little.
+        """
+        if self._captured is not None and not self.caches:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        if size > self.free_bytes:
+            raise torch.cuda.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size}.00 B. GPU 0 has")
+        self._allocated.add(found := Memory(size))
+        return found
 
     @property
     def captures(self) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_gpuperf.measure.timing.rerun import Rerun
-    from pytest_gpuperf.measure.timing.timer import KnownModel
+    from pytest_gpuperf.measure.timing.timer import KnownTime
     from pytest_gpuperf.records import Conditions, Timing, TimingMode
 
 
@@ -42,6 +42,7 @@ class Blocks:
     ) -> None:
         self.now = 0.0
         self._recorded_us = recorded_us
+        self.recorded_mhz = 0.0
         self._elsewhere_us = elsewhere_us
         self._time_us = time_us
         self._mhz = mhz
@@ -57,7 +58,7 @@ class Blocks:
         if self._recorded_us is None:
             raise CuptiError("there is no GPU")
         times_us = [self._recorded_us, *self._elsewhere_us[: len(others)]]
-        return [Block(times_us[block % len(times_us)]) for block in range(blocks)]
+        return [Block(times_us[block % len(times_us)], self.recorded_mhz) for block in range(blocks)]
 
     def rerun(self) -> list[Rerun]:
         return []
@@ -108,7 +109,7 @@ class Bench:
         mode: TimingMode = "hot",
         budget_s: float = 1e-9,
         conditions: Sequence[Conditions] = (),
-        known: KnownModel = lambda *_: None,
+        known: KnownTime = lambda _: None,
     ) -> Timing:
         return self.timer(batch, mode, budget_s, conditions).time(lambda: None, mode=mode, known=known)
 

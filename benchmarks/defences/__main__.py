@@ -53,13 +53,13 @@ EXPLOITS_SHARE, COSTS_SHARE = 0.7, 0.95
 """Parts of the remaining time that they may take; the honest callables have the rest."""
 
 
-def exploits(folder: Path, seconds: float, *words: str) -> list[Tried]:
+def exploits(folder: Path, seconds: float) -> list[Tried]:
     """Run the exploits."""
     import exploits.inner  # noqa: F401 - fills the list
     from exploits.case import EXPLOITS
     from exploits.verdicts import EXPLOITS_AND_TWINS, honest_us, run, verdict
 
-    outcomes = run(folder, EXPLOITS_AND_TWINS, *words, timeout_s=seconds)
+    outcomes = run(folder, EXPLOITS_AND_TWINS, timeout_s=seconds)
     honest = honest_us(outcomes)
     found = []
     for one in outcomes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.gate_power.kernels import Call
     from pytest_gpuperf.measure.timing.prepared import Prepared
     from pytest_gpuperf.measure.timing.rerun import Elsewhere
+    from pytest_gpuperf.records import TimingMode, TimingSource
 
     Key = tuple[str, int]
     Calls = dict[Key, Call]
@@ -94,7 +95,7 @@ def _sample(
         lambda: timer.time(
             call,
             mode=modes()[kernel],
-            known=lambda mode, source: models.get(model_key(kernel, mode, source)),
+            known=partial(_known, models, kernel),
             # No value is verified, so none is written elsewhere.
             elsewhere=lambda: cast("Elsewhere", build_again(kernel, permille, gpu_info().multiprocessors)),
         )
@@ -114,6 +115,15 @@ def _sample(
         do_bench_us=_rounded(1e3 * triton_ms),
         do_bench_s=round(triton_s, 3),
     )
+
+
+def _known(
+    models: dict[str, ClockModel], kernel: str, mode: TimingMode
+) -> tuple[TimingSource, ClockModel | None] | None:
+    """Return the source and the model of earlier sessions."""
+    sources: tuple[TimingSource, ...] = ("cupti", "events")
+    found = ((source, models.get(model_key(kernel, mode, source))) for source in sources)
+    return next((one for one in found if one[1] is not None), None)
 
 
 def _launches(call: Call) -> list[float]:

@@ -12,7 +12,6 @@ from benchmarks.costs import (
     Runs,
     ended_tests,
     joined,
-    keeps_before_it_uses,
     measure,
     report,
 )
@@ -129,16 +128,3 @@ def test_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     tests, _, seconds, cut_off = Runs(tmp_path, ["."])("c0ffee1", "cold", 0.01)
     assert (tests, cut_off) == (0, True)
     assert seconds < 30
-
-
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        (["warm"], True),
-        (["counters by ncu", "counters kept"], True),
-        (["counters kept"], False),
-        (["counters kept", "counters by ncu"], False),
-    ],
-)
-def test_counters_are_kept_before_they_are_used(parts: list[Part], *, expected: bool) -> None:
-    assert keeps_before_it_uses(parts) is expected

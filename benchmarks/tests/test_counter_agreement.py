@@ -8,7 +8,14 @@ from statistics import median
 import msgspec
 import pytest
 
-from benchmarks.counter_agreement.agreement import COMPUTE_BOUND, contradictions, differences, dram_bytes
+from benchmarks.counter_agreement.agreement import (
+    COMPARED,
+    COMPUTE_BOUND,
+    Difference,
+    contradictions,
+    differences,
+    dram_bytes,
+)
 from benchmarks.counter_agreement.nsight_python import with_nsight_python
 from benchmarks.counter_agreement.results import (
     LEAST_BYTES,
@@ -21,6 +28,8 @@ from benchmarks.counter_agreement.results import (
 from benchmarks.counter_agreement.tables import agreement_table, cost, nsight_python, source, traffic_table
 from benchmarks.results_file import encode
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.counters import READ_ALIKE, STATE_POINTS, is_exact, is_near_exact
+from pytest_gpuperf.metrics import METRICS
 from run_builders import run
 
 RECORDED = Path(__file__).parents[1] / "results" / "counter_agreement.json"
@@ -225,3 +234,17 @@ def test_results_of_a_newer_schema_are_refused(tmp_path: Path) -> None:
     path.write_bytes(encode(msgspec.structs.replace(found, schema=SCHEMA + 1)))
     with pytest.raises(GpuperfError, match="newer"):
         read(path)
+
+
+def alike(difference: Difference) -> bool:
+    """Return True if judging would take one median for the other."""
+    points = abs(median(difference.by_cupti) - median(difference.by_ncu))
+    return difference.medians_agree or (difference.points and points <= STATE_POINTS)
+
+
+def test_judged_across_readers_is_what_they_agree_on() -> None:
+    calls = read(RECORDED).calls.values()
+    unlike = {one.metric for call in calls for one in differences(call) if not (one.same and alike(one))}
+    counts = {name for name in METRICS if is_exact(name) or is_near_exact(name)}
+    assert set(COMPARED) & METRICS.keys() - counts - unlike == READ_ALIKE
+    assert "instructions" not in unlike

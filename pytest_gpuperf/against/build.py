@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,13 +91,9 @@ def _run(
 
 def _key(command: str) -> str:
     """Return a hash of what else a build depends on."""
-    versions = [sys.version]
-    for name in ("torch", "triton"):
-        try:
-            versions.append(version(name))
-        except PackageNotFoundError:
-            versions.append("")
-    return hashlib.sha256("\n".join([command, *versions]).encode()).hexdigest()[:16]
+    installed = {one.name: one.version for one in distributions()}
+    torch, triton = installed.get("torch", ""), installed.get("triton", "")
+    return hashlib.sha256(f"{command}\n{sys.version}\n{torch}\n{triton}".encode()).hexdigest()[:16]
 
 
 def _prune(folder: Path) -> None:

@@ -168,7 +168,7 @@ class Engine:
     def fresh(
         self, test: TimedTest, say: Callable[[str], None], left_s: Callable[[], float]
     ) -> tuple[dict[str, list[tuple[SideBlock, ...]]], str]:
-        """Time a test by some fresh processes of new code; return their blocks by label, or why there are none.
+        """Time a test by fresh processes of new code; return their blocks by label, or why there are none.
 
         Args:
             test: The test.

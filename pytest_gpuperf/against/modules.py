@@ -1,7 +1,7 @@
 """Check that a side process ran its own code: modules, shared objects and data files of its own tree.
 
-Anything below the repository belongs to one commit, also a file that git ignores. What lies elsewhere, such as
-installed packages and data, is the same for both sides, unless it was built from the repository.
+Anything below the repository belongs to one commit, also a file that git ignores. What lies elsewhere, as
+installed packages and data do, is the same for both sides, unless it was built from the repository.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Modules:
         """Check what is new since the last time.
 
         Raises:
-            GpuperfError: Some of it, or of what was found earlier, is of the other side, or was built from the
-                repository for the new side.
+            GpuperfError: Some of it, or of what was found earlier, is of the other side, or an installed copy
+                of the project.
         """
         if not self._plan.other:
             return
@@ -90,7 +90,7 @@ class Modules:
         if _is_below(path, (*self._own, self._package)):
             return
         below = path[len(other) + 1 :] if _is_below(path, (other,)) else ""
-        shared = any(map(NOT_CODE.fullmatch, below.split(os.sep))) or _is_below(path, self._python)
+        shared = any(map(NOT_CODE.fullmatch, Path(below).parts)) or _is_below(path, self._python)
         if below and not shared:
             raise self._misplaced(what, below)
         if self._is_old and (what.removeprefix("module ") in self._packages or path in self._installed):
@@ -149,7 +149,8 @@ def _modules() -> Iterator[tuple[str, str]]:
     for name, module in sorted(sys.modules.items()):
         # `getattr` would make some modules import others. `torch.ops` has a path that is none.
         file = getattr(module, "__dict__", {}).get("__file__")
-        if isinstance(file, str) and file.startswith(os.sep) and name.partition(".")[0] not in (PACKAGE, "__main__", "__mp_main__"):
+        is_own = name.partition(".")[0] in (PACKAGE, "__main__", "__mp_main__")
+        if isinstance(file, str) and file.startswith(os.sep) and not is_own:
             yield f"module {name}", file
 
 

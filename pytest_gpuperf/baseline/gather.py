@@ -48,8 +48,6 @@ class Taken:
     """The call of the newest of `times`; None if it is not known."""
     cards: Mapping[str, str] = field(default_factory=dict)
     """UUID of the card by run id, if it is another one than the run's."""
-    kept: bool = False
-    """True if `profile` is None because all counters had been kept from an earlier run."""
 
     @property
     def measurement(self) -> Measurement:
@@ -88,8 +86,6 @@ class Gathered:
     """Tolerance of the test; 0 if it has none."""
     seconds: float = 0.0
     """Duration of the test in the newest run; 0 if unknown."""
-    kept: bool = False
-    """True if counters were left out because they had been kept from an earlier run."""
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
@@ -133,7 +129,6 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
         return Gathered(nodeid, (("", f"the output is wrong{_share(wrong, records)}"),))
     failed = [test for _, test in records if _has_failed(test)]
     refused = [("", why) for why in dict.fromkeys(map(_impossible, records)) if why]
-    kept = False
     if failed:
         why = f"the test failed: {failed[0].failure}" if failed[0].failure else "nothing was measured"
         refused.append(("", f"{why}{_share(failed, records)}"))
@@ -149,13 +144,12 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
     cards = {run.id: test.gpu_uuid for run, test in good if test.gpu_uuid}
     for label, measurements in by_label.items():
         taken, why = _taken(measurements)
-        kept = kept or taken.kept
         if why:
             refused.append((label, why))
         if taken.has_values:
             labels[label] = replace(taken, cards=cards)
     tolerance, seconds = (good[0][1].tolerance_pct, good[-1][1].seconds) if good else (0.0, 0.0)
-    return Gathered(nodeid, tuple(refused), labels, tolerance, seconds, kept)
+    return Gathered(nodeid, tuple(refused), labels, tolerance, seconds)
 
 
 def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
@@ -166,9 +160,7 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
     times = [(run, (first and timing.by(first.source)) or timing) for run, timing in times]
     same = [(run, timing) for run, timing in times if first is not None and same_quantity(timing, first)]
     others = [timing for _, timing in times if first is not None and not same_quantity(timing, first)]
-    profiles = [(run, found.profile) for run, found in measurements if found.profile is not None]
-    # Counters of an earlier run do not belong to the card, the clocks and the versions of this one.
-    profiled = [(run, profile) for run, profile in profiles if not profile.read_at]
+    profiled = [(run, found.profile) for run, found in measurements if found.profile is not None]
     # A profile without counters shows that some were requested.
     run, profile = next(
         ((run, profile) for run, profile in reversed(profiled) if profile.combined),
@@ -178,17 +170,15 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
         (run.id, found) for run, found in profiled if profile is not None and read_alike(found, profile)
     )
     traces = [found.trace for _, found in measurements if found.trace is not None]
-    kept = bool(profiles) and not profiled and any(profile.combined for _, profile in profiles)
     trace = traces[-1] if traces else None
     accuracies = [found for _, measurement in measurements if (found := _accuracy(measurement)) is not None]
     accuracy = accuracies[-1] if accuracies else None
     newest = next((found for _, found in reversed(measurements) if found.timing is not None), Measurement())
     code = newest.code if newest.code is not None and newest.code.kernels else None
-    taken = Taken(
-        tuple(same), profile, run.id if run else "", readings, trace, accuracy, code, newest.call, kept=kept
-    )
+    run_id = run.id if run else ""
+    taken = Taken(tuple(same), profile, run_id, readings, trace, accuracy, code, newest.call)
     if not taken.has_values:
-        return taken, "neither a time nor counters were measured" + (", but counters kept" if kept else "")
+        return taken, "neither a time nor counters were measured"
     if others and first is not None:
         how = f"{others[0].mode} by {others[0].source}, not {first.mode} by {first.source}"
         return taken, f"the time was taken {how}{_share(others, times)}"

@@ -33,8 +33,6 @@ class UpdatePlan:
     """Complete new content of each file that changes."""
     entries: tuple[Entry, ...]
     """Effects on measurements, in the order in which the tests ran."""
-    kept: tuple[str, ...] = ()
-    """Tests whose counters were not taken because they had been kept from an earlier run."""
 
     def of_kind(self, *kinds: str) -> list[Entry]:
         """Return the entries of these kinds."""
@@ -73,7 +71,7 @@ def plan(
     plans = [_plan(group, store, which, tolerance_pct, sessions) for group in (of_gpus, compiled) if group]
     files = {path: content for part in plans for path, content in part.files.items()}
     entries = tuple(entry for part in plans for entry in part.entries)
-    return UpdatePlan(files, entries, tuple(nodeid for part in plans for nodeid in part.kept))
+    return UpdatePlan(files, entries)
 
 
 def _plan(
@@ -112,8 +110,7 @@ def _plan(
                     entries.append(entry)
                     files[path].note_duration(test.nodeid, test.seconds)
     contents = {path: file.changed() for path, file in files.items()}
-    kept = tuple(test.nodeid for test in tests if test.kept)
-    return UpdatePlan({path: content for path, content in contents.items() if content}, tuple(entries), kept)
+    return UpdatePlan({path: content for path, content in contents.items() if content}, tuple(entries))
 
 
 def accept(

@@ -108,19 +108,8 @@ def _report(project: Project, runs: Sequence[Run], plan: UpdatePlan) -> Report:
         for entry in plan.entries
     ]
     records = [{**row, "details": "; ".join(row["details"])} for row in facts]
-    data = {"runs": [run.id for run in runs], "gpu": gpu.name, "tests": facts, "kept_counters": plan.kept}
+    data = {"runs": [run.id for run in runs], "gpu": gpu.name, "tests": facts}
     return Report([table], records, data)
-
-
-def kept_lines(nodeids: Sequence[str], what: str) -> list[str]:
-    """Name the tests with counters from an earlier run, and the treatment of those counters."""
-    if not nodeids:
-        return []
-    return [
-        f"counters of {count_tests(nodeids)} were kept from an earlier run and {what}:",
-        *(f"  {nodeid}" for nodeid in nodeids),
-        "  pytest --gpuperf --gpuperf-counter-cache=refresh reads them again",
-    ]
 
 
 def show_written(*plans: UpdatePlan) -> None:
@@ -151,5 +140,4 @@ def _notes(plan: UpdatePlan) -> list[str]:
     return [
         ", ".join(counts) or "nothing to accept",
         *(f"  of these {number}: {line}" for line, number in sessions.items()),
-        *kept_lines(plan.kept, "are not taken"),
     ]

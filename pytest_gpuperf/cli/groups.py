@@ -22,6 +22,7 @@ class CommandGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
-            if near and "Did you mean" not in error.message:
-                error.message = f"{error.message.rstrip('.')}. Did you mean '{near[0]}'?"
-            raise
+            if not near or "Did you mean" in error.message:
+                raise
+            text = f"{error.message.rstrip('.')}. Did you mean '{near[0]}'?"
+            raise click.UsageError(text, ctx) from None

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from pytest_gpuperf.cli.accepting import kept_lines
 from pytest_gpuperf.cli.output import echo
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
@@ -52,9 +51,6 @@ def _add(project: Project, measured: Run, *, drops: bool) -> None:
         older = [old for old in recordings(project.baselines) if _is_superseded(old, path, measured)]
         write_files({path: encode_run(measured)})
         echo(f"wrote {show_path(path)} ({count_tests(measured.tests)})")
-        kept = [test.nodeid for test in measured.tests if _has_kept(test)]
-        for line in kept_lines(kept, "recorded with their dates"):
-            echo(line)
         for old in older:
             if drops:
                 old.unlink()
@@ -89,11 +85,6 @@ def _check(run: Run) -> None:
 
 def _is_wrong(test: TestRecord) -> bool:
     return bool(test.failure) or any(measured.is_wrong for measured in test.measurements.values())
-
-
-def _has_kept(test: TestRecord) -> bool:
-    profiles = (measured.profile for measured in test.measurements.values())
-    return any(profile is not None and profile.combined and profile.read_at for profile in profiles)
 
 
 def _is_superseded(path: Path, new_path: Path, new: Run) -> bool:

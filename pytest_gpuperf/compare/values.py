@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.compare.changes import change_of
-from pytest_gpuperf.judge.counters import is_exact
+from pytest_gpuperf.judge.counters import is_read_alike
 from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records.correctness import ACCURACY_UNITS
@@ -94,7 +94,7 @@ def why_not_compared(name: str, old: Measurement, new: Measurement) -> str:
         kinds = [found.kind for found in map(accuracy_of, (old, new)) if found is not None]
         same = name == "same_bits" or len(set(kinds)) < 2
         return "" if same else f"errors of {kinds[0]} and of {kinds[1]}"
-    if name in trace_values(new) or is_exact(name):
+    if name in trace_values(new) or is_read_alike(name):
         return ""
     readers = [measured.profile.read_by for measured in (old, new) if measured.profile]
     return "" if len(set(readers)) < 2 else f"counters read by {readers[0]} and by {readers[1]}"

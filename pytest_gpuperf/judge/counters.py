@@ -31,6 +31,10 @@ STATE_PCT = 2.0
 """Tolerance of a counter that depends on clocks and caches."""
 STATE_POINTS = 1.0
 """Second tolerance of such a counter in %: percentage points."""
+READ_ALIKE = frozenset({"achieved_occupancy", "tensor_active"})
+"""Counters that depend on the GPU's state, on which ncu and CUPTI agree within these tolerances for each
+kernel of `benchmarks/results/counter_agreement.json`. They agree on exact ones and counts of work, too."""
+LEFT_OUT = "those on which the two disagree are not compared"
 SHOWN_CHANGES = 8
 """Maximum number of changed counters below a finding; reports show the rest."""
 CAUSES = (
@@ -59,12 +63,11 @@ class CounterComparison(msgspec.Struct, frozen=True, dict=True):
     work: tuple[Change, ...] = ()
     """Changes of counts of work, in either direction, that are not negligible."""
     compared: bool = False
-    """True if this run has read counters that the baseline has: those of an earlier run tell nothing of the
-    GPU now."""
+    """True if a counter was compared."""
     chosen_otherwise: str = ""
     """Difference in the choice of launches, so that no counter was compared; else empty."""
     read_otherwise: str = ""
-    """Difference in the tool or the caches, so that only exact counters were compared; else empty."""
+    """Difference in the tool or the caches, so that few state counters were compared; else empty."""
     kernels: str = ""
     """Kernels that are new or gone; empty if none is."""
     remarks: tuple[Finding, ...] = ()
@@ -100,8 +103,8 @@ def compare_counters(
     that depends on the GPU's state is shown beyond 2 %, and one in % only beyond 1 point, too. If other
     kernels run, no exact counter is a regression: they may pay for speed with registers.
 
-    Another tool, or other caches, change all values but the exact ones, so only those are compared then. If
-    other launches of the call were chosen, none is.
+    Another tool, or other caches, change counters that depend on the GPU's state, so of these only
+    `READ_ALIKE` are compared then. If other launches of the call were chosen, no counter is.
 
     Args:
         measurement: The measured values.
@@ -134,7 +137,7 @@ def _compare(measurement: Measurement, baseline: MeasurementBaseline) -> Counter
         expected = baseline.counters.get(name)
         if expected is None or expected == actual or _alike(name, expected, actual):
             continue
-        if read_otherwise and not is_exact(name):
+        if read_otherwise and not is_read_alike(name):
             continue
         found = _compare_counter(name, expected, actual, baseline)
         if found is None:
@@ -152,8 +155,7 @@ def _compare(measurement: Measurement, baseline: MeasurementBaseline) -> Counter
         changes=(*traced, *(change for _, change in counters)),
         worse_exact=worse_traced + (() if kernels else tuple(worse_exact)),
         work=tuple(work),
-        compared=not profile.combined.keys().isdisjoint(baseline.counters)
-        and not (read_otherwise or profile.read_at),
+        compared=not profile.combined.keys().isdisjoint(baseline.counters),
         read_otherwise=read_otherwise,
         kernels=kernels,
     )
@@ -174,7 +176,7 @@ def _remarks(
     if compared.chosen_otherwise:
         yield Finding(Status.PASS, f"{compared.chosen_otherwise}: not compared", label)
     if compared.read_otherwise:
-        yield Finding(Status.PASS, f"{compared.read_otherwise}: only exact ones are judged", label)
+        yield Finding(Status.PASS, f"{compared.read_otherwise}: {LEFT_OUT}", label)
 
 
 def _findings(compared: CounterComparison, label: str, accept: str) -> Iterator[Finding]:
@@ -262,6 +264,11 @@ def is_exact(name: str) -> bool:
         return True
     metric = catalogue.get(name)
     return metric is not None and metric.tier is Tier.EXACT
+
+
+def is_read_alike(name: str) -> bool:
+    """Return True if ncu and CUPTI read the same value of a metric."""
+    return name in READ_ALIKE or is_exact(name) or is_near_exact(name)
 
 
 def is_near_exact(name: str) -> bool:

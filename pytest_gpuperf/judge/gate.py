@@ -30,6 +30,9 @@ Key: TypeAlias = tuple[str, str]
 
 ENOUGH_BLOCKS = 10
 """Minimum number of blocks for a standard error."""
+UNKNOWN_CLOCK = 0.1
+"""Standard deviation of the logarithm of an unknown SM clock: that of any clock between 1,400 and 1,980 MHz,
+as an H200 has under load."""
 
 
 class TimeComparison(msgspec.Struct, frozen=True, gc=False):
@@ -145,7 +148,7 @@ class Gate:
         sessions = stored.sessions
         new = _new(timing, blocks, time_us, clock, self._own_cards.get(key[0], self._card))
         if clock is None:
-            error = math.hypot(new.standard_error, _clock_error(timing, sessions))
+            error = math.hypot(new.standard_error, _clock_error(timing, times, sessions))
             new = LogTime(new.log_time, new.card, error)
         decision = decide_session(
             new,
@@ -226,15 +229,20 @@ def _new(
     return LogTime(math.log(time_us), card, error)
 
 
-def _clock_error(timing: Timing, sessions: Sequence[Session]) -> float:
-    """Return the relative error of a time from a clock unlike the sessions', without a model of its effect.
+def _clock_error(timing: Timing, times: TimeBaseline, sessions: Sequence[Session]) -> float:
+    """Return the relative error of a time from a clock that is unlike the sessions', or unknown.
 
-    The share of the time that depends on the clock may be anything from 0 to 1: its root mean square counts.
+    Without a model, the share of the time that depends on the clock may be anything from 0 to 1: its root
+    mean square counts. If no clock is known at all, their effect is in the variance of the sessions.
     """
-    clocks = [session.sm_clock_mhz for session in sessions]
-    if not timing.sm_clock_mhz or not all(clocks):
+    known = OneClock.of(times, timing)
+    share = known.model.sm_clock_share if known is not None else 1 / math.sqrt(3)
+    clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in sessions)]
+    if not any(clocks):
         return 0.0
-    return abs(math.log(timing.sm_clock_mhz) - fmean(map(math.log, clocks))) / math.sqrt(3)
+    if not all(clocks):
+        return share * UNKNOWN_CLOCK
+    return share * abs(math.log(clocks[0]) - fmean(map(math.log, clocks[1:])))
 
 
 def compare_restarts(against: AgainstTiming, tolerance_pct: float) -> TimeComparison | None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.judge.accuracy import compare_accuracy
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain import explain_lines
@@ -184,7 +183,4 @@ def _explained(findings: Sequence[Finding], record: TestRecord) -> Iterator[Find
             yield finding
             continue
         done.add(finding.label)
-        explained: list[str] = []
-        with guarded("diagnosis", explained.append):
-            explained += explain_lines(measurement)
-        yield replace(finding, details=(*finding.details, *explained))
+        yield replace(finding, details=(*finding.details, *explain_lines(measurement)))

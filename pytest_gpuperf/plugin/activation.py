@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.plugin.held_reports import HeldReports
 from pytest_gpuperf.plugin.isolation import gpus_of_workers, runs_no_test, why_not_spread
+from pytest_gpuperf.plugin.own_errors import OwnErrors, register
 from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
         config: pytest's.
         first_on_path: The first import folder before pytest added those of tests.
     """
+    config.pluginmanager.register(OwnErrors.of(config), "gpuperf-own-errors")
     option = config.option
     given = getattr(config, "workerinput", {}).get("gpuperf")
     spread = getattr(option, "numprocesses", None) or getattr(option, "tx", None)
@@ -37,15 +39,14 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
     if spread and given is None and not runs_no_test(option):
         if why := why_not_spread(config):
             raise pytest.UsageError(f"gpuperf: {why}")
-        try:
-            gpus = gpus_of_workers(config)
-        except GpuperfError as error:
-            raise pytest.UsageError(f"gpuperf: {error}") from None
+        gpus = gpus_of_workers(config)
         from pytest_gpuperf.plugin.controller import Controller
 
         settings = Settings.from_config(config, first_on_path)
         _forget_verdicts(settings.json)
-        config.pluginmanager.register(Controller(config, settings, gpus), "gpuperf-hooks")
+        controller = Controller(config, settings, gpus)
+        register(config, controller, "gpuperf-hooks")
+        register(config, HeldReports(settings, controller), "gpuperf-held-reports")
     else:
         link = _link(given) if given else None
         first = link.orders.first_on_path if link else first_on_path
@@ -58,7 +59,7 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
     if link is not None:
         from pytest_gpuperf.plugin.guard import Worker
 
-        config.pluginmanager.register(Worker(link, config, settings.timeout_s), "gpuperf-process")
+        register(config, Worker(link, config, settings.timeout_s), "gpuperf-process")
     child = settings.profiling_pass or settings.sanitizing_pass
     if child is not None:
         from pytest_gpuperf.plugin.guard import end_after_broken_test, limit_child
@@ -73,17 +74,19 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
         from pytest_gpuperf.session.side import prepare_side
 
         prepare_side(config, settings.side)
-    config.pluginmanager.register(Hooks(settings, link), "gpuperf-hooks")
+    hooks = Hooks(settings, link)
+    register(config, hooks, "gpuperf-hooks")
     if link is None and child is None and settings.side is None:
         _forget_verdicts(settings.json)
+        register(config, HeldReports(settings, hooks), "gpuperf-held-reports")
     if settings.brief:
         from pytest_gpuperf.plugin.brief_reports import BriefReports
 
-        config.pluginmanager.register(BriefReports(), "gpuperf-brief")
+        register(config, BriefReports(), "gpuperf-brief")
     if settings.seed == "on":
         from pytest_gpuperf.session.seeds import Seeding
 
-        config.pluginmanager.register(Seeding(), "gpuperf-seeding")
+        register(config, Seeding(), "gpuperf-seeding")
 
 
 def _forget_verdicts(path: Path | None) -> None:

@@ -21,7 +21,8 @@ from xdist.dsession import Interrupted
 
 from pytest_gpuperf.baseline.durations import load_cards, load_durations
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.errors import GpuperfError, guarded
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.plugin.own_errors import OwnErrors
 from pytest_gpuperf.plugin.schedule import InOrder
 from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.runs import RunStore
@@ -29,7 +30,7 @@ from pytest_gpuperf.session.orders import Orders
 from pytest_gpuperf.settings.settings import WORKER_ENV
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from _pytest.terminal import TerminalReporter
     from execnet import XSpec
@@ -82,6 +83,7 @@ class Controller:
         self._early = 0
         self._benchmarks = ""
         self._blames: list[str] = []
+        self._own = OwnErrors.of(config)
         self._ready = threading.Event()
         self._taking = threading.Lock()
         self._folder = TemporaryDirectory(prefix="gpuperf-")
@@ -106,10 +108,9 @@ class Controller:
         self._distributed.terminal = None
         self._reporter = manager.get_plugin("terminalreporter")
         if self._reporter is not None:
-            with guarded("report", self._blames.append):
-                manager.unregister(name="terminaldistreporter")
-                self._reporter.showfspath = False if self._several else None
-                self._reporter.pytest_collection()
+            manager.unregister(name="terminaldistreporter")
+            self._reporter.showfspath = False if self._several else None
+            self._reporter.pytest_collection()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
@@ -126,13 +127,13 @@ class Controller:
     def pytest_xdist_setupnodes(self, specs: list[XSpec]) -> None:
         """Give each worker its GPU, before anything is imported there."""
         self._orders = replace(self._orders, cards=[gpu.uuid for gpu in self._gpus] or [""] * len(specs))
-        # Without durations each worker gets as many tests. The tests of a broken file end the run.
-        with guarded("baseline", self._blames.append), suppress(GpuperfError):
-            self._orders = self._planned()
         for place, spec in enumerate(specs):
-            more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].entry}" if self._gpus else ""
+            more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].uuid}" if self._gpus else ""
             specs[place] = type(spec)(f"{spec}//env:{WORKER_ENV}={place}{more}")
             specs[place].id = spec.id
+        # Without durations each worker gets as many tests. The tests of a broken file end the run.
+        with suppress(GpuperfError):
+            self._orders = self._planned()
 
     def _planned(self) -> Orders:
         """Return the orders of all workers, with what the baselines know of the tests."""
@@ -182,13 +183,12 @@ class Controller:
             return
         self._nodeids = list(ids)
         if self._reporter is not None:
-            with guarded("report", self._blames.append):
-                deselected = max(self._deselected.values(), default=0)
-                if deselected:
-                    # Other plugins, such as Hypothesis, look into whatever the reporter counts.
-                    self._reporter.pytest_deselected([cast("Any", SimpleNamespace())] * deselected)
-                self._reporter._numcollected = len(ids) + deselected
-                self._reporter.report_collect(final=True)
+            deselected = max(self._deselected.values(), default=0)
+            if deselected:
+                # Other plugins, such as Hypothesis, look into whatever the reporter counts.
+                self._reporter.pytest_deselected([cast("Any", SimpleNamespace())] * deselected)
+            self._reporter._numcollected = len(ids) + deselected
+            self._reporter.report_collect(final=True)
         errors = self._session.testsfailed
         if errors and not self._config.option.continue_on_collection_errors:
             raise self._session.Interrupted(f"{errors} error{'s' * (errors > 1)} during collection")
@@ -215,10 +215,11 @@ class Controller:
             return
         self._early += 1
         self._ending = "ended its process"
-        with guarded("report", self._blames.append):
+        try:
             self._ending = self._how_it_ended(node, str(error))
-        if self._early > STARTS:
-            pytest.exit(f"gpuperf: the process of the tests {self._ending} before any test", returncode=3)
+        finally:
+            if self._early > STARTS:
+                pytest.exit(f"gpuperf: the process of the tests {self._ending} before any test", returncode=3)
 
     def _how_it_ended(self, node: WorkerController, error: str) -> str:
         process: subprocess.Popen[bytes] | None = getattr(getattr(node.gateway, "_io", None), "popen", None)
@@ -242,18 +243,17 @@ class Controller:
 
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
         """Say how the test ended its process, and where to look."""
-        with guarded("report", self._blames.append):
-            report.when = "call"
-            report.location = self._begun[crashitem]
-            report.longrepr = f"gpuperf: this test {self._ending}\n{_advice(crashitem)}"
-            if self._settings.brief:
-                from pytest_gpuperf.report.brief import shortened
+        report.when = "call"
+        report.location = self._begun[crashitem]
+        report.longrepr = f"gpuperf: this test {self._ending}\n{_advice(crashitem)}"
+        if self._settings.brief:
+            from pytest_gpuperf.report.brief import shortened
 
-                report.longrepr = shortened(report.longrepr)
-            self._blame(crashitem, self._ending.partition("\n")[0])
-            most = self._config.option.maxfail
-            if most and self._session.testsfailed + 1 >= most:
-                self._distributed.shouldstop = "stopping"
+            report.longrepr = shortened(report.longrepr)
+        self._blame(crashitem, self._ending.partition("\n")[0])
+        most = self._config.option.maxfail
+        if most and self._session.testsfailed + 1 >= most:
+            self._distributed.shouldstop = "stopping"
 
     def _blame(self, nodeid: str, how: str) -> None:
         self._blames.append(
@@ -263,13 +263,20 @@ class Controller:
 
     def _receive(self, worker: str, data: bytes) -> None:
         """Take a message, in a thread of execnet."""
-        with guarded("report", self._blames.append):
-            self._ready.wait()
-            with self._taking:
-                self._take(self._decode(data), worker)
+        self._ready.wait()
+        with self._taking:
+            self._own.run("a message", lambda: self._take(self._decode(data), worker))
 
     def _take(self, message: Message, worker: str) -> None:
-        from pytest_gpuperf.session.link import Benchmarks, Broken, Deselected, Facts, Judged, Refused
+        from pytest_gpuperf.session.link import (
+            Benchmarks,
+            Broken,
+            Deselected,
+            Facts,
+            Judged,
+            OwnError,
+            Refused,
+        )
 
         if isinstance(message, Facts):
             if self._collected is None:
@@ -278,12 +285,15 @@ class Controller:
         elif isinstance(message, Judged):
             assert self._collected is not None
             self._collected.take(message.result)
+            self._collected.leave_to_ncu(message.record.nodeid, message.unread)
         elif isinstance(message, Broken):
             self._blame(message.nodeid, f"broke the GPU: {message.error}")
         elif isinstance(message, Refused):
             self._refused = message.reason
         elif isinstance(message, Deselected):
             self._deselected[worker] = self._deselected.get(worker, 0) + message.count
+        elif isinstance(message, OwnError):
+            self._own.lines.setdefault(message.hook, message.line)
         elif isinstance(message, Benchmarks):
             self._benchmarks += message.text
         else:
@@ -317,17 +327,20 @@ class Controller:
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the run and the baselines, after the last worker has ended."""
-        if self._collected is not None:
-            self._collected.notices += self._blames
-            self._collected.in_order(self._nodeids or ())
-            with guarded("report", self._blames.append):
-                if (folder := self._collected.folder) is not None:
-                    for place in range(len(self._orders.cards)):
-                        (folder / RESULTS_FILE.format(place)).unlink(missing_ok=True)
-        if self._hooks is not None:
-            self._hooks.pytest_sessionfinish(session, exitstatus)
-        with guarded("report", self._blames.append):
-            self._folder.cleanup()
+        hooks, collected = self._hooks, self._collected
+        steps: list[Callable[[], object]] = [self._folder.cleanup]
+        if hooks is not None:
+            steps.insert(0, lambda: hooks.pytest_sessionfinish(session, exitstatus))
+        if collected is not None:
+            collected.notices += self._blames
+            steps.insert(0, lambda: collected.in_order(self._nodeids or ()))
+            steps.append(lambda: self._forget_results(collected.folder))
+        self._own.run("pytest_sessionfinish", *steps)
+
+    def _forget_results(self, folder: Path | None) -> None:
+        if folder is not None:
+            for place in range(len(self._orders.cards)):
+                (folder / RESULTS_FILE.format(place)).unlink(missing_ok=True)
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the tables, and the tests that ended their process."""

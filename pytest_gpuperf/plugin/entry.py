@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError, guarded
 from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, gpuperf_ranks, ncu
+from pytest_gpuperf.plugin.own_errors import guarded
 from pytest_gpuperf.settings import options
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options.add_options(parser)
 
 
+@guarded
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests(
     early_config: pytest.Config, args: list[str]
@@ -35,22 +36,13 @@ def pytest_load_initial_conftests(
     """
     flag = early_config.known_args_namespace.gpuperf
     if early_config.getini("gpuperf") if flag is None else flag:
-        why: list[str] = []
-        refused = ""
-        with guarded("isolation", why.append):
-            from pytest_gpuperf.plugin.isolation import isolate
+        from pytest_gpuperf.plugin.isolation import isolate
 
-            try:
-                isolate(early_config, args)
-            except GpuperfError as error:
-                refused = str(error)
-        if refused:
-            raise pytest.UsageError(f"gpuperf: {refused}")
-        if why:
-            early_config.issue_config_time_warning(pytest.PytestConfigWarning(f"gpuperf: {why[0]}"), 2)
-    yield
+        isolate(early_config, args)
+    return (yield)
 
 
+@guarded
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Start a worker for each GPU under `-n auto`."""
@@ -58,12 +50,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
         return None
     from pytest_gpuperf.plugin.isolation import auto_workers
 
-    try:
-        return auto_workers(config)
-    except GpuperfError as error:
-        raise pytest.UsageError(f"gpuperf: {error}") from None
+    return auto_workers(config)
 
 
+@guarded
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker; with `--gpuperf` register the hooks before other plugins read their options.
@@ -85,26 +75,18 @@ def pytest_configure(config: pytest.Config) -> None:
         "gpus: number of GPUs, a rank for each, of a test with gpuperf_ranks",
     )
     if options.is_enabled(config):
-        why: list[str] = []
-        with guarded("options", why.append):
-            from pytest_gpuperf.plugin.activation import activate
+        from pytest_gpuperf.plugin.activation import activate
 
-            activate(config, FIRST_ON_PATH)
-        if why:
-            raise pytest.UsageError(f"gpuperf: {why[0]}")
+        activate(config, FIRST_ON_PATH)
     else:
         options.refuse_without_gpuperf(config)
 
 
+@guarded
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Set the GPU timer of pytest-benchmark for a marked test; skip the test without `--gpuperf`."""
     if item.get_closest_marker("gpuperf") is not None:
         from pytest_gpuperf.plugin.benchmark_timer import apply
 
-        why: list[str] = []
-        with guarded("pytest-benchmark timer", why.append):
-            apply(item)
-        if why:
-            # Timed by the host, it would be compared with times of the GPU.
-            pytest.fail(f"gpuperf: {why[0]}", pytrace=False)
+        apply(item)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from msgspec.structs import asdict, replace
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_gpuperf.plugin.inputs import Factory
-    from pytest_gpuperf.records import Correctness, LaunchedCode, StaticKernel, Timing, Trace, WarmUp
+    from pytest_gpuperf.records import Correctness, StaticKernel, Timing, Trace, WarmUp
     from pytest_gpuperf.records.selection import Launches
-    from pytest_gpuperf.session.source import Source
 
     GpuWarmUp: TypeAlias = Callable[..., WarmUp]
     GpuTimer: TypeAlias = Callable[..., Timing]
@@ -180,6 +179,7 @@ class Gpuperf(Fuzzes):
         inputs: Factory | None = None,
         bytes: int = 0,
         flops: int = 0,
+        mutates: bool | Collection[int | str] | None = None,
         mode: str | None = None,
         label: str = "main",
         **kwargs: Any,
@@ -194,6 +194,8 @@ class Gpuperf(Fuzzes):
             inputs: Makes the arguments, as in `check`.
             bytes: Bytes that one call has to move, for GB/s.
             flops: Floating-point operations of one call, for TFLOP/s.
+            mutates: Arguments that `fn` may write to, as in `check`; by default those of the check, or any.
+                They are restored after the timing; a change to another one fails the test.
             mode: `auto`, `hot`, `cold`, `queued`, `kernels` or `host`; by default that of `--gpuperf-mode`.
             label: Name of the measurement.
             kwargs: Keyword arguments of `fn`.
@@ -205,14 +207,16 @@ class Gpuperf(Fuzzes):
         __tracebackhide__ = True
         source, given, call = self._begin("timing", label, fn, args, kwargs, inputs)
         try:
-            code = self._code(source, call)
+            code = source.code(call)
             mode = check_mode(mode, self._runner.settings.mode)
             known = self._runner.unchanged(self._state, label, code, mode)
             if known is not None:
                 self._keep(label, code=code, not_timed=UNCHANGED)
                 return time_of(known, bytes=check_count("bytes", bytes), flops=check_count("flops", flops))
             result = source.time(
-                self._checked.with_reference(call, given),
+                self._checked.with_reference(
+                    call, given, None if mutates is None else check_mutates(mutates)
+                ),
                 mode=mode,
                 bytes=check_count("bytes", bytes),
                 flops=check_count("flops", flops),
@@ -264,7 +268,7 @@ class Gpuperf(Fuzzes):
             which = (
                 self._state.marker.launches if launches is None else check_launches(launches, f"for {call}")
             )
-            result = self._profile(source, call, Selection(regex, which))
+            result = source.profile(call, Selection(regex, which))
         except GpuperfError as error:
             self._state.errors.append(str(error))
             result = Profile(regex=regex or "", unavailable=str(error))
@@ -288,13 +292,11 @@ class Gpuperf(Fuzzes):
         __tracebackhide__ = True
         source, _, call = self._begin("trace", label, fn, args, kwargs)
         try:
-            with self._runner.guarded("trace"):
-                result = source.trace(call)
-                self._keep(label, trace=result)
-                return result
+            result = source.trace(call)
         except GpuperfError as error:
             self._fail(error)
-        return cast("Trace", _NoTrace(self._runner.own_failures["trace"]))
+        self._keep(label, trace=result)
+        return result
 
     def static(
         self,
@@ -353,28 +355,3 @@ class Gpuperf(Fuzzes):
             self._state.limits.extend(parse_limits(list(limits)))
         except GpuperfError as error:
             self._fail(error)
-
-    def _code(self, source: Source, call: Call) -> LaunchedCode | None:
-        with self._runner.guarded("code identity"):
-            return source.code(call)
-        return None
-
-    def _profile(self, source: Source, call: Call, selection: Selection) -> Profile:
-        with self._runner.guarded("counters"):
-            return source.profile(call, selection)
-        why = self._runner.own_failures["counters"]
-        insists = self._runner.settings.counters in ("ncu", "cupti")
-        if insists:
-            self._state.errors.append(why)
-        return Profile(regex=selection.regex or "", unavailable=why.partition(";")[0], tolerated=not insists)
-
-
-class _NoTrace:
-    """A trace that this plugin could not record: the test goes on unless it reads a value."""
-
-    def __init__(self, why: str) -> None:
-        self._why = why
-
-    def __getattr__(self, _: str) -> NoReturn:
-        __tracebackhide__ = True
-        raise pytest.fail.Exception(f"gpuperf: {self._why}")

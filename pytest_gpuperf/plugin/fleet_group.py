@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.plugin.own_errors import OwnErrors
 from pytest_gpuperf.records.runs import RUN_FILES, file_of_run
 from pytest_gpuperf.session.fleet.messages import Answer, Outcome, Test, encode
 from pytest_gpuperf.session.fleet.on_worker import ANSWER_ENV, PARENT_ENV
@@ -59,13 +60,14 @@ class Group:
             session.config.pluginmanager.get_plugin("gpuperf-hooks"), "runner", None
         )
         if runner is not None:
-            self._take(runner)
+            self._take(runner, list(OwnErrors.of(session.config).lines.values()))
         self._answer.status = int(session.exitstatus)
         self._path.write_bytes(encode(self._answer))
 
-    def _take(self, runner: Runner) -> None:
+    def _take(self, runner: Runner, own_errors: list[str]) -> None:
         answer = self._answer
-        answer.facts = runner.facts()
+        facts = runner.facts()
+        answer.facts = msgspec.structs.replace(facts, notices=[*facts.notices, *own_errors])
         answer.judged = tuple(map(Judged.of, runner.results))
         answer.replayed = tuple(result.record.nodeid for result in runner.results if result.replayed)
         answer.expected_failures = tuple(runner.expected_failures)

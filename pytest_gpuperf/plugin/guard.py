@@ -17,6 +17,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from pytest_gpuperf.measure.device.health import why_broken
+from pytest_gpuperf.plugin.own_errors import OwnErrors, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -131,7 +132,7 @@ def limit_child(config: pytest.Config, seconds: float) -> None:
     if seconds:
         # pytest captures the descriptor itself while a test runs.
         log = os.fdopen(os.dup(2), "w", encoding="utf-8")
-        config.pluginmanager.register(Timeout(seconds, log), "gpuperf-timeout")
+        register(config, Timeout(seconds, log), "gpuperf-timeout")
 
 
 def end_after_broken_test(config: pytest.Config) -> None:
@@ -140,7 +141,7 @@ def end_after_broken_test(config: pytest.Config) -> None:
     def stop(session: pytest.Session, nodeid: str, _error: str) -> None:
         session.shouldstop = f"{nodeid} broke the GPU"
 
-    config.pluginmanager.register(Watch(stop), "gpuperf-watch")
+    register(config, Watch(stop), "gpuperf-watch")
 
 
 class Worker:
@@ -155,11 +156,12 @@ class Worker:
     def __init__(self, link: Link, config: pytest.Config, timeout_s: float) -> None:
         self._link = link
         self._config = config
+        OwnErrors.of(config).tell = self._failed
         self._watch = Watch(self._broke)
-        config.pluginmanager.register(self._watch, "gpuperf-watch")
+        register(config, self._watch, "gpuperf-watch")
         self._stacks = Path(link.orders.stacks).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
         if timeout_s:
-            config.pluginmanager.register(Timeout(timeout_s, self._stacks), "gpuperf-timeout")
+            register(config, Timeout(timeout_s, self._stacks), "gpuperf-timeout")
         _end_with_parent()
         # It is the only worker: pytest-benchmark may time, and conftest.py needs no files of its own.
         if len(link.orders.cards) == 1:
@@ -170,6 +172,11 @@ class Worker:
 
     def _tell(self, message: Message) -> None:
         self._link.tell(message)
+
+    def _failed(self, hook: str, line: str) -> None:
+        from pytest_gpuperf.session.link import OwnError
+
+        self._tell(OwnError(hook, line))
 
     def _broke(self, session: pytest.Session, nodeid: str, error: str) -> None:
         from pytest_gpuperf.session.link import Broken

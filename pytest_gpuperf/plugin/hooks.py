@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError, guarded, of_system
+from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.benchmark_timer import is_timed_by_gpu
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.plugin.guard import without_timeout
+from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
 from pytest_gpuperf.plugin.ranks import GpuperfRanks
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
@@ -20,14 +21,14 @@ from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import STATE, ItemState, Marker, name_of
 from pytest_gpuperf.session.orphans import is_narrowed, known_name, name_of_file, orphans
 from pytest_gpuperf.session.progress import RemoteTerminal
+from pytest_gpuperf.session.seeds import forget_compiled_code
 from pytest_gpuperf.session.spread import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Generator, Iterator
+    from collections.abc import Callable, Container, Generator
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.errors import PluginPart
     from pytest_gpuperf.session.base import Runner
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.progress import Terminal
@@ -52,10 +53,9 @@ def ranks_of(request: pytest.FixtureRequest) -> GpuperfRanks:
 
 def _measuring(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:
     state = request.node.stash.get(STATE, None)
-    if state is not None and RUNNER not in request.config.stash:
-        hooks = request.config.pluginmanager.get_plugin("gpuperf-hooks")
-        assert isinstance(hooks, Hooks)
-        raise pytest.fail.Exception(f"gpuperf: {hooks.failure}", pytrace=False)
+    why = OwnErrors.of(request.config).lines.get(COLLECTED)
+    if why is not None and RUNNER not in request.config.stash:
+        raise pytest.fail.Exception(f"gpuperf: {why}", pytrace=False)
     if state is None:
         raise pytest.fail.Exception(
             "gpuperf: this test asks for its fixture while it runs; expected it among the test's arguments, "
@@ -84,6 +84,14 @@ def _warn(item: pytest.Item, text: str) -> None:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
 
 
+def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
+    """Return the command that started pytest, for the passes."""
+    typed = config.invocation_params
+    arguments = [str(argument) for argument in typed.args]
+    first, seed, variables = settings.first_on_path, settings.seed, dict(os.environ)
+    return Invocation(arguments, typed.dir, settings.root, settings.mode, first, seed, variables)
+
+
 def _keep(config: pytest.Config, items: list[pytest.Item], names: Container[str]) -> None:
     """Deselect all other tests."""
     dropped = [item for item in items if name_of(item) not in names]
@@ -101,8 +109,6 @@ class Hooks:
         self._seen: set[str] = set()
         self._narrowed = False
         self._failed: dict[str, str] = {}
-        self.failure = ""
-        """The error of this plugin that keeps tests from being measured; empty without one."""
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Note a test before options deselect it."""
@@ -131,28 +137,16 @@ class Hooks:
         if not measuring:
             self._keep_shard(config, items)
             return
-        failed: list[str] = []
-        try:
-            with guarded("start", failed.append):
-                self._runner = self._start(measuring)
-        except GpuperfError as error:
-            raise pytest.UsageError(f"gpuperf: {error}") from None
-        self.failure = "".join(failed)
-        if self._runner is None:
-            return
-        runner = config.stash[RUNNER] = self._runner
+        runner = self._start(measuring)
+        self._runner = config.stash[RUNNER] = runner
         if runner.only is not None:
             _keep(config, items, runner.only)
-        with runner.guarded("baseline"):
-            self._keep_shard(config, items)
+        self._keep_shard(config, items)
 
     def _keep_shard(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         if self._settings.shard is not None:
             number, count = self._settings.shard
-            try:
-                seconds = self._runner.durations() if self._runner is not None else {}
-            except GpuperfError as error:
-                raise pytest.UsageError(f"gpuperf: {error}") from None
+            seconds = self._runner.durations() if self._runner is not None else {}
             parts = spread([name_of(item) for item in items], seconds, {}, [""] * count)
             _keep(config, items, frozenset(parts[number]))
 
@@ -164,16 +158,11 @@ class Hooks:
         for item in items:
             if item.get_closest_marker("gpuperf") is None:
                 continue
-            failed: list[str] = []
-            try:
-                with guarded("marker", failed.append):
-                    check_names(Marker.of(item).metrics, "")
-            except GpuperfError as error:
-                raise pytest.UsageError(f"gpuperf: {error}") from None
+            check_names(Marker.of(item).metrics, "")
             # One of a class or a module may be for other tests, and one without arguments for `-m gpuperf`.
             idle = any(mark.name == "gpuperf" and mark.kwargs for mark in item.own_markers)
-            if failed or (idle and not is_timed_by_gpu(item)):
-                _warn(item, failed[0] if failed else WITHOUT_EFFECT)
+            if idle and not is_timed_by_gpu(item):
+                _warn(item, WITHOUT_EFFECT)
 
     def _start(self, measuring: list[pytest.Item]) -> Runner:
         runner = start(self._settings, self._link)
@@ -182,34 +171,26 @@ class Hooks:
             state = item.stash[STATE]
             if item.path in linked:
                 state = self._named(item, runner)
-            failed: list[str] = []
-            with guarded("marker", failed.append):
-                state.marker = Marker.of(item)
-            state.unavailable = "".join(failed)
+            state.marker = Marker.of(item)
             item.stash[STATE] = state
             runner.lines[state.nodeid] = (item.location[1] or 0) + 1
         if runner.judges:
             for item in measuring:
-                with runner.guarded("baseline"):
-                    runner.expect(name_of(item))
-            with runner.guarded("baseline"):
-                runner.check_metrics([item.stash[STATE] for item in measuring])
+                runner.expect(name_of(item))
+            runner.check_metrics([item.stash[STATE] for item in measuring])
         return runner
 
     def _named(self, item: pytest.Item, runner: Runner) -> ItemState:
         """Return the state of a test, under the name by which the run knows it."""
-        name, path = item.nodeid, item.path
-        with runner.guarded("baseline"):
-            name = known_name(item, runner)
-            path = path if name == item.nodeid else path.resolve()
-            self._seen.add(name)
-        return ItemState(name, Marker(), path)
+        name = known_name(item, runner)
+        self._seen.add(name)
+        return ItemState(name, Marker(), item.path if name == item.nodeid else item.path.resolve())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Run the passes over all selected tests before the first test runs."""
-        config = session.config
-        if self._runner is None or config.option.collectonly:
+        config, runner = session.config, self._runner
+        if runner is None or config.option.collectonly:
             return
         if session.testsfailed and not config.option.continue_on_collection_errors:
             return
@@ -221,29 +202,23 @@ class Hooks:
         reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
-        if self._runner.judges:
-            self._runner.narrowed = self._narrowed or is_narrowed(config)
-            with self._runner.guarded("baseline"):
-                self._runner.problems += orphans(config, self._runner, self._seen)
-        typed, settings = config.invocation_params, self._settings
-        arguments = [str(argument) for argument in typed.args]
-        with self._runner.guarded("lock"):
-            self._runner.begin(reporter)
-        first, seed, variables = settings.first_on_path, settings.seed, dict(os.environ)
-        invocation = Invocation(arguments, typed.dir, settings.root, settings.mode, first, seed, variables)
-        try:
-            with self._runner.guarded("passes"):
-                self._runner.run_passes(states, invocation, reporter)
-        except GpuperfError as error:
-            raise pytest.UsageError(f"gpuperf: {error}") from None
-        with self._runner.guarded("run file"):
-            self._runner.tell_facts()
+        if runner.judges:
+            runner.narrowed = self._narrowed or is_narrowed(config)
+        invocation = invocation_of(config, self._settings)
+        OwnErrors.of(config).run(
+            "pytest_runtestloop",
+            lambda: runner.problems.extend(orphans(config, runner, self._seen) if runner.judges else ()),
+            lambda: runner.begin(reporter),
+            lambda: runner.run_passes(states, invocation, reporter),
+            runner.tell_facts,
+        )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Begin with no measurements, also if a plugin runs a test again."""
+        """Begin with no measurements and no compiled code, also if a plugin runs a test again."""
         if STATE in item.stash:
             item.stash[STATE] = item.stash[STATE].fresh()
+            forget_compiled_code()
             _drop_properties(item)
             if self._runner is not None:
                 self._runner.enter(name_of(item))
@@ -267,8 +242,10 @@ class Hooks:
         except (pytest.skip.Exception, pytest.xfail.Exception):
             raise
         except BaseException as error:
-            with self._runner.guarded("judging"):
-                self._runner.keep_failed(state, error)
+            self._runner.keep_failed(state, error)
+            if isinstance(error, Exception) and is_of_measuring(error):
+                line = OwnErrors.of(item.config).note("a measurement", error)
+                raise pytest.fail.Exception(f"gpuperf: {line}").with_traceback(error.__traceback__) from None
             raise
         # unittest's runner keeps an exception for pytest to find later.
         raised = getattr(item, "_excinfo", None)
@@ -282,22 +259,16 @@ class Hooks:
                 raised.clear()
                 raise pytest.xfail.Exception(str(failure.msg)) from None
         elif not isinstance(raised[-1].value, (pytest.skip.Exception, pytest.xfail.Exception)):
-            with self._runner.guarded("judging"):
-                self._runner.keep_failed(state, raised[-1].value)
+            self._runner.keep_failed(state, raised[-1].value)
         return outcome
 
     def _conclude(self, item: pytest.Item, state: ItemState) -> None:
         from pytest_gpuperf.report.junit import properties
 
         assert self._runner is not None
-        why: list[str] = []
-        result = None
-        with guarded("judging", why.append), without_timeout(item):
+        with without_timeout(item):
             result = self._runner.judge(state)
-        if result is None:
-            raise pytest.fail.Exception(f"gpuperf: {why[0]}", pytrace=False)
-        with self._runner.guarded("JUnit properties"):
-            item.user_properties.extend(properties(result))
+        item.user_properties.extend(properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
 
@@ -314,51 +285,42 @@ class Hooks:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the run, the summary for CI, and the baselines if the user asked for that."""
-        if self._runner is None:
+        runner, own = self._runner, OwnErrors.of(session.config)
+        if runner is None:
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         complete = ended and not session.shouldfail and not session.shouldstop
-        try:
-            # Each by itself: an error in one must not lose the others.
-            with self._reported(session, "run file"):
-                self._runner.finish(complete=complete)
-            if self._link is not None:
-                with self._runner.guarded("run file"):
-                    self._runner.tell_facts()
-                return
-            with self._reported(session, "report"):
-                self._runner.check_problems()
-            with self._reported(session, "Markdown summary"):
-                self._runner.write_markdown()
-            with self._reported(session, "HTML report"):
-                self._runner.write_html()
-            with self._reported(session, "verdicts"):
-                from pytest_gpuperf.report.verdicts import End
-
-                if self._runner.judges:
-                    self._runner.write_json(End(complete, int(session.exitstatus), self._failed))
-        finally:
-            with self._runner.guarded("lock"):
-                self._runner.end()
-        if "run file" in self._runner.own_failures and self._settings.update != "never":
+        steps = [lambda: runner.finish(complete=complete), runner.tell_facts]
+        if self._link is None:
+            steps += [
+                runner.check_problems,
+                runner.write_markdown,
+                runner.write_html,
+                lambda: self._write_json(session, runner, complete=complete),
+            ]
+        own.run("pytest_sessionfinish", *(partial(self._done, session, step) for step in steps), runner.end)
+        settings = self._settings
+        if own.lines and (settings.update != "never" or settings.against or settings.sanitize != "off"):
+            # What was asked for may not have been done.
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
-    @contextmanager
-    def _reported(self, session: pytest.Session, part: PluginPart) -> Iterator[None]:
-        """Turn an error into a line of the summary, and one that a user can fix into pytest's exit status."""
+    def _done(self, session: pytest.Session, step: Callable[[], object]) -> None:
+        """Do a step; an error that the user can fix ends the run with pytest's status for that."""
         assert self._runner is not None
-        with self._runner.guarded(part):
-            try:
-                yield
-            except (GpuperfError, OSError) as error:
-                shown = of_system(error) if isinstance(error, OSError) else error
-                self._runner.notices.append(f"error: {shown}")
-                session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        try:
+            step()
+        except (GpuperfError, OSError) as error:
+            shown = of_system(error) if isinstance(error, OSError) else error
+            self._runner.notices.append(f"error: {shown}")
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def _write_json(self, session: pytest.Session, runner: Runner, *, complete: bool) -> None:
+        from pytest_gpuperf.report.verdicts import End
+
+        if runner.judges:
+            runner.write_json(End(complete, int(session.exitstatus), self._failed))
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""
         if self._runner is not None and self._runner.judges and self._link is None:
-            with self._runner.guarded("report"):
-                self._runner.report(terminalreporter)
-            for line in self._runner.own_failures.values():
-                terminalreporter.write_line(f"gpuperf: {line}")
+            self._runner.report(terminalreporter)

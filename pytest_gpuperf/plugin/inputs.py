@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
-from pytest_gpuperf.records.call import Call, CheckedCall
+from pytest_gpuperf.records.call import Call, CheckedCall, Reference
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records.call import Reference
+    from collections.abc import Collection
 
     Factory = Callable[[int], Any]
 
@@ -85,12 +85,24 @@ class Checked:
         """Keep a check."""
         self._checks[label] = given, reference
 
-    def with_reference(self, call: Call, given: Given) -> Call:
-        """Return the call with the reference of its check, if it was checked under this label."""
+    def with_reference(
+        self, call: Call, given: Given, mutates: bool | Collection[int | str] | None = None
+    ) -> Call:
+        """Return the call with the reference of its check, if it was checked under this label.
+
+        Args:
+            call: The call.
+            given: What the test gave.
+            mutates: Arguments that the callable may write to; None for those of the check.
+        """
         checked, reference = self._checks.get(call.label, (None, None))
         if checked is None or reference is None or not given.is_like(checked):
-            return call
-        return CheckedCall(**asdict(call), reference=self._fitting(call, reference))
+            reference = None
+        else:
+            reference = self._fitting(call, reference)
+        if mutates is not None:
+            reference = replace(reference or Reference(None), mutates=mutates)
+        return call if reference is None else CheckedCall(**asdict(call), reference=reference)
 
     @staticmethod
     def _fitting(call: Call, reference: Reference) -> Reference:

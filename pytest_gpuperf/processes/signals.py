@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class _Told(BaseException):
 
 @contextmanager
 def signals_held_off() -> Iterator[None]:
-    """Run the block so that only a kill interrupts it; raise other signals again after it."""
+    """Run the block so that only a kill interrupts it; raise other signals after it, however it ends."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -38,8 +38,9 @@ def signals_held_off() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    for late in dict.fromkeys(arrived):
-        signal.raise_signal(late)
+        with ExitStack() as stack:  # the handler of the first may raise
+            for late in reversed(dict.fromkeys(arrived)):
+                stack.callback(signal.raise_signal, late)
 
 
 @contextmanager

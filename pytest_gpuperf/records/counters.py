@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import Block, DateOrNone, Grid, Number
+from pytest_gpuperf.records.quantities import Block, Grid, Number
 
 MetricValue: TypeAlias = Number | str
 """A counter's value: a number in the catalogue's unit, or a word (`occupancy_limiter`)."""
@@ -61,9 +61,6 @@ class Profile(Record, frozen=True, kw_only=True):
     """Requested sets of metrics, separated by commas; empty for the default."""
     chip: str = ""
     """Name of the GPU's chip, such as `gh100`, by which ncu's metrics differ; empty if not known."""
-    read_at: DateOrNone = ""
-    """When an earlier run read them of the same code, in UTC (`2026-11-20T17:30:12Z`); empty if this run
-    did. With `unavailable`: the date of counters that did not fit."""
     unavailable: str = ""
     """Reason why counters are missing, and what to do; empty if they were read."""
     tolerated: bool = False

@@ -100,8 +100,6 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """True if the test begins."""
     failure: str = ""
     """How set-up, call or teardown ended early."""
-    skipped: bool = False
-    """True if the test was skipped."""
 
 
 class PassFolder:

@@ -35,6 +35,13 @@ class Selection:
         """Launches in the form of a record: empty for all."""
         return "" if self.launches == "all" else str(self.launches)
 
+    @classmethod
+    def of_record(cls, regex: str, launches: str) -> Selection:
+        """Return the selection that a record tells of; see `recorded`."""
+        if launches in ("", "first", "last"):
+            return cls(regex or None, cast("Launches", launches or "all"))
+        return cls(regex or None, int(launches))
+
     def pick(self, launches: Sequence[Launch], call: Call) -> Sequence[Launch]:
         """Return the requested launches of those that the regex finds.
 

@@ -26,7 +26,7 @@ from pytest_gpuperf.records.quantities import (
     TimeOrZero,
 )
 from pytest_gpuperf.records.ranks import RankTimes
-from pytest_gpuperf.statistics.clock_model import ClockModel
+from pytest_gpuperf.statistics.clock_model import ClockModel, scaled
 
 HELD_BACK = 0.97
 """Share of the highest SM clock below which the power limit or heat holds a clock back."""
@@ -134,7 +134,8 @@ class Timing(Record, frozen=True, kw_only=True):
     gpu_kernels_us: Duration = 0.0
     """Mode `kernels`: sum of their durations; more than `gpu_busy_us` if streams overlap."""
     host_copies_us: Duration = 0.0
-    """Mode `kernels`: sum of the durations of copies from and to the host, in neither of the others."""
+    """Mode `kernels`: sum of the durations of copies from and to the host, in neither of the others; 0 if a
+    call does nothing else: then they are its work."""
     host_us: TimeOrZero = 0.0
     """Mode `kernels`: time of a call by the host's clock, launches and waits included; it is not judged."""
     host_spread_pct: Spread = 0.0
@@ -145,6 +146,8 @@ class Timing(Record, frozen=True, kw_only=True):
     """Gap between two launches inside a graph, in microseconds, measured with an empty kernel."""
     blocks_mhz: tuple[Clock, ...] = ()
     """Mean SM clock of each block, in MHz, from stamps on the GPU itself; empty if there are none."""
+    other_mhz: Clock = 0.0
+    """Mean SM clock of the blocks of the other one of `events_us` and `cupti_us`, in MHz; 0 if unknown."""
     clock_model: ClockModel | None = None
     """None if the clocks did not tell."""
     clock_model_stored: bool = False
@@ -184,23 +187,26 @@ class Timing(Record, frozen=True, kw_only=True):
     def by(self, source: TimingSource) -> Timing | None:
         """Return the same timing with the time of another source; None if that measured nothing.
 
-        Short and long kernels have different sources, and those at the border have both. The clocks belong to
-        the blocks of `source`, so the other time has none.
+        Short and long kernels have different sources, and those at the border have both. The other time has
+        the mean clock of its own blocks, and the same share that depends on it.
         """
         if source == self.source:
             return self
         time_us = {"events": self.events_us, "cupti": self.cupti_us, "host": 0.0}[source]
         if time_us <= 0 or self.source == "host":
             return None
-        scale = time_us / self.time_us
+        scale, mhz, model = time_us / self.time_us, self.other_mhz, None
+        if self.clock_model is not None and mhz:
+            model = scaled(self.clock_model, time_us, mhz)
         return msgspec.structs.replace(
             self,
             source=source,
             time_us=time_us,
             blocks_us=tuple(block * scale for block in self.blocks_us),
-            blocks_mhz=(),
-            normalised_us=0.0,
-            clock_model=None,
+            blocks_mhz=(mhz,) * len(self.blocks_us) if mhz else (),
+            other_mhz=self.sm_clock_mhz,
+            normalised_us=model.time_us(model.reference_mhz) if model is not None else 0.0,
+            clock_model=model,
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.code import LOOK_AT_MACHINE, UNCHANGED
+from pytest_gpuperf.judge.counters import LEFT_OUT
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.rows import split_names
@@ -28,7 +29,6 @@ def notices(summary: Summary) -> list[str]:
         lines = [f"no counters: {printable(summary.counters_unavailable)}"]
     else:
         lines = _missing_profiles(results)
-    lines.extend(_kept_profiles(results, replayed=replayed))
     lines.extend(
         _doubt(results, "with other processes on the GPU", lambda timing: _other_processes(timing) > 0)
     )
@@ -38,6 +38,7 @@ def notices(summary: Summary) -> list[str]:
     lines.extend(_doubt(results, "before the time was steady", _unsteady))
     lines.extend(_not_captured(results))
     lines.extend(_grouped(results, "timed without verified outputs", _not_verified))
+    lines.extend(_read_otherwise(results))
     lines.extend(_same_code(results))
     skipped = sum(any(m.not_timed for m in result.record.measurements.values()) for result in results)
     lines.extend([f"{_tests(skipped)} {UNCHANGED}"] if skipped else [])
@@ -82,6 +83,16 @@ def _doubt(results: Sequence[TestResult], when: str, applies: Callable[[Timing],
     return [printable(f"{_tests(len(doubtful))} timed {when}: {_names(doubtful)}")] if doubtful else []
 
 
+def _read_otherwise(results: Sequence[TestResult]) -> list[str]:
+    read = [
+        result
+        for result in results
+        if any(finding.line.endswith(LEFT_OUT) for finding in result.verdict.findings)
+    ]
+    what = "with counters of another reader than in the baseline"
+    return [printable(f"{_tests(len(read))} {what}: {LEFT_OUT}")] if read else []
+
+
 def _same_code(results: Sequence[TestResult]) -> list[str]:
     """Name the tests with another time and the same code: an inconclusive verdict has no message."""
     moved = [
@@ -115,24 +126,6 @@ def _missing_profiles(results: Sequence[TestResult]) -> list[str]:
     lines = [printable(f"no counters for {_names(tests)}: {reason}") for reason, tests in by_count[:SHOWN]]
     rest = sum(len(tests) for _, tests in by_count[SHOWN:])
     return [*lines, f"no counters for {_tests(rest)} more, for other reasons"] if rest else lines
-
-
-def _kept_profiles(results: Sequence[TestResult], *, replayed: bool) -> list[str]:
-    kept = [result for result in results if any(_dates(result))]
-    if not kept:
-        return []
-    dates = sorted({date for result in kept for date in filter(None, _dates(result))})
-    when = " to ".join(dict.fromkeys((dates[0], dates[-1])))
-    again = "" if replayed else "; --gpuperf-counter-cache=refresh reads them again"
-    return [
-        printable(f"{_tests(len(kept))} with counters of {when}, of the same code: {_names(kept)}{again}")
-    ]
-
-
-def _dates(result: TestResult) -> Iterable[str]:
-    """Return the dates of counters that were kept and used."""
-    profiles = (m.profile for m in result.record.measurements.values() if m.profile)
-    return (profile.read_at[:10] for profile in profiles if not profile.unavailable)
 
 
 def _not_captured(results: Sequence[TestResult]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.change import printable
@@ -65,9 +64,7 @@ def summary_lines(summary: Summary, screen: Screen, *, verbosity: int) -> list[s
         lines += ["", *_table(shown, screen, details=verbosity >= 1)]
     if len(shown) < len(results):
         lines += ["", _left_out(results, shown)]
-    remarks: list[str] = []
-    with guarded("notices", remarks.append):
-        remarks += wrapped(notices(summary), screen.width)
+    remarks = wrapped(notices(summary), screen.width)
     return [*lines, "", *remarks] if remarks else lines
 
 

@@ -6,7 +6,7 @@ import datetime
 import shlex
 import time
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.errors import GpuperfError, guarded
-from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.result import Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
@@ -30,13 +30,12 @@ from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     import torch
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.errors import NoGpuError, PluginPart
+    from pytest_gpuperf.errors import NoGpuError
     from pytest_gpuperf.records import (
         Environment,
         LaunchedCode,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     )
     from pytest_gpuperf.records.baseline import TimeBaseline
     from pytest_gpuperf.records.call import Call
-    from pytest_gpuperf.records.passes import Invocation
+    from pytest_gpuperf.records.passes import Invocation, SelectedTest
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.report.verdicts import End
     from pytest_gpuperf.session.link import Facts, Link
@@ -106,6 +105,8 @@ class Runner:
         """The errors that compute-sanitizer found, by node id."""
         self.problems: list[str] = []
         """Errors of the run that no test caused."""
+        self.unread: dict[str, SelectedTest] = {}
+        """Tests with calls that ncu reads after all tests, by node id."""
         self._results: dict[str, TestResult] = {}
         self.narrowed = False
         """True if the user chose some of the tests, or options deselect some."""
@@ -114,15 +115,6 @@ class Runner:
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
         self.expected = Expectations(store, environment.gpu, cards)
         self._cards = cards or {}
-
-    @cached_property
-    def own_failures(self) -> dict[str, str]:
-        """The first error of each part of this plugin that failed, as a line."""
-        return {}
-
-    def guarded(self, part: PluginPart) -> AbstractContextManager[None]:
-        """Go on if a part of this plugin fails, and keep the line about it."""
-        return guarded(part, lambda line: self.own_failures.setdefault(part, line))
 
     @property
     def results(self) -> list[TestResult]:
@@ -228,22 +220,25 @@ class Runner:
             gpu_uuid=self.card(state.nodeid),
             seconds=round(time.perf_counter() - state.began, 3) if self.on_gpu else 0.0,
         )
-        verdict = self._verdict(record, state)
-        settled: Mapping[str, Settlement] = {}
-        with self.guarded("settling"):
-            settled = self.settle(state, record, verdict)
-        if settled:
-            known = record.measurements.items()
-            measured = {label: replace(one, settlement=settled.get(label)) for label, one in known}
-            record = replace(record, measurements=measured)
+        verdict = TestVerdict(Status.INVALID)
+        try:
             verdict = self._verdict(record, state)
-        result = TestResult(record, verdict, replayed=self._is_replayed(record))
-        if self.link is None:
-            self.take(result)
-        else:
-            from pytest_gpuperf.session.link import Judged
+            if settled := self.settle(state, record, verdict):
+                known = record.measurements.items()
+                measured = {label: replace(one, settlement=settled.get(label)) for label, one in known}
+                record = replace(record, measurements=measured)
+                verdict = self._verdict(record, state)
+        finally:
+            # A test that could not be judged keeps its measurements.
+            result = TestResult(record, verdict, replayed=self._is_replayed(record))
+            unread = self.left_to_ncu(result)
+            if self.link is None:
+                self.take(result)
+                self.leave_to_ncu(state.nodeid, unread)
+            else:
+                from pytest_gpuperf.session.link import Judged
 
-            self.link.tell(Judged.of(result))
+                self.link.tell(Judged.of(result, unread))
         return result
 
     def settle(
@@ -257,6 +252,16 @@ class Runner:
             _verdict: Its verdict so far.
         """
         return {}
+
+    def left_to_ncu(self, _result: TestResult) -> SelectedTest | None:
+        """Return what ncu has to read of a test after all tests; None if that is nothing."""
+        return None
+
+    def leave_to_ncu(self, nodeid: str, unread: SelectedTest | None) -> None:
+        """Note what ncu has to read of a test that was judged, or that this is nothing."""
+        self.unread.pop(nodeid, None)
+        if unread is not None:
+            self.unread[nodeid] = unread
 
     def card(self, nodeid: str) -> str:
         """Return the UUID of a test's GPU; empty if it is that of the environment."""
@@ -296,7 +301,6 @@ class Runner:
             self.notices,
             self.problems,
             self.lines,
-            self.own_failures,
             self.replayed_from is not None,
             self.skipped,
         )
@@ -306,7 +310,6 @@ class Runner:
         self.notices[:] = dict.fromkeys((*self.notices, *facts.notices))
         self.problems[:] = dict.fromkeys((*self.problems, *facts.problems))
         self.lines.update(facts.lines)
-        self.own_failures.update(facts.own_failures)
         self.skipped.update(facts.skipped)
 
     def in_order(self, nodeids: Sequence[str]) -> None:
@@ -315,13 +318,6 @@ class Runner:
         self._results = dict(sorted(self._results.items(), key=lambda one: places.get(one[0], len(places))))
 
     def _verdict(self, record: TestRecord, state: ItemState) -> TestVerdict:
-        why: list[str] = []
-        with guarded("judging", why.append):
-            return self._judged(record, state)
-        # A test that could not be judged must not pass.
-        return TestVerdict(Status.INVALID, (Finding(Status.INVALID, why[0]),))
-
-    def _judged(self, record: TestRecord, state: ItemState) -> TestVerdict:
         baseline = self.expected.of(state.nodeid)
         limits = state.stated_limits
         is_compiled = any(measurement.is_static for measurement in record.measurements.values())
@@ -480,10 +476,8 @@ class Runner:
         """Write the summary to the terminal, and annotations for GitHub."""
         from pytest_gpuperf.report.publish import annotate, publish
 
-        with self.guarded("report"):
-            publish(self._summary(), terminal, brief=self.settings.brief)
-        with self.guarded("annotations"):
-            annotate(self._summary(), terminal)
+        publish(self._summary(), terminal, brief=self.settings.brief)
+        annotate(self._summary(), terminal)
 
     def _summary(self) -> Summary:
         from pytest_gpuperf.report.rows import Summary

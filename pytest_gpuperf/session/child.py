@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
 
 from pytest_gpuperf.measure.device.finish import wait_for_launches
@@ -28,9 +27,7 @@ from pytest_gpuperf.session.base import Runner
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
-    from contextlib import AbstractContextManager
 
-    from pytest_gpuperf.errors import PluginPart
     from pytest_gpuperf.records import TimingMode
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
@@ -190,10 +187,6 @@ class ChildRunner(Runner):
 
     on_gpu = True
     judges = False
-
-    def guarded(self, part: PluginPart) -> AbstractContextManager[None]:  # noqa: ARG002
-        """Let the error end the test: the parent tells why, and goes on."""
-        return nullcontext()
 
     def knows(self, nodeid: str) -> bool:
         """Return True for a test of the plan."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.errors import NoGpuError
 from pytest_gpuperf.session.keeping import KeepingRunner
 
@@ -37,6 +38,14 @@ class CollectedRunner(KeepingRunner):
         self.environment = facts.environment
         self.counters_unavailable = facts.counters_unavailable
         self._why_no_counters = facts.why_no_counters
+
+    def expect_all(self) -> None:
+        """Read the baselines of all tests that the workers selected, and judge each by its own card."""
+        records = (result.record for result in self.results)
+        cards = {record.nodeid: record.gpu_uuid for record in records if record.gpu_uuid}
+        self.expected = Expectations(self.expected.store, self.environment.gpu, cards)
+        for nodeid in self.lines:
+            self.expect(nodeid)
 
     @property
     def why_no_counters(self) -> str:

@@ -5,20 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, show_exception
+from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.judge.result import TestResult
 from pytest_gpuperf.records import RUN_SCHEMA, Run
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.pruning import find_old
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.session.base import Runner, now
+from pytest_gpuperf.session.marker import ItemState, Marker
+from pytest_gpuperf.session.progress import WaitingLine
 
 if TYPE_CHECKING:
     import datetime
     from pathlib import Path
 
-    from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import Measurement
+    from pytest_gpuperf.measure.device.lock import GpuLock
+    from pytest_gpuperf.records import Measurement, TestRecord
     from pytest_gpuperf.session.link import Link
+    from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
 
 
@@ -60,10 +65,6 @@ class KeepingRunner(Runner):
 
     def take(self, result: TestResult) -> None:
         """Keep a result, and write its record at once: the next test may end this process."""
-        with self.guarded("run file"):
-            self._write(result)
-
-    def _write(self, result: TestResult) -> None:
         again = result.record.nodeid in self._written
         self._results[result.record.nodeid] = result
         try:
@@ -71,20 +72,37 @@ class KeepingRunner(Runner):
                 self.runs.write(self._as_run(complete=False))
             else:
                 self.runs.append(self.run_id, result.record)
-        except OSError as error:
-            self.notices.append(
-                f"error: {result.record.nodeid} was not written while the run went on: {error}"
-            )
+        except Exception as error:
+            why = error if isinstance(error, OSError) else show_exception(error)
+            self.notices.append(f"error: {result.record.nodeid} was not written while the run went on: {why}")
             return
         self._written.add(result.record.nodeid)
+
+    def expect_all(self) -> None:
+        """Read the baselines of all tests that were selected, if that is not done."""
+
+    def judge_again(self, record: TestRecord) -> TestResult:
+        """Judge a test that has ended, with counters that came later; return the new result."""
+        marker = Marker(limits=parse_limits(list(record.limits)), tolerance_pct=record.tolerance_pct or None)
+        state = ItemState(record.nodeid, marker, measurements=dict(record.measurements))
+        result = TestResult(record, self._verdict(record, state))
+        self._results[record.nodeid] = result
+        return result
+
+    def wait_for(self, lock: GpuLock, terminal: Terminal | None) -> None:
+        """Wait until no other run measures on this GPU; if that cannot be known, go on with a notice."""
+        try:
+            with WaitingLine(terminal, lock.gpu) as waiting:
+                lock.acquire(waiting)
+        except GpuperfError as error:
+            self.notices.append(f"not locked: {error}; another run could measure at the same time")
 
     def _prune(self) -> str:
         """Remove old runs and reports, and return what to tell about it."""
         removed = 0
-        with self.guarded("pruning"):
-            for old in find_old(self.settings.state, self.settings.keep):
-                old.remove()
-                removed += old.is_run
+        for old in find_old(self.settings.state, self.settings.keep):
+            old.remove()
+            removed += old.is_run
         return f"; {removed} older removed, because gpuperf_keep is {self.settings.keep}" if removed else ""
 
     def _as_run(self, *, complete: bool) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from pytest_gpuperf.judge.gate import TimeComparison
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.records import Environment, TestRecord
+from pytest_gpuperf.records.passes import SelectedTest
 from pytest_gpuperf.session.orders import Orders
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ class Facts(msgspec.Struct, tag=True):
     notices: list[str]
     problems: list[str]
     lines: dict[str, int]
-    own_failures: dict[str, str]
     replays: bool
     skipped: dict[str, str]
     """Why tests were skipped that nothing was recorded for."""
@@ -39,13 +40,21 @@ class Judged(msgspec.Struct, tag=True):
     times: dict[str, TimeComparison]
     strict: bool
     replayed: bool
+    unread: SelectedTest | None = None
+    """What ncu has to read after all tests; None if that is nothing."""
 
     @classmethod
-    def of(cls, result: TestResult) -> Judged:
+    def of(cls, result: TestResult, unread: SelectedTest | None = None) -> Judged:
         """Take a result apart."""
         verdict = result.verdict
         return cls(
-            result.record, verdict.status, verdict.findings, verdict.times, verdict.strict, result.replayed
+            result.record,
+            verdict.status,
+            verdict.findings,
+            verdict.times,
+            verdict.strict,
+            result.replayed,
+            unread,
         )
 
     @property
@@ -68,6 +77,13 @@ class Refused(msgspec.Struct, tag=True):
     reason: str
 
 
+class OwnError(msgspec.Struct, tag=True):
+    """An unexpected error of this plugin."""
+
+    hook: str
+    line: str
+
+
 class Deselected(msgspec.Struct, tag=True):
     """Number of tests that options have deselected."""
 
@@ -87,8 +103,9 @@ class Benchmarks(msgspec.Struct, tag=True):
     text: str
 
 
-Message: TypeAlias = Facts | Judged | Broken | Refused | Deselected | Printed | Benchmarks
-_DECODER = msgspec.msgpack.Decoder(Message)
+Message: TypeAlias = Facts | Judged | Broken | Refused | OwnError | Deselected | Printed | Benchmarks
+# msgspec knows no paths.
+_DECODER = msgspec.msgpack.Decoder(Message, dec_hook=lambda kind, text: kind(text))
 
 
 def decode(data: bytes) -> Message:
@@ -116,4 +133,4 @@ class Link:
 
     def tell(self, message: Message) -> None:
         """Tell the controller something."""
-        self._send(msgspec.msgpack.encode(message))
+        self._send(msgspec.msgpack.encode(message, enc_hook=os.fspath))

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError, guarded
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.result import Status, Suspect
-from pytest_gpuperf.measure.counters.auto_counters import AutoCounters
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
 from pytest_gpuperf.measure.device.presence import why_no_gpu
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
-from pytest_gpuperf.records.baseline import BY_NCU
 from pytest_gpuperf.records.change import show_signed
 from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
-from pytest_gpuperf.session.keeping import KeepingRunner, timestamp
+from pytest_gpuperf.session.keeping import KeepingRunner
 from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
 from pytest_gpuperf.session.live_ranks import LiveRanks
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
-from pytest_gpuperf.session.progress import Progress, StatusLine, WaitingLine
+from pytest_gpuperf.session.progress import Progress, StatusLine
 from pytest_gpuperf.session.settling import Against, Settler
+from pytest_gpuperf.session.unread import is_unread
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.judge.result import TestVerdict
+    from pytest_gpuperf.judge.result import TestResult, TestVerdict
     from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.records import (
         ClockModel,
@@ -81,37 +79,29 @@ class LiveRunner(KeepingRunner):
         self.open_run(settings, link)
         self._folder = self.runs.folder / self.run_id
         self._worker = link.orders.worker if link else 0
-        ncu = None
-        with self.guarded("counters"):
-            ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
+        ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
-        nvml, max_mhz = None, 0
-        with self.guarded("clock reading"):
-            nvml = Nvml(gpu.uuid)
-            max_mhz = nvml.max_sm_clock_mhz
-            gpu = replace(gpu, dram_gb_per_s=nvml.dram_gb_per_s)
-        self._nvml = nvml
+        nvml = self._nvml = Nvml(gpu.uuid)
+        gpu = replace(gpu, dram_gb_per_s=nvml.dram_gb_per_s)
         where = environment(gpu, settings.root, ncu.version if ncu else "")
-        self._counters = make_counters(
-            settings,
-            where,
-            ncu,
-            nvml,
-            state=self.runs.folder.parent,
-            folder=self._folder_of("ncu"),
-            of_baseline=self._labels_of_ncu,
-            guarded=self.guarded("counters"),
-        )
+        self._counters = make_counters(settings, gpu, ncu, self._folder_of("ncu"))
+        self._reads_later = settings.counters == "auto" and ncu is not None
         self._tests: dict[str, SelectedTest] = {}
         self._tolerances_pct: dict[str, float] = {}
         """Accepted slowdown of each test."""
-        timer = Timer(gpu.l2_bytes, settings.budget_s, self._conditions, max_mhz, Originals("pytest_gpuperf"))
+        timer = Timer(
+            gpu.l2_bytes,
+            settings.budget_s,
+            self._conditions,
+            nvml.max_sm_clock_mhz,
+            Originals("pytest_gpuperf"),
+        )
         source = LiveSource(
             self._counters,
             self._tests,
             timer,
             self._doubt,
-            self._known_model,
+            self._known_time,
             self._show_progress,
             self._folder / "traces",
             self._alone_on_host,
@@ -135,23 +125,15 @@ class LiveRunner(KeepingRunner):
         self._results_of_passes = PassResults()
 
     def _conditions(self) -> Conditions | None:
-        with self.guarded("clock reading"):
-            found = self._nvml.conditions() if self._nvml is not None else None
-            # A rank that waits for its next order shares this GPU, and does not use it.
-            own = 1 if found is not None and found.other_processes and self._ranks.alive else 0
-            return replace(found, other_processes=found.other_processes - own) if found and own else found
-        return None
+        found = self._nvml.conditions()
+        # A rank that waits for its next order shares this GPU, and does not use it.
+        own = 1 if found is not None and found.other_processes and self._ranks.alive else 0
+        return replace(found, other_processes=found.other_processes - own) if found and own else found
 
     @property
-    def _profiling(self) -> ProfilingPass | AutoCounters | None:
-        """The counters, if ncu may read some."""
-        return self._counters if isinstance(self._counters, (ProfilingPass, AutoCounters)) else None
-
-    def _labels_of_ncu(self, nodeid: str) -> frozenset[str]:
-        """Return the labels of a test whose counters in the baseline are of ncu."""
-        baseline = self.expected.of(nodeid)
-        known = baseline.measurements if baseline is not None else {}
-        return frozenset(label for label, one in known.items() if one.counters and one.counters_by == BY_NCU)
+    def _profiling(self) -> ProfilingPass | None:
+        """The counters, if ncu reads them before the tests."""
+        return self._counters if isinstance(self._counters, ProfilingPass) else None
 
     def _sanitizing_pass(self, tool: str) -> SanitizingPass:
         from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
@@ -173,19 +155,12 @@ class LiveRunner(KeepingRunner):
         """Wait until no other run measures on this GPU; if that cannot be known, go on with a notice."""
         self._status = StatusLine(reporter)
         self._reporter = reporter
-        self._wait_for(self._lock)
-
-    def _wait_for(self, lock: GpuLock) -> None:
-        try:
-            with WaitingLine(self._reporter, lock.gpu) as waiting:
-                lock.acquire(waiting)
-        except GpuperfError as error:
-            self.notices.append(f"not locked: {error}; another run could measure at the same time")
+        self.wait_for(self._lock, reporter)
 
     @contextmanager
     def _alone_on_host(self) -> Iterator[None]:
-        """Let no other process of this plugin on this host use its clock, or time processes in turn."""
-        self._wait_for(self._host_lock)
+        """Let no other process of this plugin on this host use its clock."""
+        self.wait_for(self._host_lock, self._reporter)
         try:
             yield
         finally:
@@ -202,26 +177,23 @@ class LiveRunner(KeepingRunner):
         self, states: Sequence[ItemState], invocation: Invocation, reporter: Terminal | None
     ) -> None:
         """Run the passes that the options ask for, then apply their results to the tests."""
-        with self.guarded("settling"):
-            self._settler = Settler(
-                self.settings,
-                self.environment,
-                self.expected,
-                invocation,
-                self._folder_of("against"),
-                self.tolerance_pct,
-                partial(self._open_progress, reporter),
-                self._show_progress,
-                self._against,
-            )
+        self._settler = Settler(
+            self.settings,
+            self.environment,
+            self.expected,
+            invocation,
+            self._folder_of("against"),
+            self.tolerance_pct,
+            partial(Progress, reporter),
+            self._show_progress,
+            self._against,
+        )
         self._tolerances_pct = {state.nodeid: self.tolerance_pct(state) for state in states}
         # The tools of the passes measure one process.
         states = [state for state in states if not state.marker.gpus]
         self._tests.update({state.nodeid: self._select(state) for state in states})
         tests = list(self._tests.values())
-        with self._counting():
-            if not isinstance(self._counters, ProfilingPass) and not self._counters.unavailable:
-                self._counters.expect(tests)
+        self._counters.expect(tests)
         path = self._folder / RESULTS_FILE.format(self._worker)
         resumed = read_results(path) if self.link is not None and self.link.orders.nodeids else None
         if resumed is None:
@@ -232,7 +204,7 @@ class LiveRunner(KeepingRunner):
         else:
             self._results_of_passes = resumed
             if self._profiling is not None and resumed.counters is not None:
-                self._profiling.resume(tests, resumed.counters)
+                self._profiling.reading = resumed.counters
         self.sanitized = self._results_of_passes.sanitized
         self._explain_unavailable(states)
 
@@ -241,15 +213,12 @@ class LiveRunner(KeepingRunner):
     ) -> PassResults:
         done = PassResults()
         if self._profiling is not None and self._sanitizing is None and not self._profiling.unavailable:
-            by_ncu = self._profiling.chosen(tests) if isinstance(self._profiling, AutoCounters) else tests
-            with self._counting():
-                if by_ncu:
-                    self._run(self._profiling, by_ncu, invocation, reporter)
+            if tests:
+                self._run(self._profiling, tests, invocation, reporter)
             done.counters = self._profiling.reading
         if self._sanitizing is not None:
             title = self._sanitizing.title
-            with guarded("sanitizer", self.problems.append):
-                self._run(self._sanitizing, tests, invocation, reporter)
+            self._run(self._sanitizing, tests, invocation, reporter)
             done.sanitized, done.skipped = self._sanitizing.results, self._sanitizing.skipped
             self.problems += [f"{title}: {problem}" for problem in self._sanitizing.problems]
         return done
@@ -262,43 +231,16 @@ class LiveRunner(KeepingRunner):
         reporter: Terminal | None,
     ) -> None:
         make_state_folder(self.runs.folder.parent)
-        each.run(tests, invocation, partial(self._open_progress, reporter))
+        each.run(tests, invocation, partial(Progress, reporter))
         self.notices += each.notices
-
-    @contextmanager
-    def _counting(self) -> Iterator[None]:
-        """Go on without counters if the plugin cannot read them."""
-        why: list[str] = []
-        with guarded("counters", why.append):
-            yield
-        if why:
-            self._counters.unavailable = why[0]
-
-    @contextmanager
-    def _open_progress(self, reporter: Terminal | None, title: str) -> Iterator[Callable[[str], None]]:
-        """Show the progress of a pass, if that works."""
-        progress = Progress(reporter, title)
-
-        def show(where: str) -> None:
-            with self.guarded("progress"):
-                progress(where)
-
-        with self.guarded("progress"):
-            progress.__enter__()
-        try:
-            yield show
-        finally:
-            with self.guarded("progress"):
-                progress.__exit__(*sys.exc_info())
 
     def _explain_unavailable(self, states: Sequence[ItemState]) -> None:
         asked, why = self.settings.counters, self._counters.unavailable
-        recalled = self._profiling.recalled if self._profiling is not None else {}
         skipped = self._results_of_passes.skipped
         for state in states:
             if state.nodeid in skipped:
                 (state.unavailable,) = errors_of(skipped[state.nodeid])
-            elif asked in ("ncu", "cupti") and why and state.nodeid not in recalled:
+            elif asked in ("ncu", "cupti") and why:
                 state.unavailable = f"--gpuperf-counters={asked}, but {why}"
         if asked != "off":
             self.counters_unavailable = why
@@ -321,40 +263,36 @@ class LiveRunner(KeepingRunner):
         )
 
     def _show_progress(self, text: str) -> None:
-        with self.guarded("progress"):
-            self._status.show(text)
+        self._status.show(text)
 
     def _doubt(self, call: Call, timing: Timing) -> str:
         """Return the verdict on a first time; empty if it passes or has no baseline."""
         key, gate = (call.nodeid, call.label), self.expected.gate
         tolerance_pct = self._tolerances_pct.get(call.nodeid, 0.0)
-        with self.guarded("judging"):
-            time = gate.compare(key, timing, tolerance_pct)
-            if time is not None and time.decision.outcome is not Outcome.PASS:
-                return f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
+        time = gate.compare(key, timing, tolerance_pct)
+        if time is not None and time.decision.outcome is not Outcome.PASS:
+            return f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
         return ""
 
-    def _known_model(
-        self, call: Call, code: LaunchedCode | None, mode: TimingMode, source: TimingSource
-    ) -> ClockModel | None:
-        """Return the newest clock model in the baseline, at its clock; none for other code, which may differ.
+    def _known_time(
+        self, call: Call, code: LaunchedCode | None, mode: TimingMode
+    ) -> tuple[TimingSource, ClockModel | None] | None:
+        """Return the source of the time in the baseline, and its newest clock model, at its clock.
 
         Args:
             call: The call.
-            code: Its code.
+            code: Its code; other code has no model, since it may depend on the clock in another way.
             mode: Mode of the time.
-            source: Source of the time.
         """
-        with self.guarded("baseline"):
-            known = self.expected.measurement(call.nodeid, call.label)
-            time = known.time if known is not None else None
-            if known is None or not compare_code(code, known.code).same:
-                return None
-            if time is not None and (time.mode, time.source) == (mode, source):
-                models = (session.clock_model for session in reversed(time.sessions))
-                if (model := next(filter(None, models), None)) is not None:
-                    return replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
-        return None
+        known = self.expected.measurement(call.nodeid, call.label)
+        time = known.time if known is not None else None
+        if known is None or time is None or time.mode != mode:
+            return None
+        models = (session.clock_model for session in reversed(time.sessions))
+        model = next(filter(None, models), None)
+        if model is None or not compare_code(code, known.code).same:
+            return time.source, None
+        return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
 
     def settle(self, state: ItemState, record: TestRecord, verdict: TestVerdict) -> Mapping[str, Settlement]:
         """Settle the suspects of a test; with `--gpuperf-against` each of its times."""
@@ -364,20 +302,23 @@ class LiveRunner(KeepingRunner):
             suspects = tuple(Suspect(label, 0.0) for label in timed)
         if self._settler is None or not suspects:
             return {}
-        by_host = any(
-            (timing := record.measurements[one.label].timing) is not None and timing.mode == "host"
-            for one in suspects
-        )
+        timings = [record.measurements[one.label].timing for one in suspects]
+        by_host = any(timing is not None and timing.mode == "host" for timing in timings)
         with self._alone_on_host() if by_host else nullcontext():
             return self._settler.settle(state, suspects, self.expected.of(state.nodeid))
 
     def finish(self, *, complete: bool) -> None:
-        """Keep the counters that were read, and write the run."""
-        with self.guarded("counter cache"):
-            problem = self._counters.keep(timestamp(self._started))
-            self.notices += [problem] if problem else []
+        """Say what was settled, and write the run."""
         self.notices += self._settler.notices if self._settler is not None else []
         super().finish(complete=complete)
+
+    def left_to_ncu(self, result: TestResult) -> SelectedTest | None:
+        """Return what ncu has to read of a test after all tests; a test that has failed needs nothing."""
+        record = result.record
+        if not self._reads_later or record.failure or result.verdict.fails:
+            return None
+        unread = any(map(is_unread, record.measurements.values()))
+        return self._tests.get(record.nodeid) if unread else None
 
     @property
     def why_no_counters(self) -> str:

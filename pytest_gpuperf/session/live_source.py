@@ -15,17 +15,17 @@ from msgspec.structs import replace
 from pytest_gpuperf.records.quantities import MOST_LOOKS_SD_PCT
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.records.timing import LOOKS
+from pytest_gpuperf.session.seeds import random_numbers_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from pytest_gpuperf.measure.counters.auto_counters import AutoCounters
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
-    from pytest_gpuperf.measure.timing.timer import KnownModel, Timer
+    from pytest_gpuperf.measure.timing.timer import KnownTime, Timer
     from pytest_gpuperf.records import (
         ClockModel,
         Correctness,
@@ -51,7 +51,8 @@ class LiveSource:
         tests: The selected tests, by node id.
         timer: Times on the current device.
         doubt: Returns why a time should be measured again; empty if it should not.
-        known: Returns the clock model that the baseline has for a call of this code, a mode and a source.
+        known: Returns the source, and the clock model of this code, that the baseline has for a call and a
+            mode.
         progress: Shows the present measurement; an empty text ends it.
         traces: Folder for Chrome traces; need not exist.
         alone: Returns a context in which nothing else is measured by the host's clock.
@@ -60,11 +61,13 @@ class LiveSource:
 
     def __init__(
         self,
-        counters: ProfilingPass | CuptiCounters | AutoCounters,
+        counters: ProfilingPass | CuptiCounters,
         tests: Mapping[str, SelectedTest],
         timer: Timer,
         doubt: Callable[[Call, Timing], str],
-        known: Callable[[Call, LaunchedCode | None, TimingMode, TimingSource], ClockModel | None],
+        known: Callable[
+            [Call, LaunchedCode | None, TimingMode], tuple[TimingSource, ClockModel | None] | None
+        ],
         progress: Callable[[str], None],
         traces: Path,
         alone: Callable[[], AbstractContextManager[None]],
@@ -108,7 +111,8 @@ class LiveSource:
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
 
-        return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
+        with random_numbers_kept():
+            return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
@@ -146,37 +150,47 @@ class LiveSource:
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: {text}")
 
-        def time(call: Call, known: KnownModel) -> Timing:
+        def time(call: Call, known: KnownTime) -> Timing:
+            progress("compiles")
             verifier = Verifier(call)
-            timing = self._timer.time(
-                call,
-                mode=mode,
-                bytes=bytes,
-                flops=flops,
-                progress=progress,
-                verify=verifier,
-                known=known,
-                elsewhere=partial(CallElsewhere, call),
-            )
+            try:
+                timing = self._timer.time(
+                    call,
+                    mode=mode,
+                    bytes=bytes,
+                    flops=flops,
+                    progress=progress,
+                    verify=verifier,
+                    known=known,
+                    elsewhere=partial(CallElsewhere, call),
+                )
+            finally:
+                verifier.restore()
             return replace(timing, verification=verifier.of(timing))
 
         copied: list[Call] = []  # they stay, so that each copy has a place of its own
 
+        def without_model(mode: TimingMode) -> tuple[TimingSource, None] | None:
+            known = self._known(call, code, mode)
+            return known and (known[0], None)
+
         def time_copy() -> Timing:
             try:
                 copied.append(copied_call(call))
-                return time(copied[-1], lambda *_: None)
+                return time(copied[-1], without_model)
             except Exception:
                 # There may be too little memory, or the callable knows its own arguments.
                 copied.clear()
-            return time(call, lambda *_: None)
+            return time(call, without_model)
 
         try:
-            return undoubted(
-                lambda: time(call, partial(self._known, call, code)),
-                lambda timing: self._doubt(call, timing),
-                time_copy,
-            )
+            # How often a call is timed differs from run to run; what the test draws next must not.
+            with random_numbers_kept():
+                return undoubted(
+                    lambda: time(call, partial(self._known, call, code)),
+                    lambda timing: self._doubt(call, timing),
+                    time_copy,
+                )
         finally:
             self._progress("")
 

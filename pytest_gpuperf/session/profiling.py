@@ -57,7 +57,7 @@ class EventWriter:
         if call.excinfo is not None:
             reason = str(call.excinfo.value).partition("\n")[0]
             failure = f"its {call.when} ended with {call.excinfo.typename}: {reason}"
-            self._folder.tell(Event(name_of(item), failure=failure, skipped=report.skipped))
+            self._folder.tell(Event(name_of(item), failure=failure))
         elif call.when == "call":
             self._folder.tell(Event(name_of(item)))
         return report

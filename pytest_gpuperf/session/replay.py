@@ -129,7 +129,7 @@ class RecordedSource:
         profile = self._recorded(call, "profile", Profile)
         reasons = (profile.unavailable, self._found[call.nodeid][0].counters_unavailable)
         of_all_tests = len({_WORKER.sub("/ncu/", reason) for reason in reasons}) == 1
-        if profile.unavailable and not (of_all_tests or profile.read_at or profile.tolerated):
+        if profile.unavailable and not (of_all_tests or profile.tolerated):
             raise GpuperfError(profile.unavailable)
         regex = kernels.regex or ""
         if profile.unavailable or (profile.regex, profile.launches) == (regex, kernels.recorded):

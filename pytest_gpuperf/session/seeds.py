@@ -1,22 +1,22 @@
-"""The same random data in every session: random numbers are seeded by the test's id."""
+"""The same data and the same code in every session, whichever tests run before.
+
+Random numbers are seeded by the test's id, and code that torch.compile has made for other tests is forgotten.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import random
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpuperf.errors import guarded
-from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import STATE, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-    from contextlib import AbstractContextManager
 
     from _pytest.fixtures import SubRequest
 
@@ -39,6 +39,12 @@ def seed(number: int) -> None:
         (torch if torch.cuda.is_available() else torch.default_generator).manual_seed(number)
 
 
+def forget_compiled_code() -> None:
+    """Let torch.compile begin anew: it makes a second shape of a function dynamic. Its files on disk stay."""
+    if (dynamo := _imported("torch._dynamo", "reset")) is not None:
+        dynamo.reset()
+
+
 class Seeding:
     """Seeds before the fixtures of each test that measures, and before each fixture of a wider scope.
 
@@ -47,23 +53,22 @@ class Seeding:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Let pytest-randomly seed by the test's id as well."""
+        """Leave the numbers of other tests alone, and let pytest-randomly seed by the test's id as well."""
         option = item.config.option
-        if not _measures(item) or not hasattr(option, RANDOMLY):
+        if not _measures(item):
             return (yield)
-        before = getattr(option, RANDOMLY)
-        setattr(option, RANDOMLY, seed_of(name_of(item)))
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(random_numbers_kept())
+            if hasattr(option, RANDOMLY):
+                stack.callback(setattr, option, RANDOMLY, getattr(option, RANDOMLY))
+                setattr(option, RANDOMLY, seed_of(name_of(item)))
             return (yield)
-        finally:
-            setattr(option, RANDOMLY, before)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Seed by the test's id, also if a plugin runs the test again."""
         if _measures(item):
-            with _guarded(item.config):
-                seed(seed_of(name_of(item)))
+            seed(seed_of(name_of(item)))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(
@@ -72,17 +77,10 @@ class Seeding:
         """Seed by the id of a fixture that several tests share; restore the test's numbers after it."""
         if request.scope == "function":
             return (yield)
-        with ExitStack() as stack:
-            with _guarded(request.config):
-                stack.enter_context(_set_aside())
-                name = f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"
-                seed(seed_of(name))
+        with random_numbers_kept():
+            name = f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"
+            seed(seed_of(name))
             return (yield)
-
-
-def _guarded(config: pytest.Config) -> AbstractContextManager[None]:
-    runner = config.stash.get(RUNNER, None)
-    return guarded("seeding", str) if runner is None else runner.guarded("seeding")
 
 
 def _measures(item: pytest.Item) -> bool:
@@ -96,13 +94,21 @@ def _imported(name: str, attribute: str) -> Any:
 
 
 @contextmanager
-def _set_aside() -> Iterator[None]:
+def random_numbers_kept() -> Iterator[None]:
     """Restore all random numbers at the end of the block."""
     with ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
         if (numpy := _imported("numpy", "random")) is not None:
             stack.callback(numpy.random.set_state, numpy.random.get_state())
         if (torch := _imported("torch", "random")) is not None:
-            gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
-            stack.enter_context(torch.random.fork_rng(gpus))
+            stack.callback(torch.set_rng_state, torch.get_rng_state())
+            # A broken GPU draws no numbers any more.
+            with suppress(RuntimeError):
+                if torch.cuda.is_initialized():
+                    stack.callback(_restore_on_gpus, torch, torch.cuda.get_rng_state_all())
         yield
+
+
+def _restore_on_gpus(torch: Any, states: object) -> None:
+    with suppress(RuntimeError):
+        torch.cuda.set_rng_state_all(states)

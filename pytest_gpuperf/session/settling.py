@@ -175,18 +175,19 @@ class Settler:
         """Return the old code of the oldest and of the newest session, or why there is none."""
         if self._against is not None:
             return (self._against.commit,), ""
+        found = [self._code_of(nodeid, run) for run in dict.fromkeys((*runs[:1], *runs[-1:]))]
+        commits = dict.fromkeys(one for one in found if isinstance(one, Commit))
+        return tuple(commits), next((one for one in found if isinstance(one, str)), "")
+
+    def _code_of(self, nodeid: str, run: str) -> Commit | str:
+        """Return the code of a session, or why there is none."""
         if self._repository is None:
-            return (), self._no_git
+            return self._no_git
         file = self._expected.store.path(self._environment.gpu.slug, suite_of(nodeid))
-        commits: list[Commit] = []
-        why = ""
-        for run in dict.fromkeys((*runs[:1], *runs[-1:])):
-            try:
-                note = self._expected.runs(nodeid).get(run, RunNote())
-                commits.append(self._repository.old_code(run, note, file))
-            except GpuperfError as error:
-                why = why or str(error)
-        return tuple(dict.fromkeys(commits)), why
+        try:
+            return self._repository.old_code(run, self._expected.runs(nodeid).get(run, RunNote()), file)
+        except GpuperfError as error:
+            return str(error)
 
     def _group(
         self,
@@ -244,9 +245,9 @@ class Settler:
             return "gpuperf_settle_seconds is 0"
         if measured.call is None:
             return "its call is not known"
-        if self._against is None and stored is not None and stored.call is not None:
-            if difference := measured.call.difference(stored.call):
-                return f"another call than the baseline's; accept it ({difference})"
+        stored_call = stored.call if stored is not None and self._against is None else None
+        if stored_call is not None and (difference := measured.call.difference(stored_call)):
+            return f"another call than the baseline's; accept it ({difference})"
         return ""
 
     def _compare(

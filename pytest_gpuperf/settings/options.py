@@ -60,9 +60,8 @@ OPTIONS = (
         "counters",
         "auto",
         "hardware counters: 'ncu' runs the tests once more under Nsight Compute, 'cupti' profiles in the "
-        "same process; both fail tests whose counters cannot be read; 'auto' is CUPTI, but ncu for calls "
-        "that CUPTI could not read in an earlier run or whose baseline has counters of ncu, and warns if "
-        "neither works; 'off' only times",
+        "same process; both fail tests whose counters cannot be read; 'auto' is CUPTI, after the tests ncu "
+        "for calls that CUPTI could not read, and warns if neither works; 'off' only times",
         choices=("auto", "ncu", "cupti", "off"),
     ),
     Option(
@@ -216,14 +215,6 @@ OPTIONS = (
         "uninitialised memory), 'synccheck' (barriers)",
         choices=("off", "memcheck", "racecheck", "initcheck", "synccheck"),
         asks=True,
-    ),
-    Option(
-        "counter-cache",
-        "auto",
-        "counters of tests that have not changed since they were read: 'auto' uses the kept ones, but reads "
-        "all again if baselines are updated, and keeps none if CI is set; 'refresh' reads all again and "
-        "keeps them; 'off' does neither",
-        choices=("auto", "refresh", "off"),
     ),
     Option(
         "ncu",

@@ -78,8 +78,6 @@ class Settings:
     """Seconds that a card may spend on settling; None for the default."""
     sanitize: str
     """`off`, `memcheck`, `racecheck`, `initcheck` or `synccheck`."""
-    counter_cache: str
-    """`auto`, `refresh` or `off`, with CI and updates taken into account."""
     ncu: str
     """Path of ncu; empty to look for it."""
     preset: tuple[str, ...]
@@ -105,8 +103,6 @@ class Settings:
     """The file of the plan, in a side process of `--gpuperf-against`."""
     sanitizing_pass: Path | None
     """The folder of the plan, in the child under compute-sanitizer."""
-    command_line: Mapping[str, object]
-    """All options of the command line, also pytest's and other plugins', by `dest`."""
 
     @classmethod
     def from_config(cls, config: pytest.Config, first_on_path: str = "") -> Settings:
@@ -161,7 +157,6 @@ class Settings:
             if values["settle-seconds"]
             else None,
             sanitize=values["sanitize"],
-            counter_cache=_counter_cache(values["counter-cache"], values["update"]),
             ncu=values["ncu"],
             preset=_presets(values["preset"]),
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
@@ -175,20 +170,12 @@ class Settings:
             profiling_pass=Path(profiling_pass) if profiling_pass else None,
             side=Path(side) if side else None,
             sanitizing_pass=Path(sanitizing_pass) if sanitizing_pass else None,
-            command_line=vars(config.option),
         )
 
 
 def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
     """Return True if `CI` is set."""
     return environ.get("CI", "").lower() not in ("", "0", "false")
-
-
-def _counter_cache(asked: str, update: str) -> str:
-    if in_ci():
-        return "off"
-    # A baseline holds only measurements of its own run.
-    return "refresh" if asked == "auto" and update != "never" else asked
 
 
 def _keep(text: str) -> int:

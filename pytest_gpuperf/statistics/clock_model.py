@@ -83,10 +83,10 @@ def fit(
         reference_mhz: The clock that times will be brought to; by default the median of `mhz`.
 
     Returns:
-        None if the clocks do not tell: fewer than 6 blocks, a clock that hardly moved, or noise that hides
-        its effect.
+        None if the clocks do not tell: fewer than 6 blocks, one that took no time, a clock that hardly moved,
+        or noise that hides its effect.
     """
-    if len(times_us) < LEAST_BLOCKS or max(mhz) - min(mhz) <= LEAST_NOISE * min(mhz):
+    if len(times_us) < LEAST_BLOCKS or min(times_us) <= 0 or max(mhz) - min(mhz) <= LEAST_NOISE * min(mhz):
         return None
     import numpy as np
     from scipy.optimize import nnls

@@ -197,4 +197,3 @@ def test_initialised_cuda_is_seen(monkeypatch: pytest.MonkeyPatch, code: int, ex
     driver = SimpleNamespace(cuCtxGetCurrent=lambda _context: code)
     monkeypatch.setattr("ctypes.CDLL", lambda _name, mode: driver)
     assert fork_server.cuda_initialised() is expected
-

@@ -198,7 +198,9 @@ def test_compiled_extension_of_the_checkout_is_refused(project: Project) -> None
 
 
 @pytest.mark.parametrize(
-    "read", ["open(path).read()", "__import__('mmap').mmap(os.open(path, os.O_RDWR), 0)"], ids=["open", "mmap"]
+    "read",
+    ["open(path).read()", "__import__('mmap').mmap(os.open(path, os.O_RDWR), 0)"],
+    ids=["open", "mmap"],
 )
 def test_data_of_the_checkout_is_refused(project: Project, read: str) -> None:
     test = f"import os\npath = {str(project.root)!r} + '/data'\nDATA = {read}\n{TEST}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from against_pass_project import TEST, K, found, kernel, log, reason, record, ten_microseconds
+from against_pass_project import TEST, K, found, kernel, reason, record, ten_microseconds
 from pytest_gpuperf.against.engine import OutOfTimeError
 from pytest_gpuperf.statistics.decision import Outcome
 
@@ -199,10 +199,22 @@ def port(): raise OSError("[Errno 98] Address already in use")
             TEST,
             "on {} its setup ended with OSError: [Errno 98] Address already in use",
         ),
-        (TEST.replace("gpuperf.", "open('data/weights')\n    gpuperf."), TEST, "on {} its call ended with File"),
-        (TEST.replace("kernel)", "kernel, label='other')"), TEST, "not on {}: the test times no 'main' there"),
+        (
+            TEST.replace("gpuperf.", "open('data/weights')\n    gpuperf."),
+            TEST,
+            "on {} its call ended with File",
+        ),
+        (
+            TEST.replace("kernel)", "kernel, label='other')"),
+            TEST,
+            "not on {}: the test times no 'main' there",
+        ),
         (TEST.replace("kernel)", "kernel, bytes=8)"), TEST, "another call on {}: bytes 8 instead of 0"),
-        (TEST.replace("kernel)", "kernel, mode='cold')"), TEST, "another call on {}: mode cold instead of hot"),
+        (
+            TEST.replace("kernel)", "kernel, mode='cold')"),
+            TEST,
+            "another call on {}: mode cold instead of hot",
+        ),
         (
             TEST.replace("kernel)", "lambda _: 1.0, 7)"),
             TEST,
@@ -215,12 +227,25 @@ def port(): raise OSError("[Errno 98] Address already in use")
             "fixtures of a session, module or class)",
         ),
         (
-            TEST.replace("gpuperf.", "raise RuntimeError('CUDA-capable device(s) is/are busy')\n    gpuperf."),
+            TEST.replace(
+                "gpuperf.", "raise RuntimeError('CUDA-capable device(s) is/are busy')\n    gpuperf."
+            ),
             TEST,
             "on {} its call ended with RuntimeError: CUDA-capable device(s) is/are busy",
         ),
     ],
-    ids=["gone", "fails-now", "port", "no-file", "label", "bytes", "mode", "arguments", "memory", "exclusive"],
+    ids=[
+        "gone",
+        "fails-now",
+        "port",
+        "no-file",
+        "label",
+        "bytes",
+        "mode",
+        "arguments",
+        "memory",
+        "exclusive",
+    ],
 )
 def test_trouble_of_a_side_has_a_name(project: Project, old: str, new: str, why: str) -> None:
     project.commit({"test_k.py": old})

@@ -99,7 +99,16 @@ def test_blocks_at_many_clocks_are_each_normalised() -> None:
 
 def test_a_time_without_a_clock_is_compared_as_measured() -> None:
     found = compared(timing(MODEL.time_us(2000)), FIVE)
-    assert (found.at_mhz, found.decision.outcome) == (0, Outcome.PASS)
+    assert (found.at_mhz, found.decision.outcome) == (0, Outcome.INCONCLUSIVE)
+
+
+def test_clock_that_is_not_known_matters_as_much_as_the_share() -> None:
+    """By CUPTI instead of events a time had lost its clock: a lower one was `regressed +12.6 %`."""
+    slower = timing(1.126 * MODEL.time_us(2000))
+    assert compared(slower, FIVE).decision.outcome is Outcome.INCONCLUSIVE
+    by_memory = ClockModel(cycles=0.0, fixed_us=MODEL.time_us(2000), reference_mhz=2000.0)
+    stored = tuple(replace(one, clock_model=by_memory) for one in FIVE)
+    assert compared(slower, stored).decision.outcome is Outcome.REGRESSED
 
 
 def test_baseline_model_normalises_a_time_without_one() -> None:

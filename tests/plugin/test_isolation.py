@@ -248,14 +248,15 @@ def test_options_keep_the_tests_in_this_process(pytester: pytest.Pytester, optio
     pytester.runpytest_subprocess(*RUN, option).assert_outcomes(passed=1)
 
 
-def test_error_in_the_controller_is_one_line_and_the_tests_go_on(pytester: pytest.Pytester) -> None:
+def test_own_errors_of_both_processes_are_told_and_the_tests_go_on(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         """
+        import pytest_gpuperf.plugin.hooks
         from pytest_gpuperf.records.runs import RunStore
 
         def broken(*_): raise KeyError("boom")
 
-        RunStore.append = broken
+        RunStore.append = pytest_gpuperf.plugin.hooks.orphans = broken
         """
     )
     pytester.makepyfile(
@@ -268,6 +269,9 @@ def test_error_in_the_controller_is_one_line_and_the_tests_go_on(pytester: pytes
     result.assert_outcomes(passed=2)
     assert result.ret == 0
     result.stdout.fnmatch_lines(
-        ["gpuperf: error in the run file: KeyError: 'boom' *; a fault of pytest-gpuperf*"]
+        [
+            "gpuperf: error: test_k.py::test_last was not written *: KeyError: 'boom'",
+            "gpuperf: internal error in pytest_runtestloop: KeyError: 'boom' *",
+        ]
     )
     assert measured(run_of(pytester.path)) == ["first", "last"]

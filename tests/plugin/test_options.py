@@ -104,21 +104,6 @@ def test_metrics_are_separated_by_commas(pytester: pytest.Pytester) -> None:
     assert found.metrics == ("dram__bytes_read.sum", "dram__bytes_write.sum")
 
 
-def test_counters_are_kept_unless_ci_is_set(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert settings(pytester).counter_cache == "auto"
-    monkeypatch.setenv("CI", "true")
-    for asked in ("auto", "refresh"):
-        assert settings(pytester, f"--gpuperf-counter-cache={asked}").counter_cache == "off"
-
-
-@pytest.mark.parametrize(("asked", "found"), [("auto", "refresh"), ("off", "off")])
-def test_baselines_are_updated_with_new_counters(pytester: pytest.Pytester, asked: str, found: str) -> None:
-    arguments = (f"--gpuperf-counter-cache={asked}", "--gpuperf-update=new")
-    assert settings(pytester, *arguments).counter_cache == found
-
-
 @pytest.mark.parametrize("key", ["gpuperf_baselines", "gpuperf_against", "gpuperf_replay"])
 def test_nul_character_in_an_ini_key_is_named(pytester: pytest.Pytester, key: str) -> None:
     pytester.makepyprojecttoml(f'[tool.pytest.ini_options]\n{key} = "a\\u0000b"\n')

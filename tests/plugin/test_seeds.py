@@ -68,6 +68,38 @@ def test_other_tests_are_not_seeded(pytester: pytest.Pytester) -> None:
     assert drawn(pytester, "-k", "plain") != drawn(pytester, "-k", "plain")
 
 
+def test_tests_after_one_that_measures_go_on_as_without_it(pytester: pytest.Pytester) -> None:
+    random.seed(1)
+    first = random.random()
+    random.seed(1)
+    assert drawn(pytester)["plain"] == ["plain", str(first)][1:]
+
+
+COMPILES = """
+import pytest, torch
+
+shapes = []
+
+def keep(graph, inputs):
+    shapes.append([size for one in inputs for size in getattr(one, "shape", ())])
+    return graph
+
+@torch.compile(backend=keep)
+def double(x):
+    return x * 2
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_n(gpuperf, n):
+    double(torch.ones(n))
+    assert shapes[-1] == [n] and type(shapes[-1][0]) is int
+"""
+
+
+def test_shape_of_an_earlier_test_makes_none_dynamic(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=COMPILES)
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=2)
+
+
 def test_test_has_its_seed_for_its_own_generators(pytester: pytest.Pytester) -> None:
     assert drawn(pytester)["seed"] == [str(seed_of("test_k.py::test_seed"))]
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from cuda_header import cuda_numbers
 from pytest_gpuperf.measure.cupti import activity
-from pytest_gpuperf.measure.cupti.activity import kept_attached, recorded
+from pytest_gpuperf.measure.cupti.activity import Activity, kept_attached, recorded
 
 
 class Library:
@@ -36,7 +37,6 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     made = Library()
     monkeypatch.setattr(activity, "cupti", lambda: made)
     monkeypatch.setattr(activity, "_RECORDERS", [])
-    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
     return made
 
@@ -70,3 +70,35 @@ def test_recordings_after_it_detach_cupti_again(library: Library) -> None:
     with recorded():
         pass
     assert library.finalised == 4
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> activity._Recorder:
+    made: Any = Library()
+    return activity._Recorder(made, activity._CONCURRENT_KERNEL)
+
+
+@pytest.mark.parametrize(
+    ("record", "kind", "copy_kind", "with_host"),
+    [
+        (activity._Memory, "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_MEMCPY_KIND_HTOD", True),
+        (activity._Memory, "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_MEMCPY_KIND_DTOD", False),
+        (activity._PeerCopy, "CUPTI_ACTIVITY_KIND_MEMCPY2", "CUPTI_ACTIVITY_MEMCPY_KIND_PTOP", False),
+        (activity._Memory, "CUPTI_ACTIVITY_KIND_MEMSET", "", False),
+    ],
+)
+def test_copies_and_fills_are_read(
+    recorder: activity._Recorder, record: Any, kind: str, copy_kind: str, with_host: bool
+) -> None:
+    numbers = cuda_numbers("cupti_activity.h")
+    kinds = {"kind": numbers[kind], "copy_kind": numbers.get(copy_kind, 0)}
+    memory = record(bytes=64, start=10, end=30, device=1, stream=7, correlation_id=5, **kinds)
+    recorder._read(ctypes.addressof(memory))
+    (read,) = recorder.activities
+    assert read == Activity(10, 30, "", 64, launch=5, stream=7, device=1, with_host=with_host)
+
+
+def test_copy_between_devices_has_its_launch_behind_both_devices() -> None:
+    """As `correlationId` of `CUpti_ActivityMemcpyPtoP4`: after 3 times device and context, and the stream."""
+    assert activity._PeerCopy.correlation_id.offset == 32 + 4 * 7
+    assert activity._Memory.correlation_id.offset == 32 + 4 * 3

@@ -94,6 +94,25 @@ def test_copies_from_the_host_between_calls_are_not_late() -> None:
     assert audited(Activity(999_000, 999_900, "", launch=99, with_host=True)).late == 0
 
 
+def test_copies_from_the_host_are_work_of_calls_that_do_nothing_else() -> None:
+    records = [one._replace(name="", with_host=True) if one.name == "k" else one for one in calls()]
+    assert audit_of(records, "mark", 5) == Audit(
+        busy_us=50.0, silent=0, calls=5, outside_us=0.0, late=0, launches=1
+    )
+
+
+def test_copies_from_the_host_are_no_work_next_to_kernels() -> None:
+    """Such a copy of another thread may run at any time."""
+    copy = Activity(3000, 900_000, "", launch=2, stream=9, with_host=True)
+    assert audited(copy) == audited()._replace(launches=1)
+
+
+@pytest.mark.parametrize(("captured", "told"), [(0, True), (1, False), (2, False)])
+def test_launches_that_a_capture_does_not_see_are_told(captured: int, told: bool) -> None:
+    why = audited().unlike(50.0, captured=captured)
+    assert ("launches 1 kernels, fills and copies, and a capture sees 0" in why) is told
+
+
 def test_very_short_times_may_differ() -> None:
     assert not audited(us=2.5).unlike(0.9)
 

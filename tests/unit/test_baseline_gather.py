@@ -64,19 +64,9 @@ def test_counters_are_those_of_the_newest_run_that_read_any(combined: dict[str, 
     assert found.profile_run == f"run {taken}"
 
 
-def test_counters_of_an_earlier_run_are_not_taken() -> None:
-    kept = replace(profile({"instructions": 1.0}), read_at="2026-11-20")
-    alone = gathered(record(main=Measurement(profile=kept)))
-    assert (alone.kept, alone.labels) == (True, {})
-    assert alone.refused == (("main", "neither a time nor counters were measured, but counters kept"),)
-    with_time = gathered(record(main=Measurement(timing=timing(5.0), profile=kept)))
-    assert (with_time.kept, with_time.refused) == (True, ())
-    assert with_time.labels["main"].profile is None
-
-
-def test_profile_without_counters_is_not_a_kept_one() -> None:
+def test_profile_without_counters_has_no_values() -> None:
     found = gathered(record(main=Measurement(profile=Profile(unavailable="no ncu"))))
-    assert (found.kept, found.labels) == (False, {})
+    assert found.labels == {}
     assert found.refused == (("main", "neither a time nor counters were measured"),)
 
 

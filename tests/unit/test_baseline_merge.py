@@ -335,42 +335,6 @@ def test_test_that_only_checks_needs_no_baseline(store: BaselineStore) -> None:
     assert (result.entries, result.files) == ((), {})
 
 
-def kept_from_earlier(time_us: float | None = 5.3, registers: float = 40.0) -> Measurement:
-    found = measured(time_us, {"registers_per_thread": registers})
-    assert found.profile is not None
-    old = msgspec.structs.replace(found.profile, read_at="2026-11-19T10:00:00Z")
-    return msgspec.structs.replace(found, profile=old)
-
-
-def test_counters_of_an_earlier_run_are_not_accepted(store: BaselineStore) -> None:
-    accepted(store, run(record(main=measured(5.3, {"registers_per_thread": 32})), id="a"))
-    later = run(record(main=kept_from_earlier()), id="b", started_at="2026-11-21T10:00:00Z")
-    assert plan(later, store, "all", 0).kept == (NODEID,)
-    content = accepted(store, later)
-    known = content["tests"][NODEID]["measurements"]["main"]
-    assert (known["counters"], known["counters_run"]) == ({"registers_per_thread": 32}, "a")
-    assert [session["run"] for session in known["time"]["sessions"]] == ["a", "b"]
-
-
-def test_run_that_has_read_counters_gives_them(store: BaselineStore) -> None:
-    fresh = run(record(main=measured(5.3, {"registers_per_thread": 32})), id="a")
-    later = run(record(main=kept_from_earlier()), id="b", started_at="2026-11-21T10:00:00Z")
-    made = plan([fresh, later], store, "all", 0)
-    (content,) = made.files.values()
-    assert content["tests"][NODEID]["measurements"]["main"]["counters_run"] == "a"
-    assert made.kept == ()
-
-
-def test_counters_of_an_earlier_run_alone_are_refused(store: BaselineStore) -> None:
-    made = plan(run(record(main=kept_from_earlier(None))), store, "all", 0)
-    (entry,) = made.entries
-    assert (entry.kind, entry.lines) == (
-        "refused",
-        ("neither a time nor counters were measured, but counters kept",),
-    )
-    assert made.kept == (NODEID,)
-
-
 @pytest.mark.parametrize("which", ["new", "changed", "all"])
 def test_counters_of_other_launches_are_new(store: BaselineStore, which: Which) -> None:
     def of(launches: str, counters: dict[str, float]) -> Run:
@@ -409,12 +373,7 @@ def test_session_keeps_the_digits_that_mean_something(store: BaselineStore) -> N
 
 
 def test_values_of_no_run_are_empty() -> None:
-    assert (Taken().kept, Taken().has_values, Gathered("t").kept, Gathered("t").tolerance_pct) == (
-        False,
-        False,
-        False,
-        0,
-    )
+    assert (Taken().has_values, Gathered("t").tolerance_pct) == (False, 0)
 
 
 def checked(rms_ulp: float, id: str = "20261120-173012-3f9a", **other: Any) -> Run:

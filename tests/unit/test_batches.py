@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.timing import batch as batches
 from pytest_gpuperf.measure.timing import graph as graphs
 from pytest_gpuperf.measure.timing import rerun
@@ -160,26 +160,21 @@ def test_replay_is_timed_without_the_hosts_launch(gpu: SimulatedGpu) -> None:
     assert replay_us(graph) == pytest.approx(7)
 
 
-def test_call_that_synchronises_cannot_be_captured(
-    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch, "zeros", lambda *_, **__: gpu.launch(1, "zeros"))
+def test_call_that_synchronises_cannot_be_captured(gpu: SimulatedGpu) -> None:
     with pytest.raises(NotCapturableError, match=r"^operation not permitted when stream is capturing$"):
         capture(gpu.synchronize)
-    # A good capture follows, which resets torch's random generators.
+    # A good capture follows, which resets torch's random generators. It allocates nothing.
     assert gpu.log == ["synchronize", "capture", "synchronize", "capture"]
 
 
-def test_reason_of_a_failed_capture_is_the_first_failure(
-    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("gpu")
+def test_reason_of_a_failed_capture_is_the_first_failure() -> None:
     def body() -> None:
         try:
             raise ValueError
         except ValueError:
             raise RuntimeError("the capture was invalidated")  # noqa: B904
 
-    monkeypatch.setattr(torch, "zeros", lambda *_, **__: gpu.launch(1))
     with pytest.raises(NotCapturableError, match=r"^ValueError$"):
         capture(body)
 
@@ -221,7 +216,6 @@ def test_blocking_kernel_lasts_as_long_as_requested(monkeypatch: pytest.MonkeyPa
 @pytest.mark.usefixtures("gpu")
 def test_failed_capture_closes_its_memory_pool(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[tuple[int, tuple[int, int]]] = []
-    monkeypatch.setattr(torch, "zeros", lambda *_, **__: gpu.launch(1))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     monkeypatch.setattr(
         torch._C, "_cuda_endAllocateToPool", lambda *arguments: closed.append(arguments), raising=False
@@ -232,10 +226,7 @@ def test_failed_capture_closes_its_memory_pool(gpu: SimulatedGpu, monkeypatch: p
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_no_garbage_is_collected_during_a_capture(
-    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
-    monkeypatch.setattr(torch, "zeros", lambda *_, **__: gpu.launch(1))
+def test_no_garbage_is_collected_during_a_capture(gpu: SimulatedGpu, fails: bool) -> None:
     collects: list[bool] = []
 
     def call() -> None:
@@ -252,13 +243,15 @@ def test_no_garbage_is_collected_during_a_capture(
     assert gc.isenabled()
 
 
-def test_l2_is_emptied_when_the_work_before_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[str] = []
-    monkeypatch.setattr(kept, "synchronize", lambda: steps.append("synchronize"))
-    monkeypatch.setattr("pytest_gpuperf.measure.timing.batch.l2.forget", lambda: steps.append("forget"))
-    monkeypatch.setattr(kept, "zero", lambda _: steps.append("zero"))
-    ColdBatch.flush(SimpleNamespace(_buffer=None))  # type: ignore[arg-type]
-    assert steps == ["synchronize", "forget", "zero"]
+@pytest.mark.usefixtures("flushes")
+def test_each_recorded_cold_call_forgets_what_persists(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = ColdBatch(gpu.kernel(3), 2, 7000)
+    gpu.log.clear()
+    monkeypatch.setattr(l2, "forget", lambda: gpu.log.append("forget"))
+    batch.run_recorded(1)
+    assert [step for step in gpu.log if step[:2] in ("fo", "fi", "k ")] == ["forget", "fill 7", "k 3"] * 2
 
 
 def test_queued_calls_are_repeated_behind_their_share_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
+from cuda_header import cuda_numbers
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing import captured, rerun
@@ -92,7 +94,9 @@ class Driver:
     cuGraphExecDestroy = cuGraphDestroy
 
     def cuGraphNodeGetType(self, node: Any, kind: Any) -> int:
-        kind._obj.value = 2 if self._name(node).startswith("fill") else 0
+        kinds = {"fill": "MEMSET", "copy": "MEMCPY", "event": "EVENT_RECORD", "graph": "GRAPH"}
+        of_node = kinds.get(self._name(node).rstrip("!"), "KERNEL")
+        kind._obj.value = cuda_numbers()[f"CU_GRAPH_NODE_TYPE_{of_node}"]
         return 0
 
     def cuGraphKernelNodeGetParams_v2(self, node: Any, params: Any) -> int:
@@ -151,6 +155,19 @@ def test_sample_has_the_last_call_and_one_of_each_kind(
     for one in (found[0], found[3]):
         one._call.launch()  # type: ignore[attr-defined]
     assert driver.launched == [["idle!"], ["work"]]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "launches"), [(["k", "fill", "copy", "event"], 3), (["k", "graph"], inf), ([], 0)]
+)
+def test_launches_of_a_call_are_its_kernels_fills_and_copies(
+    driver: Driver, nodes: list[str], launches: float
+) -> None:
+    of_calls = iter([["k"] if nodes else [], nodes])
+    calls = capture(driver, lambda: driver.kernels(*next(of_calls)), 2, "fill")
+    assert calls.launches == launches
+    driver.refuses = "cuGraphNodeGetType"
+    assert calls.launches == (inf if nodes else 0)
 
 
 @pytest.mark.parametrize("function", ["cuStreamGetCaptureInfo_v2", "cuGraphGetNodes", "cuGraphClone"])

@@ -210,24 +210,6 @@ def test_mean_over_no_accesses_is_left_out() -> None:
     assert short_metrics({raw: 0.0}, {}) == {}
 
 
-def test_multiply_add_counts_twice_and_half_precision_twice_again() -> None:
-    def counted(letter: str) -> dict[str, float]:
-        ops = ("add", "mul", "fma")
-        return {f"smsp__sass_thread_inst_executed_op_{letter}{op}_pred_on.sum": 10.0 for op in ops}
-
-    assert short_metrics(counted("f"), {}) == {"flops.fp32": 40.0}
-    assert short_metrics(counted("h"), {}) == {"flops.fp16": 80.0}
-
-
-def test_clock_is_in_megahertz() -> None:
-    raw = "gpc__cycles_elapsed.avg.per_second"
-    assert short_metrics({raw: 1.755}, {raw: "Ghz"}) == {"sm_clock_mhz": pytest.approx(1755)}
-
-
-def test_neither_direction_of_the_clock_is_better() -> None:
-    assert METRICS["sm_clock_mhz"].better == ""
-
-
 def test_spills_are_loads_and_stores_of_local_memory() -> None:
     load, store = (f"smsp__sass_inst_executed_op_local_{op}.sum" for op in ("ld", "st"))
     assert short_metrics({load: 3.0, store: 4.0}, {}) == {"local_spill_instructions": 7.0}

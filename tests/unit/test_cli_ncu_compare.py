@@ -65,11 +65,6 @@ def test_comparison_shows_durations_then_the_largest_movers() -> None:
 
 
 @needs_ncu_report
-def test_launch_without_partner_is_named() -> None:
-    assert "only in old: #2 square_kernel, #3 square_kernel" in shown(FULL, "--compare", PASS)
-
-
-@needs_ncu_report
 def test_only_the_largest_movers_are_shown_without_a_preset() -> None:
     few, every = (
         shown(FULL, "--compare", PASS, "--kernel=square", *preset) for preset in ([], ["--preset=all"])

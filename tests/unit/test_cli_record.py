@@ -9,7 +9,7 @@ from msgspec import structs
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import GpuInfo, Run
 from pytest_gpuperf.records.runs import RunStore, newest_recordings
-from run_builders import H200, NODEID, measured, one_test, record, run
+from run_builders import H200, measured, one_test, record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,21 +34,6 @@ def test_run_becomes_a_recording_of_its_gpu(project: Path) -> None:
     path = "baselines/nvidia-h200/recordings/20261120-173012-3f9a.json"
     assert result.output == f"wrote {path} (1 test)\n"
     assert newest_recordings(project / "baselines") == [one_test()]
-
-
-def test_counters_from_an_earlier_run_are_named(project: Path) -> None:
-    kept = measured(5.3, {"registers_per_thread": 32})
-    assert kept.profile is not None
-    old = structs.replace(kept.profile, read_at="2026-11-19T10:00:00Z")
-    result = add(project, run(record(main=structs.replace(kept, profile=old)), record("t.py::t", main=kept)))
-    assert result.output.splitlines()[1:] == [
-        "counters of 1 test were kept from an earlier run and recorded with their dates:",
-        f"  {NODEID}",
-        "  pytest --gpuperf --gpuperf-counter-cache=refresh reads them again",
-    ]
-    assert "counters of 1 test were kept from an earlier run and are not taken:" in (
-        CliRunner().invoke(main, ["baseline", "accept", "--dry-run"]).output
-    )
 
 
 @pytest.mark.parametrize(

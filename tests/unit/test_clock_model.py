@@ -129,12 +129,13 @@ def test_a_block_of_little_weight_counts_little() -> None:
     ("times_us", "mhz"),
     [
         ([100.0, 125.0] * 2 + [100.0], [1980.0, 1500.0] * 2 + [1980.0]),  # five blocks
+        ([0.0] * 20, [1980.0, 1500.0] * 10),
         ([100.0, 100.1] * 10, [1980.0] * 20),
         ([100.0, 100.1] * 10, [1980.0, 1980.0001] * 10),
         ([100.0, 100.4] * 50, [1980.0, 1972.0] * 50),  # the times vary as much at one clock
         ([100.0, 120.0, 130.0, 110.0] * 5, [1980.0, 1700.0, 1980.0, 1500.0] * 5),
     ],
-    ids=["few blocks", "constant clock", "all but constant clock", "jitter of the clock", "noise"],
+    ids=["few blocks", "no time", "constant clock", "all but constant clock", "jitter of the clock", "noise"],
 )
 def test_uninformative_clocks_give_no_model(times_us: list[float], mhz: list[float]) -> None:
     assert fit(times_us, mhz) is None

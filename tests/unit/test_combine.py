@@ -49,63 +49,84 @@ def test_single_launch_keeps_its_values() -> None:
     assert combine(launches(row)) == {**row, "kernels": 1.0}
 
 
-def test_counts_and_durations_add() -> None:
-    combined = combine(
-        launches(
-            {"duration_us": 10.0, "dram_bytes": 4096.0, "instructions": 7.0, "grid_size": 64.0},
-            {"duration_us": 30.0, "dram_bytes": 1024.0, "instructions": 5.0, "grid_size": 64.0},
-        )
-    )
-    assert combined == {
-        "kernels": 2.0,
-        "duration_us": 40.0,
-        "dram_bytes": 5120.0,
-        "instructions": 12.0,
-        "grid_size": 128.0,
-    }
-
-
 def weighted(*rows: tuple[Mapping[str, MetricValue], Mapping[str, MetricValue]]) -> list[KernelProfile]:
     """Return launches with metrics and the raw values that weight them."""
     return [KernelProfile(name="k", metrics=dict(row), weights=dict(weights)) for row, weights in rows]
 
 
-def test_percentages_of_a_peak_are_weighted_by_cycles() -> None:
-    # Both took the same time, the second at a higher clock: 500 of 1000 cycles and 300 of 3000.
-    kernels = weighted(
+ACTIVE, ELAPSED, SECTORS = "sm__cycles_active.sum", "sm__cycles_elapsed.sum", "lts__t_sectors.sum"
+ISSUED = "smsp__inst_issued.sum"
+STEPS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
+PER_REQUEST = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio"
+WAIT = "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "weights", "expected", "used"),
+    [
+        # Both took the same time, the second at a higher clock: 500 of 1000 cycles and 300 of 3000.
+        ("achieved_occupancy", (50.0, 10.0), ({ACTIVE: 1000.0}, {ACTIVE: 3000.0}), 20.0, "cycles"),
+        ("sm_throughput", (40.0, 80.0), ({ELAPSED: 2000.0}, {ELAPSED: 6000.0}), 70.0, "cycles"),
+        # Mean cycles replace a missing total: (30 * 100 + 90 * 200) / 300.
         (
-            {"duration_us": 1.0, "achieved_occupancy": 50.0, "sm_throughput": 40.0},
-            {"sm__cycles_active.sum": 1000.0, "sm__cycles_elapsed.sum": 2000.0},
+            "tensor_active",
+            (30.0, 90.0),
+            ({ACTIVE: 7.0, "sm__cycles_active.avg": 100.0}, {"sm__cycles_active.avg": 200.0}),
+            70.0,
+            "cycles",
         ),
+        # 90 hits of 100 sectors and 100 of 900: 190 of 1000.
+        ("l2_hit_rate", (90.0, 100 / 9), ({SECTORS: 100.0}, {SECTORS: 900.0}), 19.0, "sectors"),
+        (PER_REQUEST, (4.0, 16.0), ({REQUESTS: 10.0}, {REQUESTS: 20.0}), 12.0, "requests"),
+        # 10 conflicts in 100 steps and 0 in 300.
         (
-            {"duration_us": 1.0, "achieved_occupancy": 10.0, "sm_throughput": 80.0},
-            {"sm__cycles_active.sum": 3000.0, "sm__cycles_elapsed.sum": 6000.0},
+            "bank_conflict_pct",
+            (10.0, 0.0),
+            ({STEPS: 100.0}, {STEPS: 300.0}),
+            2.5,
+            "shared_wavefronts",
         ),
-    )
+        (WAIT, (2.0, 6.0), ({ISSUED: 100.0}, {ISSUED: 300.0}), 5.0, "instructions"),
+    ],
+)
+def test_means_are_weighted_by_what_they_are_shares_of(
+    name: str,
+    values: tuple[float, float],
+    weights: tuple[dict[str, MetricValue], dict[str, MetricValue]],
+    expected: float,
+    used: str,
+) -> None:
+    metrics = [{"duration_us": 1.0, name: value} for value in values]
+    kernels = weighted(*zip(metrics, weights, strict=True))
     combined = combine(kernels)
-    assert combined["achieved_occupancy"] == 20.0  # (500 + 300) / (1000 + 3000)
-    assert combined["sm_throughput"] == 70.0  # (800 + 4800) / (2000 + 6000)
-    assert "sm__cycles_active.sum" not in combined
-    assert weights_used(kernels, combined) == {"cycles": ["achieved_occupancy", "sm_throughput"]}
+    assert combined[name] == pytest.approx(expected)
+    assert weights_used(kernels, combined) == {used: [name]}
+    assert not combined.keys() & weights[0].keys()
 
 
-def test_mean_cycles_replace_a_missing_total() -> None:
-    row: dict[str, MetricValue] = {"duration_us": 1.0}
-    kernels = weighted(
-        ({**row, "tensor_active": 30.0}, {"sm__cycles_active.sum": 7.0, "sm__cycles_active.avg": 100.0}),
-        ({**row, "tensor_active": 90.0}, {"sm__cycles_active.avg": 200.0}),
-    )
-    assert combine(kernels)["tensor_active"] == 70.0  # (30 * 100 + 90 * 200) / 300
-
-
-def test_hit_rates_are_weighted_by_sectors() -> None:
-    # 90 hits of 100 sectors and 100 of 900: 190 of 1000.
-    kernels = weighted(
-        ({"duration_us": 9.0, "l2_hit_rate": 90.0}, {"lts__t_sectors.sum": 100.0}),
-        ({"duration_us": 1.0, "l2_hit_rate": 100 / 9}, {"lts__t_sectors.sum": 900.0}),
-    )
-    assert combine(kernels)["l2_hit_rate"] == pytest.approx(19.0)
-    assert weights_used(kernels, ["l2_hit_rate"]) == {"sectors": ["l2_hit_rate"]}
+@pytest.mark.parametrize(
+    ("name", "values", "durations", "expected"),
+    [
+        ("duration_us", (10.0, 30.0), (10.0, 30.0), 40.0),
+        ("grid_size", (64.0, 64.0), (1.0, 9.0), 128.0),
+        ("registers_per_thread", (32.0, 168.0), (9.0, 1.0), 168.0),
+        ("occupancy_limit.registers", (8.0, 2.0), (9.0, 1.0), 2.0),
+        ("theoretical_occupancy", (100.0, 25.0), (9.0, 1.0), 25.0),
+        # Without cycles, sectors or warp cycles, by duration.
+        ("memory_throughput", (20.0, 80.0), (10.0, 30.0), 65.0),
+        ("l2_hit_rate", (100.0, 0.0), (10.0, 30.0), 25.0),
+        ("stall.barrier", (30.0, 2.0), (10.0, 30.0), 9.0),
+        ("dram__bytes.sum.per_second", (100.0, 20.0), (10.0, 30.0), 40.0),
+        # 4 schedulers with 100 instructions in all, then with 60: 160 in all, 40 each.
+        ("smsp__inst_executed.avg", (25.0, 15.0), (1.0, 9.0), 40.0),
+    ],
+)
+def test_launches_without_weights_combine_by_kind(
+    name: str, values: tuple[float, float], durations: tuple[float, float], expected: float
+) -> None:
+    rows = ({"duration_us": us, name: value} for us, value in zip(durations, values, strict=True))
+    assert combine(launches(*rows))[name] == expected
 
 
 def test_l1_sectors_are_summed_over_all_paths() -> None:
@@ -126,35 +147,6 @@ def test_hit_rates_without_sectors_are_weighted_by_duration() -> None:
         ({"duration_us": 3.0, "l2_hit_rate": 100.0}, {"lts__t_sectors.sum": 0.0}),
     )
     assert combine(kernels)["l2_hit_rate"] == 75.0
-
-
-def test_sectors_per_request_are_weighted_by_requests() -> None:
-    name = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio"
-    requests = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
-    # 40 sectors in 10 requests and 320 in 20: 360 in 30.
-    kernels = weighted(({name: 4.0}, {requests: 10.0}), ({name: 16.0}, {requests: 20.0}))
-    assert combine(kernels)[name] == 12.0
-    assert requests in weight_names([name])
-
-
-def test_shares_of_two_counts_are_weighted_by_the_second() -> None:
-    # 10 conflicts in 100 steps and 0 in 300.
-    total = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
-    kernels = weighted(
-        ({"duration_us": 9.0, "bank_conflict_pct": 10.0}, {total: 100.0}),
-        ({"duration_us": 1.0, "bank_conflict_pct": 0.0}, {total: 300.0}),
-    )
-    assert combine(kernels)["bank_conflict_pct"] == 2.5
-    assert weights_used(kernels, ["bank_conflict_pct"]) == {"shared_wavefronts": ["bank_conflict_pct"]}
-
-
-def test_stall_ratios_are_weighted_by_instructions_issued() -> None:
-    name = "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio"
-    kernels = weighted(
-        ({name: 2.0, "instructions": 1.0}, {"smsp__inst_issued.sum": 100.0}),
-        ({name: 6.0, "instructions": 1.0}, {"smsp__inst_issued.sum": 300.0}),
-    )
-    assert combine(kernels)[name] == 5.0  # (200 + 1800) / 400
 
 
 def test_issue_cycles_replace_issued_instructions() -> None:
@@ -180,95 +172,10 @@ def test_issue_cycles_replace_issued_instructions() -> None:
     assert weights_used(kernels, combined) == used
 
 
-def test_rates_are_weighted_by_time() -> None:
-    # 10 µs with 100 bytes per µs and 30 µs with 20 bytes per µs: 1600 bytes in 40 µs.
-    name = "dram__bytes.sum.per_second"
-    kernels = weighted(({"duration_us": 10.0, name: 100.0}, {}), ({"duration_us": 30.0, name: 20.0}, {}))
-    assert combine(kernels)[name] == 40.0
-
-
-def test_mean_count_per_instance_adds_like_its_total() -> None:
-    # 4 schedulers with 100 instructions in all, then with 60: 160 in all, 40 each.
-    name = "smsp__inst_executed"
-    kernels = weighted(({f"{name}.avg": 25.0}, {}), ({f"{name}.avg": 15.0}, {}))
-    assert combine(kernels)[f"{name}.avg"] == 40.0
-
-
 def test_words_and_equal_values_have_no_weight() -> None:
     row: dict[str, MetricValue] = {"duration_us": 1.0, "sm_throughput": 5.0, "occupancy_limiter": "warps"}
     assert weights_used(launches(row, row), row) == {}
     assert weights_used([], row) == {}
-
-
-def test_percentages_without_cycles_are_weighted_by_duration() -> None:
-    combined = combine(
-        launches(
-            {"duration_us": 10.0, "memory_throughput": 20.0, "l2_hit_rate": 100.0},
-            {"duration_us": 30.0, "memory_throughput": 80.0, "l2_hit_rate": 0.0},
-        )
-    )
-    assert combined["memory_throughput"] == 65.0  # (10 * 20 + 30 * 80) / 40
-    assert combined["l2_hit_rate"] == 25.0
-
-
-def test_resources_combine_to_maximum_and_limits_to_minimum() -> None:
-    combined = combine(
-        launches(
-            {
-                "registers_per_thread": 32.0,
-                "shared_memory_per_block": 1024.0,
-                "occupancy_limit.registers": 8.0,
-            },
-            {
-                "registers_per_thread": 168.0,
-                "shared_memory_per_block": 512.0,
-                "occupancy_limit.registers": 2.0,
-            },
-        )
-    )
-    assert combined["registers_per_thread"] == 168.0
-    assert combined["shared_memory_per_block"] == 1024.0
-    assert combined["occupancy_limit.registers"] == 2.0
-
-
-def test_theoretical_occupancy_does_not_depend_on_durations() -> None:
-    rows = [{"theoretical_occupancy": 100.0}, {"theoretical_occupancy": 25.0}]
-    for first, second in ((1.0, 9.0), (9.0, 1.0)):
-        combined = combine(
-            launches({**rows[0], "duration_us": first}, {**rows[1], "duration_us": second}),
-        )
-        assert combined["theoretical_occupancy"] == 25.0
-
-
-def test_stall_shares_are_weighted_by_warp_cycles() -> None:
-    combined = combine(
-        launches(
-            {
-                "duration_us": 1.0,
-                "instructions": 100.0,
-                "warp_cycles_per_instruction": 10.0,
-                "stall.barrier": 30.0,
-            },
-            {
-                "duration_us": 1.0,
-                "instructions": 300.0,
-                "warp_cycles_per_instruction": 20.0,
-                "stall.barrier": 2.0,
-            },
-        )
-    )
-    assert combined["stall.barrier"] == pytest.approx(6.0)  # (1000 * 30 + 6000 * 2) / 7000
-    assert combined["warp_cycles_per_instruction"] == 17.5  # 7000 / 400
-
-
-def test_stalls_without_warp_cycles_are_weighted_by_duration() -> None:
-    combined = combine(
-        launches(
-            {"duration_us": 10.0, "stall.barrier": 30.0, "instructions": 100.0},
-            {"duration_us": 30.0, "stall.barrier": 2.0},
-        )
-    )
-    assert combined["stall.barrier"] == 9.0  # (10 * 30 + 30 * 2) / 40
 
 
 def test_mean_of_several_raw_names_has_a_weight() -> None:

@@ -124,26 +124,6 @@ def test_conditions_are_none_without_nvml(read: Callable[..., Conditions | None]
 
 
 @pytest.mark.parametrize(
-    ("clocks", "expected"),
-    [
-        (lambda gpu, clock: {"sm": 1980, "memory": 3201}[clock], "1980 MHz, memory 3201 MHz, 700 W"),
-        (not_supported, "0 MHz, memory 0 MHz, 700 W"),
-    ],
-)
-def test_clock_settings_show_the_known_values(
-    monkeypatch: pytest.MonkeyPatch, clocks: Callable[..., Any], expected: str
-) -> None:
-    library = nvml(nvmlDeviceGetApplicationsClock=clocks, nvmlDeviceGetEnforcedPowerLimit=lambda gpu: 700_000)
-    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", library)
-    assert Nvml("GPU-1").clock_settings() == expected
-
-
-def test_clock_settings_are_empty_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", nvml(nvmlInit=not_supported))
-    assert Nvml("GPU-1").clock_settings() == ""
-
-
-@pytest.mark.parametrize(
     ("clock", "bits", "expected"), [(1410, 0x1, False), (1095, 0x1, True), (1410, 0x2, True)]
 )
 def test_settings_that_hold_the_clock_are_known(

@@ -10,9 +10,7 @@ import torch
 from fake_cupti import CONTEXT, PASSES, FakeCupti, activity, recording
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters import cupti_counters
-from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters, in_launch_order
-from pytest_gpuperf.measure.counters.kept_calls import KeptCalls
-from pytest_gpuperf.measure.counters.kept_counters import KeptCounters
+from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
@@ -23,7 +21,6 @@ from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pytest_gpuperf.measure.cupti.activity import Activity
 
@@ -106,38 +103,41 @@ def test_too_little_memory_for_a_flush_is_an_error(two: FakeCupti, monkeypatch: 
     assert two.state == "away"
 
 
-def test_a_regex_without_a_match_lists_all_kernels_of_kept_counters(
-    two: FakeCupti, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_gpuperf.measure.cupti.activity.recorded", recording(SUM, SQUARE))
-    wanted = SelectedTest(CALL.nodeid, "square", METRICS)
-
-    def counters() -> CuptiCounters:
-        kept = KeptCounters(tmp_path / ".gpuperf", tmp_path, lambda: ())
-        made = CuptiCounters(H200, "gh100", kept=KeptCalls(kept))
-        made.expect([wanted])
-        return made
-
-    first, second = counters(), counters()
-    first.lookup(CALL, Selection(), METRICS)
-    assert first.keep("2026-11-25") == ""
-    assert second.lookup(CALL, Selection(), METRICS).read_at == "2026-11-25"
-    with pytest.raises(GpuperfError, match="these ran: reduce_kernel, square_kernel"):
-        second.lookup(CALL, Selection("gemm"), METRICS)
-
-
-def test_a_graph_of_a_kernel_and_a_copy_is_refused(install: Callable[..., FakeCupti]) -> None:
-    install(FakeCupti(row(5000, 80)), SQUARE, activity("", 7))
-    with pytest.raises(CuptiError, match="launches a CUDA graph"):
+def test_a_graph_never_reaches_the_range_profiler(install: Callable[..., FakeCupti]) -> None:
+    cupti = install(FakeCupti(row(5000, 80)), activity("square_kernel", 7, in_graph=True))
+    with pytest.raises(CuptiError, match="launches a CUDA graph, whose kernels CUPTI counts as one"):
         lookup()
-
-
-def test_refusal_is_known_before_any_test(install: Callable[..., FakeCupti]) -> None:
-    cupti = install(FakeCupti(row(5000, 80)), SQUARE)
-    assert CuptiCounters(H200, "gh100").refusal() == ""
+    with pytest.raises(GpuperfError, match="for the regex 'gemm'; these ran: square_kernel"):
+        lookup("gemm")
+    assert "RangeProfilerEnable" not in cupti.called
     assert cupti.state == "away"
-    install(FakeCupti(row(5000, 80), refusals={"RangeProfilerEnable": 35}), SQUARE)
-    assert "the driver denies hardware counters" in CuptiCounters(H200, "gh100").refusal()
+
+
+def test_after_an_unexplained_error_cupti_reads_nothing_more(install: Callable[..., FakeCupti]) -> None:
+    cupti = install(FakeCupti(row(5000, 80), refusals={"RangeProfilerDecodeData": 999}), SQUARE)
+    counters = CuptiCounters(H200, "gh100", insists=False)
+    first = counters.lookup(CALL, Selection(), METRICS)
+    assert first.unavailable == "CUPTI's cuptiRangeProfilerDecodeData failed: 999"
+    assert cupti.state == "away"
+    cupti.refusals.clear()
+    cupti.called.clear()
+    later = counters.lookup(CALL, Selection("square", "first"), METRICS)
+    assert later.unavailable == (
+        "CUPTI reads nothing more in this process, because of an error: CUPTI's cuptiRangeProfilerDecodeData "
+        "failed: 999"
+    )
+    assert (later.regex, later.launches, later.tolerated) == ("square", "first", True)
+    assert cupti.called == []
+
+
+def test_after_a_known_refusal_cupti_reads_the_next_call(install: Callable[..., FakeCupti]) -> None:
+    cupti = install(FakeCupti(row(5000, 80), refusals={"RangeProfilerStart": 26}), SQUARE)
+    counters = CuptiCounters(H200, "gh100", insists=False)
+    assert (
+        "another process holds the GPU's counters" in counters.lookup(CALL, Selection(), METRICS).unavailable
+    )
+    cupti.refusals.clear()
+    assert counters.lookup(CALL, Selection(), METRICS).combined["kernels"] == 1
 
 
 def test_regex_of_a_call_chooses_among_its_kernels(two: FakeCupti) -> None:
@@ -199,17 +199,6 @@ def test_failure_of_one_call_leaves_the_others(install: Callable[..., FakeCupti]
         counters.lookup(CALL, Selection(), METRICS)
     install(FakeCupti(row(5000, 80)), SQUARE)
     assert counters.lookup(CALL, Selection(), METRICS).combined["kernels"] == 1
-
-
-def test_launches_are_in_order_and_a_graph_is_refused() -> None:
-    first, second = activity("a", 3, start_ns=500), activity("b", 4, start_ns=0)
-    assert in_launch_order([second, first]) == [first, second]
-    with pytest.raises(CuptiError, match="launches a CUDA graph, whose kernels CUPTI counts as one"):
-        in_launch_order([first, activity("b", 3, start_ns=700)])
-
-
-def test_separate_launches_may_overlap() -> None:
-    assert len(in_launch_order([activity("a", 1, 0), activity("b", 2, 50)])) == 2
 
 
 def test_unknown_gpu_has_launch_facts_without_occupancy() -> None:

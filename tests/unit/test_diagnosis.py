@@ -136,15 +136,6 @@ def test_recorded_kernels_have_known_diagnoses(test: str, first: str) -> None:
     assert explain_lines(RECORDED[test])[0].startswith(first)
 
 
-def test_large_products_are_bound_by_tensor_cores_and_their_power() -> None:
-    if "test_large_cublas" not in RECORDED:
-        pytest.skip("no recording")
-    lines = explain_lines(RECORDED["test_large_cublas"])
-    assert "by the tensor pipe" in lines[0]
-    assert any(line.startswith("power-limited: the GPU held its clock back to 1") for line in lines)
-    assert not any("barrier" in line for line in lines)
-
-
 @given(
     st.dictionaries(
         st.sampled_from([name for name in METRICS if name != "occupancy_limiter"]),
@@ -178,35 +169,11 @@ def test_compute_bound_names_the_pipe(pipe: str) -> None:
     assert f"by {PIPES[pipe][0]} (88 %)" in found.line
 
 
-@pytest.mark.parametrize(
-    ("pipe", "chip", "advice"),
-    [
-        (
-            "tensor_active",
-            "gh100",
-            "fewer or cheaper operations: a smaller type (FP8 for bfloat16), structured sparsity",
-        ),
-        ("tensor_active", "ga100", "fewer or cheaper operations, structured sparsity"),
-        ("tensor_active", "tu102", "fewer or cheaper operations"),
-        ("pipe.lsu", "gh100", "fewer and wider accesses: 16 bytes a thread, or TMA"),
-        ("pipe.lsu", "ga102", "fewer and wider accesses: 16 bytes a thread"),
-        ("pipe.fma", "tu116", "half precision, two at a time"),
-    ],
-)
-def test_advice_for_a_pipe_fits_the_chip(pipe: str, chip: str, advice: str) -> None:
-    (found,) = diagnose({"sm_throughput": 88.0, "memory_throughput": 20.0, pipe: 88.0}, chip=chip)
-    assert found.next_step == advice
-
-
 def test_occupancy_near_its_limit_is_not_called_low() -> None:
     metrics = {"sm_throughput": 15.0, "memory_throughput": 50.0, "waves": 2.0, "theoretical_occupancy": 50.0}
     for achieved, said in ((49.8, False), (30.0, True)):
         codes = [found.code for found in diagnose({**metrics, "achieved_occupancy": achieved})]
         assert ("occupancy-limited" in codes) is said
-
-
-def test_pipe_far_below_the_throughput_is_not_named() -> None:
-    assert "by " not in line("compute-bound", sm_throughput=88.0, memory_throughput=20.0, pipe__fma=40.0)
 
 
 @pytest.mark.parametrize(

@@ -43,22 +43,6 @@ def test_without_counters_nothing_is_explained() -> None:
     assert explain_lines(Measurement(profile=Profile())) == ()
 
 
-def test_time_without_a_profiler_counts_for_one_kernel() -> None:
-    timing = Timing(
-        mode="hot",
-        time_us=2.0,
-        spread_pct=0.1,
-        blocks_us=(2.0,),
-        calls_per_block=10,
-        conditions=Conditions(sm_clock_mhz=1400, throttle_reasons=("sw_power_cap",)),
-    )
-    one = kernel("k", sm_throughput=20.0, memory_throughput=30.0, waves=8.0, duration_us=6.0)
-    found = " ".join(explain_lines(measured(one, timing=timing)))
-    assert "launch-bound: the kernel takes 2.0 µs" in found
-    assert "power-limited: the GPU held its clock back to 1400 MHz (sw_power_cap)" in found
-    assert "launch-bound" not in " ".join(explain_lines(measured(one, one, timing=timing)))
-
-
 def test_limited_time_shows_the_clock_of_its_blocks() -> None:
     timing = Timing(
         mode="hot",

@@ -7,31 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.statistics import clock_model, variance
+from pytest_gpuperf.statistics import variance
 from pytest_gpuperf.statistics.clock_model import fit
 from pytest_gpuperf.statistics.decision import Decision, Estimate, Outcome, Thresholds, decide
-from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 from pytest_gpuperf.statistics.one_session import decide_session
 from pytest_gpuperf.statistics.sequential import change_pct
 from pytest_gpuperf.statistics.variance import LogTime, Variance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-@pytest.mark.parametrize(
-    ("values", "mean", "error", "quartiles"),
-    [
-        ([4.0], 4, 0, 0),
-        ([1.0, 3.0], 2, 1 / 0.6, 1),
-        ([1.0, 2.0, 3.0, 4.0, 99.0], 3, math.sqrt(1 / 5) / 0.6, 2),
-        ([1.0, 2.0, 3.0, 4.0], 2.5, math.sqrt(5 / 3 / 4) / 0.6, 1.5),
-    ],
-)
-def test_estimates_of_a_few_blocks(values: list[float], mean: float, error: float, quartiles: float) -> None:
-    assert trimmed_mean(values) == pytest.approx(mean)
-    assert standard_error(values) == pytest.approx(error)
-    assert interquartile_range(values) == pytest.approx(quartiles)
 
 
 @pytest.mark.parametrize(
@@ -66,17 +50,6 @@ def test_error_of_a_share_without_noise_is_that_of_its_bursts(times: int) -> Non
     aa, ab, bb = (sum(x[i] * x[j] for x in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
     variance_of_share = (aa + 2 * ab + bb) / (4 * (aa * bb - ab * ab)) / 4
     assert model.share_error == pytest.approx(0.002 * math.sqrt(3 / 2 * variance_of_share), rel=1e-6)
-
-
-@pytest.mark.parametrize(("most", "fits"), [(1.0001, True), (0.9999, False)])
-def test_share_may_be_off_by_the_most_error(
-    monkeypatch: pytest.MonkeyPatch, most: float, *, fits: bool
-) -> None:
-    assert clock_model.MOST_SHARE_ERROR == 0.15
-    model = fit(LINE * 2, MHZ * 2)
-    assert model is not None
-    monkeypatch.setattr(clock_model, "MOST_SHARE_ERROR", most * model.share_error)
-    assert (fit(LINE * 2, MHZ * 2) is not None) is fits
 
 
 def test_clock_model_needs_six_blocks_and_a_clock_that_moved() -> None:
@@ -120,14 +93,6 @@ def test_error_of_a_change_has_those_of_the_times() -> None:
     assert half_width(found) == pytest.approx(math.sqrt(0.03**2 + 0.02**2 + 0.06**2), rel=1e-5)
 
 
-def test_change_is_against_the_sessions_of_the_same_card() -> None:
-    found = decided(session(100), session(50), session(200, card="B"))
-    assert [found.change_pct, found.replicates] == pytest.approx([100, 1])
-    # A new card is compared with the mean of all cards.
-    found = decided(session(100, card="C"), session(50), session(50), session(200, card="B"))
-    assert [found.change_pct, found.replicates, found.new_card] == pytest.approx([0, 3, True], abs=1e-9)
-
-
 def test_level_is_shared_by_all_comparisons() -> None:
     # The p-value of 3 % against 0.25 % with an error of 1 % is 0.0034.
     alone, among = (
@@ -165,28 +130,6 @@ def test_change_of_the_indifference_zone_is_as_likely_noise_as_not() -> None:
     assert faster.p_faster(thresholds) == pytest.approx(0.5)
     found = decide(slower, thresholds, slower=False, faster=False, alpha=0.05)
     assert found.detectable_pct == pytest.approx(20.0)
-
-
-def test_change_of_the_tolerance_is_tolerated() -> None:
-    estimate = Estimate(math.log(1.05), 1e-3, 8.0, 4)
-    exact, less = (
-        decide(estimate, Thresholds(), slower=True, faster=False, alpha=0.05, tolerance_pct=tolerance)
-        for tolerance in (100 * math.expm1(estimate.log_ratio), 4.99)
-    )
-    assert (exact.outcome, less.outcome) == (Outcome.PASS, Outcome.REGRESSED)
-
-
-def test_small_tolerance_is_one_too() -> None:
-    estimate = Estimate(math.log(1.007), 1e-4, 8.0, 4)
-    found = decide(estimate, Thresholds(), slower=True, faster=False, alpha=0.05, tolerance_pct=0.8)
-    assert found.outcome is Outcome.PASS
-
-
-def test_two_cards_show_their_spread() -> None:
-    alike, apart = (
-        decided(session(100, card="C"), session(100), session(other, card="B")) for other in (100, 130)
-    )
-    assert apart.high_pct > 2 * alike.high_pct
 
 
 def test_noisy_sessions_never_narrow_the_bounds_of_a_new_card() -> None:

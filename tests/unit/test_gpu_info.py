@@ -39,7 +39,7 @@ def uuid_of(bare: str, monkeypatch: pytest.MonkeyPatch, *known: str) -> str:
         L2_cache_size=1,
         total_memory=2,
     )
-    monkeypatch.setattr("pytest_gpuperf.measure.device.gpu.pynvml", nvml)
+    monkeypatch.setattr("pytest_gpuperf.measure.device.visible.pynvml", nvml)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     return gpu_info().uuid

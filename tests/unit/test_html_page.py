@@ -141,16 +141,6 @@ def test_details_have_findings_facts_and_explanation() -> None:
     assert parts["Explanation"]["table"]["rows"][0][0] == "square_kernel"
 
 
-def test_failed_picture_leaves_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise KeyError("boom")
-
-    monkeypatch.setattr("pytest_gpuperf.report.html.details.pictures_of", broken)
-    (details,) = Parsed(page(section(result()))).details
-    assert details["failed"][0].startswith("error in the HTML report: KeyError: 'boom'")
-    assert [part["title"] for part in details["parts"]] == ["Measurement", "Explanation"]
-
-
 def test_several_runs_have_a_section_each() -> None:
     other = run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="20261121-000000-0000")
     shown = page(section(result()), section(result(), kept=other))

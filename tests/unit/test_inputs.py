@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,7 +129,6 @@ def facade(source: Source) -> Gpuperf:
         source=source,
         settings=settings,
         on_gpu=True,
-        guarded=lambda _: nullcontext(),
         unchanged=lambda *_: None,
     )
     return Gpuperf(ItemState("t.py::test", Marker()), runner)
@@ -155,6 +153,18 @@ def test_time_knows_the_reference_of_the_check() -> None:
     assert isinstance(known, CheckedCall)
     assert (known.reference.expected, known.reference.rtol) == (sum, 0.5)
     assert not isinstance(unknown, CheckedCall)
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_time_takes_the_arguments_that_may_be_written(*, checks: bool) -> None:
+    source = Source()
+    gpuperf = facade(source)
+    if checks:
+        gpuperf.check(add, X, expected=sum)
+    gpuperf.time(add, X, mutates=(0,))
+    (call,) = source.timed
+    assert isinstance(call, CheckedCall)
+    assert call.reference == Reference(sum if checks else None, mutates=[0])
 
 
 def test_refused_time_fails_the_test_and_is_kept() -> None:

@@ -20,7 +20,7 @@ from pytest_gpuperf.records import (
     Verification,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
-from run_builders import measured, profile, queued, record, timing
+from run_builders import measured, queued, record, timing
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import TimingMode
@@ -73,7 +73,7 @@ def test_other_kernel_at_the_same_time_passes_with_a_remark() -> None:
     )
 
 
-def test_only_exact_counters_of_another_source_are_judged() -> None:
+def test_counters_on_which_readers_disagree_are_not_judged() -> None:
     now = measured(5.3, {"registers_per_thread": 32.0, "l2_hit_rate": 90.0})
     assert now.profile is not None
     read = replace(now.profile, source="cupti", cache_control="none")
@@ -83,7 +83,8 @@ def test_only_exact_counters_of_another_source_are_judged() -> None:
     assert result.findings == (
         Finding(
             Status.PASS,
-            "counters were read by cupti/none, the baseline's by ncu/all: only exact ones are judged",
+            "counters were read by cupti/none, the baseline's by ncu/all: those on which the two disagree "
+            "are not compared",
             "main",
         ),
     )
@@ -223,17 +224,6 @@ def test_older_baseline_of_a_call_that_waits_is_not_a_regression() -> None:
     assert verdict(record(main=waiting()), baseline_of("hot")).status is Status.REGRESSED
 
 
-def test_another_choice_of_the_autotuner_is_reported() -> None:
-    sessions = (Session(run="r", time_us=5.3, autotuned=("k: BLOCK: 256",)),)
-    times = TimeBaseline(mode="hot", sessions=sessions)
-    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
-    now = Measurement(timing=replace(timing(5.3), autotuned=("k: BLOCK: 1024",)))
-    result = verdict(record(main=now), known)
-    assert [finding.line for finding in result.findings] == [
-        "autotune picked k: BLOCK: 1024; in the baseline k: BLOCK: 256"
-    ]
-
-
 def test_wrong_output_is_the_only_message() -> None:
     result = verdict(
         record(main=measured(50.0, correct=False)), baseline(), limits=parse_limits("sm_throughput >= 1")
@@ -265,23 +255,6 @@ def test_limit_is_checked_on_each_label_that_has_the_value() -> None:
     assert first == "gpuperf: a: sm_throughput 5 is below the limit >= 10 of the test"
     assert explained[0] == "    launch-bound: the kernel takes 1.0 µs, less than its launch from the host"
     assert result.status is Status.LIMIT
-
-
-def test_limit_without_profile_is_invalid() -> None:
-    result = verdict(record(main=measured()), baseline(), limits=parse_limits("sm_throughput >= 1"))
-    assert result.status is Status.INVALID
-    assert "calls no profile()" in result.message()
-
-
-def test_limit_of_a_test_that_measured_nothing_is_invalid() -> None:
-    assert verdict(record(), limits=parse_limits("time_us <= 1")).status is Status.INVALID
-
-
-def test_limit_on_unavailable_counters_passes_with_a_remark() -> None:
-    now = Measurement(timing=measured().timing, profile=profile({}, unavailable="no ncu"))
-    result = verdict(record(main=now), baseline(), limits=parse_limits("sm_throughput >= 1"))
-    assert result.status is Status.PASS
-    assert "not judged" in result.findings[0].line
 
 
 def test_counters_left_out_by_the_preset_are_a_remark() -> None:
@@ -322,13 +295,6 @@ def test_message_lines_are_printable_and_not_commands(parts: list[str]) -> None:
     assert all(line.isprintable() for line in lines)
     assert not any(line.lstrip().startswith("::") or "##[" in line for line in lines)
     assert lines[-1] == "gpuperf: next"
-
-
-def test_message_of_several_lines_keeps_them() -> None:
-    findings = (Finding(Status.WRONG, "output differs\nlargest difference 3"),)
-    assert TestVerdict(Status.WRONG, findings).message() == (
-        "gpuperf: output differs\n    largest difference 3"
-    )
 
 
 def test_label_that_only_the_baseline_has_is_mentioned() -> None:

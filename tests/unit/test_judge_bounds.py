@@ -5,78 +5,31 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from judging import HINTS, baseline, verdict
+from judging import HINTS, verdict
 from pytest_gpuperf.judge.counters import (
     CounterComparison,
-    chosen_otherwise,
     compare_counters,
-    is_exact,
-    is_near_exact,
 )
 from pytest_gpuperf.judge.gate import Gate
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Status, TestVerdict
 from pytest_gpuperf.judge.times import BaselineComparison
-from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records import ClockModel, Measurement, MetricValue, Timing, Trace
 from pytest_gpuperf.records.baseline import (
     Baseline,
     BaselineGpu,
     MeasurementBaseline,
-    Pin,
     RunNote,
     Session,
     TestBaseline,
     TimeBaseline,
 )
-from pytest_gpuperf.records.fuzzing import Fuzzing
 from run_builders import H200, gate_of, measured, profile, record, timing
 
 
 def compared(name: str, before: MetricValue, now: MetricValue) -> CounterComparison:
     known = MeasurementBaseline(counters={name: before}, kernels=("square_kernel",))
     return compare_counters(measured(None, {name: now}), known, accept=HINTS.accept)
-
-
-@pytest.mark.parametrize(
-    ("name", "before", "now", "shown"),
-    [
-        ("dram_bytes", 100.0, 102.0, False),
-        ("dram_bytes", 100.0, 102.1, True),
-        ("dram_bytes", 100.0, 98.0, False),
-        ("memory_throughput", 10.0, 11.0, False),
-        ("memory_throughput", 10.0, 11.1, True),
-        ("memory_throughput", 10.0, 8.9, True),
-        ("grid_size", 1000000, 1000010.0, False),
-        ("grid_size", 1000000, 1000010.9, True),
-        ("instructions", 1000.0, 1001.0, False),
-        ("instructions", 1000.0, 1001.1, True),
-    ],
-)
-def test_change_at_its_tolerance_is_not_shown(name: str, before: float, now: float, *, shown: bool) -> None:
-    assert bool(compared(name, before, now).changes) is shown
-
-
-def test_unequal_words_have_no_percentage() -> None:
-    (change,) = compared("occupancy_limiter", "warps", "registers").changes
-    assert (change.change_pct, change.worse) == (None, None)
-
-
-@pytest.mark.parametrize(("now", "change"), [(2200.0, 10.0), (1800.0, -10.0)])
-def test_change_of_a_counter_is_in_percent(now: float, change: float) -> None:
-    (found,) = compared("instructions", 2000.0, now).changes
-    assert found.change_pct == pytest.approx(change)
-    assert found.worse is (change > 0)
-
-
-def test_only_the_first_changes_are_shown() -> None:
-    names = [f"raw__{number}.sum" for number in range(10)]
-    known = MeasurementBaseline(counters=dict.fromkeys(names, 100.0))
-    now = measured(None, {name: 110.0 + at for at, name in enumerate(names)})
-    details = compare_counters(now, known).details
-    assert len(details) == 9
-    assert details[0].startswith("raw__9.sum")
-    assert details[-1] == "and 2 more counters"
 
 
 def traced(before: int, now: int, name: str = "launches") -> CounterComparison:
@@ -96,17 +49,6 @@ def test_traced_count_has_its_change_in_percent(
     assert bool(traced(before, now).worse_exact) is worse
 
 
-def test_worse_exact_counters_are_one_finding() -> None:
-    known = MeasurementBaseline(
-        counters={"registers_per_thread": 32, "shared_memory_per_block": 100}, kernels=("square_kernel",)
-    )
-    now = measured(None, {"registers_per_thread": 64.0, "shared_memory_per_block": 101.0})
-    (found,) = compare_counters(now, known, accept="accept").findings
-    assert found.status is Status.REGRESSED
-    assert found.line == "registers_per_thread 64 is worse than the baseline 32 (no tolerance), and 1 more"
-    assert found.details[-1] == "accept"
-
-
 @pytest.mark.parametrize(("now", "warns"), [(1100.0, True), (900.0, False)])
 def test_only_more_work_is_an_early_warning(now: float, *, warns: bool) -> None:
     findings = compared("instructions", 1000.0, now).findings
@@ -114,47 +56,29 @@ def test_only_more_work_is_an_early_warning(now: float, *, warns: bool) -> None:
     assert all(found.line.endswith("at the same time: an early warning") for found in findings)
 
 
-def test_launches_chosen_alike_have_no_remark() -> None:
-    now = replace(profile({"instructions": 1.0}), launches="all", regex="square")
-    known = MeasurementBaseline(counters={"instructions": 1.0}, kernels=("square_kernel",))
-    assert chosen_otherwise(now, known) == ""
-    assert chosen_otherwise(now, replace(known, launches="all", regex="square")) == ""
-    assert chosen_otherwise(now, replace(known, launches="all", regex="other")) != ""
-    assert chosen_otherwise(replace(now, launches=""), replace(known, launches="all", regex="square")) == ""
-
-
 @pytest.mark.parametrize(
-    ("share_pct", "unknown_pct", "active", "regex", "said"),
+    ("share_pct", "unknown_pct", "active", "regex", "count"),
     [
-        (0.0, 0.0, 30.0, "", "tensor_active is 30 %, though no kernel of the trace is named as if it was"),
-        (0.0, 5.0, 30.0, "", ""),
-        (
-            60.0,
-            0.0,
-            0.0,
-            "",
-            "60 % of the GPU time is in kernels named as if they used tensor cores, but tensor_active is 0",
-        ),
-        (60.0, 0.0, 0.0, "gemm", ""),
-        (60.0, 0.0, 30.0, "", ""),
-        (0.0, 0.0, 0.0, "", ""),
+        (0.0, 0.0, 30.0, "", 1),
+        (0.0, 5.0, 30.0, "", 0),
+        (60.0, 0.0, 0.0, "", 1),
+        (60.0, 0.0, 0.0, "gemm", 0),
+        (60.0, 0.0, 30.0, "", 0),
+        (0.0, 0.0, 0.0, "", 0),
     ],
 )
 def test_tensor_counter_and_kernel_names_contradict(
-    share_pct: float, unknown_pct: float, active: float, regex: str, said: str
+    share_pct: float, unknown_pct: float, active: float, regex: str, count: int
 ) -> None:
     trace = Trace(tensor_core_share_pct=share_pct, tensor_cores_unknown_pct=unknown_pct)
     now = Measurement(trace=trace, profile=replace(profile({"tensor_active": active}), regex=regex))
-    remarks = compare_counters(now, MeasurementBaseline()).remarks
-    assert [found.line for found in remarks] == ([said] if said else [])
+    assert len(compare_counters(now, MeasurementBaseline()).remarks) == count
 
 
 def test_nothing_has_moved_without_a_change() -> None:
     assert not BaselineComparison(CounterComparison()).moved
     assert BaselineComparison(CounterComparison(), fell_back=True).moved
     assert BaselineComparison(CounterComparison(kernels="now runs b")).moved
-    defaults = BaselineComparison(CounterComparison())
-    assert (defaults.fell_back, defaults.other_source, defaults.slower, defaults.faster) == (False,) * 4
 
 
 @pytest.mark.parametrize(("blocks", "wider"), [(9, False), (10, True)])
@@ -172,21 +96,6 @@ def test_noise_of_ten_blocks_widens_the_interval(blocks: int, *, wider: bool) ->
     assert noisy is not None
     assert (noisy.decision.high_pct > 2 * quiet.decision.high_pct) is wider
     assert (noisy.decision.high_pct == quiet.decision.high_pct) is not wider
-
-
-def test_raw_change_is_that_of_the_times_as_measured() -> None:
-    sessions = tuple(
-        Session(run=f"r{at}", time_us=us, sm_clock_mhz=1500) for at, us in enumerate((80.0, 125.0))
-    )
-    known = TestBaseline(
-        measurements={"main": MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=sessions))}
-    )
-    found = gate_of({"t": known}).compare(("t", "main"), timing(110.0))
-    assert found is not None
-    assert found.raw_change_pct == found.decision.change_pct == pytest.approx(10)
-    assert [found.actual_us, found.baseline_us] == pytest.approx([110, 100])
-    assert (found.at_mhz, found.actual_mhz, found.baseline_mhz) == (0, 0, 1500)
-    assert (found.against, found.in_turn) == ("", False)
 
 
 MODEL = ClockModel(cycles=200.0, fixed_us=0.4, reference_mhz=1000.0)
@@ -254,55 +163,11 @@ def test_clock_of_a_baseline_is_known_only_if_all_sessions_have_one() -> None:
     assert found.baseline_mhz == 0
 
 
-@pytest.mark.parametrize(
-    ("comparisons", "tests", "counted"),
-    [(0, None, 3), (7, None, 7), (0, ["a"], 2), (0, ["b"], 1), (0, [], 1)],
-)
-def test_gate_counts_stored_times_and_their_pins(
-    comparisons: int, tests: list[str] | None, counted: int
-) -> None:
-    sessions = (Session(run="r", time_us=100.0),)
-    pinned = Pin(name="v1", date="2026-11-20T00:00:00Z", mode="hot", sessions=sessions)
-    times = {
-        "a": TimeBaseline(mode="hot", sessions=sessions, pinned=pinned),
-        "b": TimeBaseline(mode="hot", sessions=sessions),
-    }
-    known = {
-        name: TestBaseline(measurements={"main": MeasurementBaseline(time=time)})
-        for name, time in times.items()
-    }
-    file = Baseline(schema=1, gpu=BaselineGpu(slug=H200.slug), tests=known)
-    assert Gate([file], card="A", comparisons=comparisons, tests=tests)._comparisons == counted
-
-
 def test_limit_on_a_value_that_no_label_has_is_one_finding() -> None:
     test = record(a=measured(5.3), b=measured(5.3))
     found = verdict(test, limits=parse_limits(("instructions < 5",)))
     invalid = [finding for finding in found.findings if finding.status is Status.INVALID]
     assert [finding.label for finding in invalid] == ["a"]
-
-
-def test_defaults_of_a_verdict_say_nothing() -> None:
-    found = judge(record(main=measured()), measured=Expected())
-    assert (found.strict, TestResult(record(), found).replayed) == (False, False)
-    assert Finding(Status.PASS, "line").details == ()
-    assert Expected().tolerance_pct == 0
-    assert verdict(record(main=measured(5.3)), baseline(5.3)).status is Status.PASS
-
-
-@pytest.mark.parametrize(("count", "more"), [(8, []), (9, ["and 1 more counters"])])
-def test_eight_changes_are_all_shown(count: int, more: list[str]) -> None:
-    known = MeasurementBaseline(counters={f"raw__{at}.sum": 100.0 for at in range(count)})
-    now = measured(None, {f"raw__{at}.sum": 110.0 for at in range(count)})
-    assert list(compare_counters(now, known).details[8:]) == more
-
-
-def test_worse_exact_counters_are_shown_first() -> None:
-    known = MeasurementBaseline(counters={"registers_per_thread": 32, "raw__x.sum": 1.0})
-    details = compare_counters(
-        measured(None, {"registers_per_thread": 33.0, "raw__x.sum": 9.0}), known
-    ).details
-    assert [line.split()[0] for line in details] == ["registers_per_thread", "raw__x.sum"]
 
 
 @pytest.mark.parametrize(
@@ -334,11 +199,6 @@ def test_cause_explains_before_an_effect() -> None:
     assert compare_counters(now, known).explanation.startswith("instructions")
 
 
-def test_word_in_place_of_a_number_is_a_change() -> None:
-    (change,) = compared("instructions", 10.0, "many").changes
-    assert (change.actual, change.change_pct) == ("many", None)
-
-
 def test_counters_of_nothing_are_not_compared() -> None:
     known = MeasurementBaseline(counters={"instructions": 1.0})
     assert compare_counters(Measurement(), known) == CounterComparison()
@@ -346,36 +206,6 @@ def test_counters_of_nothing_are_not_compared() -> None:
     assert compared("instructions", 1.0, 1.0).compared is True
     assert compared("instructions", 1.0, 1.0).same_work
     assert not compared("instructions", 1.0, 2.0).same_work
-
-
-@pytest.mark.parametrize(("preset", "said"), [("sol", True), ("", False)])
-def test_counters_that_were_not_measured_are_counted(preset: str, *, said: bool) -> None:
-    now = Measurement(profile=replace(profile({"instructions": 1.0}), preset=preset))
-    known = MeasurementBaseline(counters={"instructions": 1.0, "dram_bytes": 1.0, "l2_hit_rate": 1.0})
-    lines = [found.line for found in compare_counters(now, known).remarks]
-    assert lines == (["2 counters of the baseline were not measured (preset sol)"] if said else [])
-
-
-@pytest.mark.parametrize(("now", "same"), [(100_099.9, True), (100_100.0, False)])
-def test_tenth_of_a_percent_is_other_work(now: float, *, same: bool) -> None:
-    known = MeasurementBaseline(
-        counters={"instructions": 100_000.0}, counters_sessions=2, kernels=("square_kernel",)
-    )
-    assert compare_counters(measured(None, {"instructions": now}), known).same_work is same
-
-
-@pytest.mark.parametrize(
-    ("name", "exact", "near"),
-    [
-        ("launches", True, False),
-        ("registers_per_thread", True, False),
-        ("instructions", False, True),
-        ("dram_bytes", False, False),
-        ("raw__x.sum", False, False),
-    ],
-)
-def test_tier_of_each_counter(name: str, *, exact: bool, near: bool) -> None:
-    assert (is_exact(name), is_near_exact(name)) == (exact, near)
 
 
 def test_raw_change_counts_the_sessions_of_the_same_card() -> None:
@@ -390,10 +220,8 @@ def test_raw_change_counts_the_sessions_of_the_same_card() -> None:
     found = Gate([file], card="A", comparisons=1).compare(("t", "main"), timing(110.0))
     assert found is not None
     assert [found.raw_change_pct, found.baseline_mhz] == pytest.approx([10, 1500])
-
-
-def test_count_of_work_that_was_zero_has_no_tolerance() -> None:
-    assert compared("local_spill_instructions", 0.0, 0.05).changes
+    assert [found.actual_us, found.baseline_us] == pytest.approx([110, 100])
+    assert (found.at_mhz, found.actual_mhz) == (0, 0)
 
 
 @pytest.mark.parametrize("status", list(Status))
@@ -401,11 +229,3 @@ def test_strict_verdict_fails_by_inconclusive_too(status: Status) -> None:
     usual, strict = (TestVerdict(Status.PASS, strict=strict).fails_by(status) for strict in (False, True))
     assert usual is status.fails
     assert strict is (status.fails or status is Status.INCONCLUSIVE)
-
-
-@pytest.mark.parametrize(
-    ("failure", "said"), [("off by 3 at (0, 1)", "off by 3 at (0, 1)"), ("", "the output is wrong for m=1")]
-)
-def test_failed_search_says_what_is_wrong(failure: str, said: str) -> None:
-    fuzz = Fuzzing(passed=False, cases=1, seconds=0.1, case="m=1", failure=failure)
-    assert [finding.line for finding in verdict(record(main=Measurement(fuzz=fuzz))).findings] == [said]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import contextmanager
 from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -12,6 +14,9 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.kept import Originals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def replacement(*_: object) -> float:
@@ -133,3 +138,22 @@ def test_new_submodule_is_no_patch(package: ModuleType) -> None:
 def test_methods_of_torch_in_c_cannot_be_replaced() -> None:
     with pytest.raises(TypeError, match="immutable"):
         torch._C.TensorBase.zero_ = replacement  # type: ignore[method-assign, assignment]
+
+
+def test_all_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Device 2 of 4 is the current one, and device 1 has no context: to wait for it would make one."""
+    current, waited = [2], []
+
+    @contextmanager
+    def on(device: int) -> Iterator[None]:
+        current.append(device)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(kept, "_ON_DEVICE", on)
+    monkeypatch.setattr(kept, "_CURRENT_DEVICE", lambda: current[-1])
+    monkeypatch.setattr(kept, "_HAS_CONTEXT", lambda device: device != 1)
+    monkeypatch.setattr(kept, "_SYNCHRONIZE", lambda: waited.append(current[-1]))
+    kept.synchronize()
+    assert (waited, current) == ([2, 0, 3], [2])

@@ -37,15 +37,30 @@ def test_marks_separate_calls_by_launch_not_by_start() -> None:
     assert [sorted(call) for call in found] == [first, second]
 
 
+MARK = kernel(1, 0, 1, "mark", stream=7)
+
+
 def test_gaps_and_copies_to_the_host_are_not_in_the_time() -> None:
     call = [kernel(2, 0, 5), kernel(3, 300, 7), kernel(4, 400, 40, "", with_host=True)]
-    work = work_of([call], current=0)
+    work = work_of([call], MARK)
     assert (work.busy_us, work.kernels_us, work.host_copies_us) == (12, 12, 40)
+
+
+def test_copies_to_the_host_are_the_time_of_calls_without_other_work() -> None:
+    calls = [[kernel(at, at, 40, "", with_host=True, stream=7)] for at in (2, 50)]
+    work = work_of(calls, MARK)
+    assert (work.busy_us, work.kernels_us, work.host_copies_us) == (40, 40, 0)
+    assert [(one.stream, one.current, one.launches) for one in work.streams] == [(7, True, 1)]
+
+
+def test_same_stream_of_another_device_is_another_stream() -> None:
+    work = work_of([[kernel(2, 0, 5, stream=7), kernel(3, 9, 5, stream=7, device=1)]], MARK)
+    assert [(one.stream, one.current) for one in work.streams] == [(7, True), (7, False)]
 
 
 def test_overlapping_streams_count_once_in_the_busy_time() -> None:
     call = [kernel(2, 0, 10, "a<4>(int)", stream=7), kernel(3, 5, 10, "b", stream=13)]
-    work = work_of([call], current=7)
+    work = work_of([call], MARK)
     assert (work.busy_us, work.kernels_us) == (15, 20)
     assert work.streams == (
         StreamWork(stream=7, current=True, launches=1, kernels_us=10, kernels=("a",)),
@@ -55,7 +70,7 @@ def test_overlapping_streams_count_once_in_the_busy_time() -> None:
 
 def test_calls_may_launch_different_kernels() -> None:
     calls = [[kernel(1, 0, 5)], [kernel(3, 10, 5), kernel(4, 20, 5)]]
-    work = work_of(calls, current=0)
+    work = work_of(calls, MARK)
     assert (work.busy_us, work.streams[0].launches) == (7.5, 1.5)
 
 
@@ -68,6 +83,8 @@ class FakeCupti:
         self.streams = [144]
         self._serial = False
         self.lost = 0
+        self.work: dict[str, Any] = {}
+        """Facts of each activity of a call."""
         self.refused = ""
         self.now = 0
         self._found: list[Activity] = []
@@ -81,11 +98,11 @@ class FakeCupti:
     def call(self) -> None:
         if self.us:
             for stream in self.streams:
-                self._launch("k", self.serial_us if self._serial else self.us, stream)
+                self._launch("k", self.serial_us if self._serial else self.us, stream, **self.work)
 
-    def _launch(self, name: str, us: float, stream: int) -> None:
+    def _launch(self, name: str, us: float, stream: int, **facts: Any) -> None:
         self.now += 1
-        self._found.append(kernel(self.now, 10_000 * self.now, us, name, stream=stream))
+        self._found.append(kernel(self.now, 10_000 * self.now, us, name, stream=stream, **facts))
 
     @contextmanager
     def _recorded(self, *, stay: bool, serial: bool = False) -> Iterator[list[Activity]]:
@@ -126,6 +143,20 @@ def test_calls_are_repeated_as_they_were_recorded(cupti: FakeCupti, monkeypatch:
     assert calls[0].live
     assert calls[0].run(lambda: ends.append("before")) == 5
     assert ends == ["before", (), (None,)]
+
+
+def test_call_that_only_copies_to_the_host_is_timed(cupti: FakeCupti) -> None:
+    cupti.work = {"with_host": True}
+    batch = KernelsBatch(cupti.call)
+    assert batch.run().time_us == 5.0
+    assert batch.rerun()[0].run(lambda: None) == 5.0
+
+
+@pytest.mark.parametrize(("device", "mhz"), [(0, 1500.0), (1, 0.0)])
+def test_clock_of_another_device_is_not_known(cupti: FakeCupti, device: int, mhz: float) -> None:
+    cupti.work = {"device": device}
+    batch = KernelsBatch(cupti.call, CountingStamps())  # type: ignore[arg-type]
+    assert tuple(batch.run())[:2] == (5.0, mhz)
 
 
 def test_lost_records_are_refused(cupti: FakeCupti) -> None:
@@ -322,5 +353,5 @@ def test_mean_of_blocks_leaves_out_the_extremes_of_kernels() -> None:
 
 def test_share_of_each_stream_is_rounded() -> None:
     call = [[kernel(1, 0, 1.0005), kernel(2, 9, 1.0005)], [kernel(3, 50, 1.0005)], [kernel(4, 90, 1.0005)]]
-    (stream,) = work_of(call, current=0).streams
+    (stream,) = work_of(call, MARK).streams
     assert (stream.launches, stream.kernels_us) == (1.33, 1.333)

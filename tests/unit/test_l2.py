@@ -7,26 +7,42 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpuperf.measure.device import kept, l2
+from cuda_header import cuda_numbers
+from pytest_gpuperf.measure.device import cuda_names, kept, l2
 
 if TYPE_CHECKING:
     import torch
 
 
+PERSISTING = "CU_LIMIT_PERSISTING_L2_CACHE_SIZE"
+UNSUPPORTED = 215
+"""`CUDA_ERROR_UNSUPPORTED_LIMIT`."""
+MOST_PERSISTING = 32 << 20
+
+
 class Driver:
-    """The functions of libcuda that `l2` calls."""
+    """The functions of libcuda that `l2` calls, with a table of limits by their numbers in cuda.h."""
 
     def __init__(self, persisting: int) -> None:
-        self.persisting = persisting
+        numbers = cuda_numbers()
+        self.names = {number: name for name, number in numbers.items() if name.startswith("CU_LIMIT_")}
+        self.limits = dict.fromkeys(self.names.values(), 64)
+        self.limits[PERSISTING] = persisting
+        self._window = numbers["CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW"]
         self.asked: list[str] = []
 
-    def cuCtxGetLimit(self, size: Any, _: int) -> int:
-        size._obj.value = self.persisting
+    def cuCtxGetLimit(self, size: Any, limit: int) -> int:
+        if limit not in self.names:
+            return UNSUPPORTED
+        size._obj.value = self.limits[self.names[limit]]
         return 0
 
-    def cuCtxSetLimit(self, _: int, size: Any) -> int:
-        self.persisting = size.value
-        self.asked.append(f"limit {size.value}")
+    def cuCtxSetLimit(self, limit: int, size: Any) -> int:
+        if limit not in self.names:
+            return UNSUPPORTED
+        name = self.names[limit]
+        self.limits[name] = min(size.value, MOST_PERSISTING if name == PERSISTING else 128)
+        self.asked.append(f"{name} {size.value}")
         return 0
 
     def cuCtxResetPersistingL2Cache(self) -> int:
@@ -34,8 +50,10 @@ class Driver:
         return 0
 
     def cuStreamSetAttribute(self, stream: Any, attribute: int, value: Any) -> int:
+        if attribute != self._window or len(value.raw) < 64:
+            return 1
         assert not any(value.raw)
-        self.asked.append(f"attribute {attribute} of stream {stream.value}")
+        self.asked.append(f"no window of stream {stream.value}")
         return 0
 
 
@@ -44,10 +62,26 @@ def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> D
     fake = Driver(request.param)
     monkeypatch.setattr(l2, "_driver", lambda: fake)
     monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    monkeypatch.setattr(kept, "synchronize", lambda: fake.asked.append("synchronize"))
     return fake
 
 
-@pytest.mark.parametrize(("driver", "asked"), [(0, []), (64, ["limit 0", "reset"])], indirect=["driver"])
+def test_numbers_of_cuda_are_those_of_its_header() -> None:
+    numbers = {name: number for name, number in vars(cuda_names).items() if name.startswith("CU_")}
+    header = cuda_numbers()
+    assert numbers == {name: header[name] for name in numbers}
+
+
+@pytest.mark.parametrize("driver", [64], indirect=True)
+def test_only_the_persisting_limit_changes(driver: Driver) -> None:
+    before = dict(driver.limits)
+    l2.forget()
+    assert driver.limits == {**before, PERSISTING: 0}
+
+
+@pytest.mark.parametrize(
+    ("driver", "asked"), [(0, []), (64, ["synchronize", f"{PERSISTING} 0", "reset"])], indirect=["driver"]
+)
 def test_lines_are_reset_only_if_memory_is_set_aside(driver: Driver, asked: list[str]) -> None:
     l2.forget()
     assert driver.asked == asked
@@ -58,9 +92,9 @@ def test_lines_are_reset_only_if_memory_is_set_aside(driver: Driver, asked: list
 def test_end_of_a_test_restores_the_limit_and_the_stream(driver: Driver) -> None:
     with l2.reset_after():
         l2.forget()
-        driver.persisting = 1 << 20
+        driver.limits[PERSISTING] = 1 << 20
         driver.asked.clear()
-    assert driver.asked == ["reset", "attribute 1 of stream 7", "limit 64"]
+    assert driver.asked == ["reset", "no window of stream 7", f"{PERSISTING} 64"]
 
 
 @pytest.mark.parametrize("driver", [64], indirect=True)

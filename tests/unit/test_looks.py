@@ -154,7 +154,7 @@ class FakeTimer:
     def time(self, call: Call, *, known: Callable[..., object], **_: Any) -> Timing:
         x = call.args[0]
         self.places.append(x.data_ptr())
-        self.models.append(known("hot", "events"))
+        self.models.append(known("hot"))
         if self.fails_elsewhere and x.data_ptr() != self.places[0]:
             raise torch.cuda.OutOfMemoryError
         return timing(float(x[0]))
@@ -166,7 +166,7 @@ def live(timer: FakeTimer, doubt: str) -> LiveSource:
         tests={},
         timer=cast("Any", timer),
         doubt=lambda *_: doubt,
-        known=lambda call, code, mode, source: cast("Any", f"{call.label} {code} {mode} {source}"),
+        known=lambda call, code, mode: ("events", cast("Any", f"{call.label} {code} {mode}")),
         progress=lambda _: None,
         traces=Path(),
         alone=nullcontext,
@@ -193,7 +193,7 @@ def test_further_looks_are_at_other_places_with_models_of_their_own(doubt: str, 
     assert found.time_us == 7
     assert timer.places[0] == x.data_ptr()
     assert len(set(timer.places)) == looks
-    assert timer.models == ["main None hot events", None, None][:looks]
+    assert timer.models == [("events", "main None hot"), *[("events", None)] * 2][:looks]
 
 
 def stored_times() -> Any:
@@ -206,7 +206,6 @@ def stored_times() -> Any:
 @pytest.mark.parametrize(("tolerance_pct", "doubt"), [(0.0, "regressed at first, +20.0 %"), (50.0, "")])
 def test_slowdown_that_the_test_accepts_is_not_in_doubt(tolerance_pct: float, doubt: str) -> None:
     runner = SimpleNamespace(
-        guarded=lambda _: nullcontext(),
         expected=SimpleNamespace(gate=stored_times()),
         _tolerances_pct={"t": tolerance_pct},
     )

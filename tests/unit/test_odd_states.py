@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -22,20 +22,12 @@ from pytest_gpuperf.records.writing import write_files
 from run_builders import measured, record, run
 from trace_builders import BLOCK, attention_block
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 RUN = ".gpuperf/runs/20261120-173012-3f9a"
 RECORDING = "baselines/nvidia-h200/recordings/20261120-173012-3f9a.json"
 COMMANDS = """
 baseline accept
 baseline accept --dry-run
-baseline pin v1
-baseline unpin
 baseline status
-baseline record
-clean --dry-run
-clean --keep 1
 compare ::t
 explain
 export --format csv
@@ -43,7 +35,6 @@ export --format json -o out/rows.json
 init
 plot ::t --y time_us -o out.svg
 record --replace
-recording list
 trace
 trace saved.json.gz
 trace ::b --chrome out.json
@@ -79,42 +70,6 @@ def copied(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return Path.cwd()
 
 
-def file_at(name: str) -> Callable[[], object]:
-    def change() -> None:
-        _remove(Path(name))
-        Path(name).write_text("x")
-
-    return change
-
-
-def folder_at(name: str) -> Callable[[], object]:
-    def change() -> None:
-        _remove(Path(name))
-        Path(name).mkdir()
-
-    return change
-
-
-def link_at(name: str, target: str) -> Callable[[], object]:
-    def change() -> None:
-        _remove(Path(name))
-        Path(name).symlink_to(target)
-
-    return change
-
-
-def pipe_at(name: str) -> Callable[[], object]:
-    def change() -> None:
-        _remove(Path(name))
-        os.mkfifo(name)
-
-    return change
-
-
-def configured(text: str) -> Callable[[], object]:
-    return lambda: Path("pyproject.toml").write_text(text)
-
-
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)
@@ -122,31 +77,45 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-STATES: dict[str, Callable[[], object]] = {
-    "a file as .gpuperf": file_at(".gpuperf"),
-    "a file as runs": file_at(".gpuperf/runs"),
-    "a file as run folder": file_at(RUN),
-    "a folder as run": folder_at(f"{RUN}/run.json"),
-    "a file as traces": file_at(f"{RUN}/traces"),
-    "a folder as lock": folder_at(".gpuperf/baselines.lock"),
-    "a file as baselines": file_at("baselines"),
-    "a pipe as baselines": pipe_at("baselines"),
-    "a file as folder of the GPU": file_at("baselines/nvidia-h200"),
-    "a folder as baseline": folder_at("baselines/nvidia-h200/a.json"),
-    "a dangling link as baseline": link_at("baselines/nvidia-h200/a.json", "nowhere"),
-    "a file as recordings": file_at("baselines/nvidia-h200/recordings"),
-    "a folder as recording": folder_at(RECORDING),
-    "a link to itself as baselines": link_at("baselines", "baselines"),
-    "a link to itself as .gpuperf": link_at(".gpuperf", ".gpuperf"),
-    "a dangling link as .gpuperf": link_at(".gpuperf", "nowhere/at/all"),
-    "tool is a number": configured("tool = 3"),
-    "pytest is a number": configured("[tool]\npytest = 3"),
-    "ini_options is a list": configured("[[tool.pytest.ini_options]]"),
-    "pytest.toml with a number": lambda: Path("pytest.toml").write_text("pytest = 3"),
-    "NUL in a setting": configured('[tool.pytest.ini_options]\ngpuperf_baselines = "a\\u0000b"'),
-    "long name of baselines": configured(f'[tool.pytest.ini_options]\ngpuperf_baselines = "{"a" * 5000}"'),
-    "removed working directory": lambda: shutil.rmtree(Path.cwd()),
-}
+def _instead(name: str, kind: str) -> None:
+    """Put a file, a folder, a pipe or a link to a name in the place of a path."""
+    path = Path(name)
+    _remove(path)
+    if kind == "file":
+        path.write_text("x")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(kind)
+
+
+PLACES = [
+    (".gpuperf", "file"),
+    (".gpuperf", ".gpuperf"),
+    (".gpuperf", "nowhere/at/all"),
+    (".gpuperf/runs", "file"),
+    (".gpuperf/baselines.lock", "folder"),
+    (RUN, "file"),
+    (f"{RUN}/run.json", "folder"),
+    (f"{RUN}/traces", "file"),
+    ("baselines", "file"),
+    ("baselines", "pipe"),
+    ("baselines", "baselines"),
+    ("baselines/nvidia-h200", "file"),
+    ("baselines/nvidia-h200/a.json", "folder"),
+    ("baselines/nvidia-h200/a.json", "nowhere"),
+    ("baselines/nvidia-h200/recordings", "file"),
+    (RECORDING, "folder"),
+]
+CONFIGURED = [
+    "tool = 3",
+    "[tool]\npytest = 3",
+    "[[tool.pytest.ini_options]]",
+    '[tool.pytest.ini_options]\ngpuperf_baselines = "a\\u0000b"',
+    f'[tool.pytest.ini_options]\ngpuperf_baselines = "{"a" * 5000}"',
+]
 
 
 def tracebacks() -> list[str]:
@@ -160,9 +129,20 @@ def tracebacks() -> list[str]:
     return broken
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_odd_project_never_gives_a_traceback(copied: Path, state: str) -> None:
-    STATES[state]()
+@pytest.mark.parametrize(("name", "kind"), PLACES)
+def test_odd_place_never_gives_a_traceback(copied: Path, name: str, kind: str) -> None:
+    _instead(name, kind)
+    assert tracebacks() == []
+
+
+@pytest.mark.parametrize("text", CONFIGURED)
+def test_odd_configuration_never_gives_a_traceback(copied: Path, text: str) -> None:
+    Path("pyproject.toml").write_text(text)
+    assert tracebacks() == []
+
+
+def test_removed_working_directory_never_gives_a_traceback(copied: Path) -> None:
+    shutil.rmtree(Path.cwd())
     assert tracebacks() == []
 
 
@@ -182,7 +162,7 @@ def test_disk_that_refuses_never_gives_a_traceback(
 
 
 def test_file_in_the_place_of_a_folder_is_named(copied: Path) -> None:
-    STATES["a file as .gpuperf"]()
+    _instead(".gpuperf", "file")
     result = CliRunner().invoke(main, ["export", "--format", "csv"])
     assert result.stderr == (
         f"gpuperf: error: {copied / '.gpuperf'}: Not a directory; "
@@ -193,7 +173,7 @@ def test_file_in_the_place_of_a_folder_is_named(copied: Path) -> None:
 def test_full_standard_output_is_one_error(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     with Path("/dev/full").open("wb") as full:
-        command = [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "recording", "list"]
+        command = [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "baseline", "status"]
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert ended.returncode == 2
     assert ended.stderr.splitlines() == [
@@ -201,7 +181,7 @@ def test_full_standard_output_is_one_error(copied: Path, monkeypatch: pytest.Mon
     ]
 
 
-@pytest.mark.parametrize("command", ["baseline status", "recording list", "export --format csv", "metrics"])
+@pytest.mark.parametrize("command", ["baseline status", "export --format csv", "metrics"])
 def test_closed_standard_output_ends_quietly(copied: Path, command: str) -> None:
     code = f"from pytest_gpuperf.cli import main; main({command.split()})"
     closed = [*["sh", "-c"], '"$@" >&-', "sh", sys.executable, "-c", code]
@@ -213,15 +193,9 @@ def test_closed_standard_output_ends_quietly(copied: Path, command: str) -> None
     ("command", "said"),
     [
         (["export", "--format", "csv", "a" * 5000], "there is no run 'aaa"),
-        (["compare", "a" * 5000], "there is no run 'aaa"),
-        (["trace", "a" * 5000], "there is no run 'aaa"),
-        (["explain", "a" * 5000], "there is no run 'aaa"),
-        (["baseline", "accept", "a/" * 2500], "there is no run 'a/a"),
         (["ncu", "a" * 5000], "File name too long"),
-        (["export", "--format", "csv", "-o", "a" * 5000], "File name too long"),
         (["trace", "a\0b"], "an argument has a NUL character"),
         (["baseline", "pin", "v1\udcff"], "the pin 'v1\\udcff' has no name that can be written"),
-        (["baseline", "pin", "a\nb"], "has no name that can be written"),
         (
             ["baseline", "pin", "v1", "--only", "\udcff"],
             "there is no time to pin in \N{REPLACEMENT CHARACTER}",
@@ -234,15 +208,3 @@ def test_odd_argument_is_a_short_error(copied: Path, command: list[str], said: s
     assert result.exit_code == 2
     assert said in result.stderr
     assert len(result.stderr) < 600
-
-
-@pytest.mark.parametrize("tolerance", ["nan", "inf", "-inf", "1e400", "1e300", "-1", "0", "ten"])
-def test_impossible_tolerance_is_refused_by_every_command(copied: Path, tolerance: str) -> None:
-    for command in ("accept", "diff", "record"):
-        result = CliRunner().invoke(main, ["baseline", command, "--tolerance", tolerance])
-        assert result.exit_code == 2
-        assert "Invalid value for '--tolerance'" in result.stderr
-    configured(f"[tool.pytest.ini_options]\ngpuperf_tolerance = '{tolerance}'")()
-    if tolerance != "0":
-        result = CliRunner().invoke(main, ["baseline", "diff"])
-        assert "expected a number from 0 to 1,000" in result.stderr

@@ -39,7 +39,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
     monkeypatch.setattr(FakeKernelsBatch, "refusal", "")
     monkeypatch.setattr(prepared, "KernelsBatch", FakeKernelsBatch)
     simulated = SimulatedGpu(monkeypatch)
-    monkeypatch.setattr(torch, "zeros", lambda *_, **__: simulated.launch(1, "zeros"))
     monkeypatch.setattr(torch, "empty", lambda *_, **__: torch.tensor(0))
     monkeypatch.setattr(torch.Tensor, "zero_", lambda _: simulated.launch(7, "fill"))
     return simulated
@@ -155,6 +154,43 @@ def test_without_cupti_other_calls_have_as_many_calls(gpu: SimulatedGpu, *, wait
     assert (found.mode, found.not_recorded) == (mode, "torch.profiler holds CUPTI")
     # The first call of the probe waits for the blocking kernel of 1000 µs as well.
     assert found.batch.calls == (20 if waits else 10)
+
+
+def allocating(gpu: SimulatedGpu, size: int, captured_size: int = 0) -> Callable[[], Any]:
+    """Return a callable with an output of some bytes, or of others if it is captured."""
+
+    def fn() -> object:
+        gpu.launch(50)
+        return gpu.allocate(captured_size if captured_size and gpu.captures else size)
+
+    return fn
+
+
+@pytest.mark.parametrize("mode", ["auto", "hot", "cold"])
+def test_capture_needs_the_memory_of_one_output(gpu: SimulatedGpu, mode: str) -> None:
+    found = prepared_(allocating(gpu, 600), mode)
+    assert found.mode == ("hot" if mode == "auto" else mode)
+
+
+@pytest.mark.parametrize("mode", ["auto", "hot", "cold"])
+def test_too_little_memory_never_changes_the_mode(gpu: SimulatedGpu, mode: str) -> None:
+    with pytest.raises(GpuperfError, match=r"4000.00 B more is needed.* GiB are free.* free the tensors"):
+        prepared_(allocating(gpu, 600, 4000), mode)
+
+
+@pytest.mark.parametrize("mode", ["queued", "host"])
+def test_modes_without_a_graph_need_no_memory_for_it(gpu: SimulatedGpu, mode: str) -> None:
+    assert prepared_(allocating(gpu, 600, 4000), mode).mode == mode
+
+
+def test_memory_that_is_not_cached_cannot_be_captured(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.caches = False
+    assert "capturing" in prepared_(allocating(gpu, 600), "auto").not_captured
+    monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1")
+    found = prepared_(allocating(gpu, 600), "auto")
+    assert (found.mode, found.not_captured[:30]) == ("kernels", "PYTORCH_NO_CUDA_MEMORY_CACHING")
 
 
 def test_unknown_mode_is_refused_with_the_known_ones() -> None:

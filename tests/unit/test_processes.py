@@ -36,6 +36,16 @@ def test_ctrl_c_takes_effect_after_the_block() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_signal_is_not_lost_if_the_block_raises() -> None:
+    def fail() -> None:
+        with signals_held_off():
+            signal.raise_signal(signal.SIGINT)
+            raise ValueError
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_terminating_signal_runs_finally_clauses(number: signal.Signals) -> None:
     done = run(f"""

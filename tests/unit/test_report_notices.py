@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
+from inline_snapshot import snapshot
+from msgspec.structs import replace
 
 from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.records import Conditions, Correctness, Measurement, Timing, Verification
@@ -35,50 +36,43 @@ def test_missing_counters_are_grouped_by_reason() -> None:
     assert notices_of([without, result()], "", replayed=False) == ["no counters for test_square: no match"]
 
 
-def test_counters_of_earlier_runs_are_named_with_their_dates() -> None:
-    def kept(name: str, *dates: str) -> TestResult:
-        profiles = [msgspec.structs.replace(profile(), read_at=date) for date in dates]
-        measured = {str(number): Measurement(profile=one) for number, one in enumerate(profiles)}
-        return result(f"suites/test_a.py::{name}", measurements=measured)
-
-    one = kept("test_x", "2026-11-20T10:00:00Z")
-    line = "1 test with counters of 2026-11-20, of the same code: test_x"
-    anew = "; --gpuperf-counter-cache=refresh reads them again"
-    assert notices_of([one, result()], "", replayed=False) == [line + anew]
-    assert notices_of([one], "", replayed=True) == [line]
-    two = kept("test_y", "", "2026-11-18T10:00:00Z")
-    assert notices_of([one, two], "", replayed=True) == [
-        "2 tests with counters of 2026-11-18 to 2026-11-20, of the same code: test_x, test_y"
+def test_doubtful_measurements_are_named_with_their_reason() -> None:
+    waits = replace(timing(), mode="kernels", not_captured="it synchronises")
+    dull = Measurement(correctness=Correctness(passed=True, low_signal="the reference is all zero"))
+    results = [
+        timed("test_fine", replace(timing(), verification=Verification(other_values=True))),
+        timed("test_unsteady", timing(steady=False)),
+        timed("test_neighbour", timing(conditions=Conditions(other_processes=1))),
+        timed("test_throttled", timing(conditions=Conditions(throttle_reasons=("sw_power_cap",)))),
+        timed("test_queued", replace(timing(), mode="queued", not_captured="it synchronises")),
+        timed("test_asked_for", replace(timing(), mode="queued")),
+        timed("test_waits", waits),
+        timed("test_waits_too", waits),
+        timed("test_host", replace(waits, mode="host", not_recorded="torch.profiler holds CUPTI")),
+        timed("test_random", replace(timing(), verification=Verification(not_verified="it draws numbers"))),
+        result("suites/test_a.py::test_dull", measurements={"main": dull}),
     ]
-
-
-@pytest.mark.parametrize(
-    ("doubtful", "line"),
-    [
-        (timing(steady=False), "1 test timed before the time was steady: test_x"),
-        (
-            timing(conditions=Conditions(other_processes=1)),
-            "1 test timed with other processes on the GPU: test_x",
-        ),
-        (
-            timing(conditions=Conditions(throttle_reasons=("sw_power_cap",))),
-            "1 test timed while the clocks were held back (sw_power_cap): test_x",
-        ),
-    ],
-)
-def test_doubtful_timings_are_named(doubtful: Timing, line: str) -> None:
-    assert notices_of([timed("test_x", doubtful), timed("test_y", timing())], "", replayed=False) == [line]
+    assert "\n".join(notices_of(results, replayed=False)) == snapshot("""\
+1 test timed with other processes on the GPU: test_neighbour
+1 test timed while the clocks were held back (sw_power_cap): test_throttled
+1 test timed before the time was steady: test_unsteady
+2 tests timed by kernels because they cannot be captured: test_waits, test_waits_too: it synchronises
+1 test timed queued because it cannot be captured: test_queued: it synchronises
+1 test timed by the host's clock because it cannot be captured: test_host: it synchronises; CUPTI: torch.profiler holds CUPTI
+1 test timed without verified outputs: test_random: it draws numbers
+1 test with a reference that tells little: test_dull: the reference is all zero\
+""")  # noqa: E501
 
 
 def test_throttle_reason_at_full_clock_is_ignored() -> None:
     capped = Conditions(throttle_reasons=("sw_power_cap",), max_sm_clock_mhz=1980)
-    held = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1400.0,))
-    full = msgspec.structs.replace(timing(conditions=capped), blocks_mhz=(1975.0,))
+    held = replace(timing(conditions=capped), blocks_mhz=(1400.0,))
+    full = replace(timing(conditions=capped), blocks_mhz=(1975.0,))
     line = "1 test timed while the clocks were held back (sw_power_cap): test_x"
     assert notices_of([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
     # Older runs do not have the highest clock, and NVML's own reading lags too.
     older = Conditions(throttle_reasons=("sw_power_cap",), sm_clock_mhz=1530)
-    held, full = (msgspec.structs.replace(each, conditions=older) for each in (held, full))
+    held, full = (replace(each, conditions=older) for each in (held, full))
     assert notices_of([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
 
 
@@ -86,26 +80,6 @@ def test_many_doubtful_timings_are_counted() -> None:
     unsteady = [timed(f"test_{number}", timing(steady=False)) for number in range(1000)]
     assert notices_of(unsteady, "", replayed=False) == [
         "1,000 tests timed before the time was steady: test_0, test_1, test_2 and 997 more"
-    ]
-
-
-def test_queued_timings_are_named_with_the_reason() -> None:
-    fell_back = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")
-    asked_for = msgspec.structs.replace(timing(), mode="queued", not_captured="")
-    results = [timed("test_x", fell_back), timed("test_y", asked_for), timed("test_z", timing())]
-    assert notices_of(results, "", replayed=False) == [
-        "1 test timed queued because it cannot be captured: test_x: it synchronises"
-    ]
-
-
-def test_calls_timed_by_their_kernels_are_named_with_the_reason() -> None:
-    waits = msgspec.structs.replace(timing(), mode="kernels", not_captured="it synchronises")
-    no_cupti = msgspec.structs.replace(waits, mode="host", not_recorded="torch.profiler holds CUPTI")
-    results = [timed("test_x", waits), timed("test_y", waits), timed("test_z", no_cupti)]
-    assert notices_of(results, "", replayed=False) == [
-        "2 tests timed by kernels because they cannot be captured: test_x, test_y: it synchronises",
-        "1 test timed by the host's clock because it cannot be captured: test_z: it synchronises; CUPTI: "
-        "torch.profiler holds CUPTI",
     ]
 
 
@@ -121,18 +95,3 @@ def test_new_tests_are_counted_with_the_next_command(replayed: bool, command: st
     [line] = notices_of([result(status=Status.NEW)], "", replayed=replayed)
     assert line.startswith("1 test without a baseline")
     assert command in line
-
-
-def test_outputs_that_were_not_verified_are_named_with_the_reason() -> None:
-    fine = msgspec.structs.replace(timing(), verification=Verification(other_values=True))
-    odd = msgspec.structs.replace(timing(), verification=Verification(not_verified="it draws numbers"))
-    assert notices_of([timed("test_x", odd), timed("test_y", fine)], replayed=True) == [
-        "1 test timed without verified outputs: test_x: it draws numbers"
-    ]
-
-
-def test_references_that_tell_little_are_named() -> None:
-    dull = Measurement(correctness=Correctness(passed=True, low_signal="the reference is all zero"))
-    assert notices_of([result(measurements={"main": dull})], replayed=True) == [
-        "1 test with a reference that tells little: test_square: the reference is all zero"
-    ]

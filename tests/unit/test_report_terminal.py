@@ -47,35 +47,72 @@ def test_no_results_show_nothing() -> None:
 
 
 def test_verbose_summary_has_rows_kernels_and_remarks() -> None:
+    two_labels = {
+        "main": Measurement(timing=timing()),
+        "cold": Measurement(timing=timing(), profile=profile("square_kernel", "reduce")),
+    }
+    queued = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")
+    faster = Finding(Status.IMPROVED, "faster", "main", ("registers_per_thread 32 -> 40 (+25.0 %)",))
     results = [
-        result("suites/test_square.py::test_square[4096]"),
+        result("suites/test_square.py::test_square[bold]"),
+        result("suites/test_square.py::test_labels", measurements=two_labels),
         result("suites/test_gemm.py::test_gemm", Status.REGRESSED, change_pct=7.0, line="7 % slower"),
         result("suites/test_gemm.py::test_new", Status.NEW, change_pct=None, line="no baseline"),
+        result("suites/test_gemm.py::test_queued", measurements={"main": Measurement(timing=queued)}),
+        TestResult(result(status=Status.IMPROVED).record, TestVerdict(Status.IMPROVED, (faster,))),
     ]
-    assert lines_of(results, verbosity=1) == snapshot(
-        [
-            "NVIDIA H200, driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0, commit abc1234",
-            "",
-            "test                               change  detects  verdict",
-            "              time       SOL  occupancy  top stall",
-            "-------------------------------------------------------------",
-            "suites/test_square.py",
-            "test_square[4096]             +0.3 ±0.5 %    0.9 %  pass",
-            "    5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %",
-            "    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %",
-            "",
-            "suites/test_gemm.py",
-            "test_gemm                     +7.0 ±0.5 %    0.9 %  regressed",
-            "    5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %",
-            "    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %",
-            "test_new                              new           new",
-            "    5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %",
-            "    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %",
-            "    no baseline",
-            "",
-            "1 test without a baseline: pytest --gpuperf --gpuperf-update=new, on this GPU, makes one",
-        ]
-    )
+    assert "\n".join(lines_of(results, verbosity=1)) == snapshot("""\
+NVIDIA H200, driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0, commit abc1234
+
+test                                      change  detects  verdict
+                     time       SOL  occupancy  top stall
+--------------------------------------------------------------------
+suites/test_square.py
+test_square[bold]                    +0.3 ±0.5 %    0.9 %  pass
+           5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %
+    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %
+test_labels                          +0.3 ±0.5 %    0.9 %  pass
+           5.30 µs ±0.2 %
+test_labels (cold)                   +0.3 ±0.5 %    0.9 %  pass
+           5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %
+    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %
+    reduce         5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %
+
+suites/test_gemm.py
+test_gemm                            +7.0 ±0.5 %    0.9 %  regressed
+           5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %
+    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %
+test_new                                     new           new
+           5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %
+    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %
+    no baseline
+test_queued                          +0.3 ±0.5 %    0.9 %  pass
+    5.30 µs queued ±0.2 %
+    timed queued because it cannot be captured: it synchronises
+
+suites/test_square.py
+test_square                                                improved
+           5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %
+    square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %
+    faster
+      registers_per_thread 32 -> 40 (+25.0 %)
+
+1 test timed queued because it cannot be captured: test_queued: it synchronises
+1 test without a baseline: pytest --gpuperf --gpuperf-update=new, on this GPU, makes one\
+""")
+
+
+def test_summary_of_a_replay_has_only_columns_with_values() -> None:
+    untimed = result(measurements={"main": Measurement(timing=timing())}, replayed=True)
+    assert "\n".join(lines_of([untimed], replayed=True)) == snapshot("""\
+replayed from NVIDIA H200, commit abc1234, 2026-11-20
+driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0
+
+test                   time       change  detects  verdict
+------------------------------------------------------------------
+suites/test_square.py
+test_square  5.30 µs ±0.2 %  +0.3 ±0.5 %    0.9 %  pass (replayed)\
+""")
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
@@ -110,84 +147,6 @@ def test_row_is_one_line_if_it_fits() -> None:
     assert [number for number in NUMBERS if number not in line] == []
 
 
-def test_columns_without_any_value_are_left_out() -> None:
-    untimed = result(measurements={"main": Measurement(timing=timing())})
-    text = "\n".join(lines_of([untimed]))
-    assert "SOL" not in text
-    assert "top stall" not in text
-
-
-def test_tests_are_grouped_by_file() -> None:
-    results = [result("suites/test_a.py::test_x"), result("suites/test_b.py::test_x")]
-    lines = [line.split(" ")[0] for line in lines_of(results)]
-    wanted = ("suites/test_a.py", "suites/test_b.py", "test_x")
-    assert [line for line in lines if line in wanted] == [
-        "suites/test_a.py",
-        "test_x",
-        "suites/test_b.py",
-        "test_x",
-    ]
-
-
-def test_replay_labels_the_header_and_each_row() -> None:
-    lines = lines_of([result(LONG, replayed=True), result(replayed=True)], replayed=True)
-    assert lines[0] == "replayed from NVIDIA H200, commit abc1234, 2026-11-20"
-    assert sum("pass (replayed)" in line for line in lines) == 2
-
-
-def test_verbose_shows_each_kernel() -> None:
-    two = result(
-        measurements={"main": Measurement(timing=timing(), profile=profile("square_kernel", "reduce"))}
-    )
-    [first, second] = [line for line in lines_of([two], verbosity=1) if " regs " in line]
-    shown = " ".join(first.split())
-    assert shown == "square_kernel 5.10 µs mem 78 % 77/100 % 32 regs 1.70 waves long_scoreboard 62 %"
-    assert second.split()[0] == "reduce"
-
-
-def test_kernels_stand_below_the_label_they_belong_to() -> None:
-    measured = {
-        "main": Measurement(timing=timing()),
-        "cold": Measurement(timing=timing(), profile=profile("cold_kernel")),
-    }
-    results = [result(measurements=measured), result("suites/test_square.py::test_z")]
-    lines = lines_of(results, width=130, verbosity=1)
-    names = [line.split()[0:2] for line in lines if line.strip().startswith(("test_", "cold_", "square_"))]
-    assert [" ".join(name) for name in names] == [
-        "test_square 5.30",
-        "test_square (cold)",
-        "cold_kernel 5.10",
-        "test_z 5.30",
-        "square_kernel 5.10",
-    ]
-
-
-def test_verbose_shows_remarks_of_tests_that_did_not_fail() -> None:
-    lines = lines_of([result(line="limit stall.barrier could not be judged")], verbosity=1)
-    assert "    limit stall.barrier could not be judged" in lines
-
-
-def test_verbose_shows_why_a_time_is_queued() -> None:
-    queued = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")
-    lines = lines_of([result(measurements={"main": Measurement(timing=queued)})], verbosity=1)
-    assert "    timed queued because it cannot be captured: it synchronises" in lines
-
-
-def test_verbose_shows_details_of_a_remark() -> None:
-    improved = result(status=Status.IMPROVED)
-    finding = Finding(Status.IMPROVED, "faster", "main", ("registers_per_thread 32 -> 40 (+25.0 %)",))
-    verdict = TestVerdict(Status.IMPROVED, (finding,))
-    lines = lines_of([TestResult(improved.record, verdict)], verbosity=1)
-    below = lines[lines.index("    faster") + 1]
-    assert below == "      registers_per_thread 32 -> 40 (+25.0 %)"
-
-
-def test_accepted_tests_do_not_lack_a_baseline() -> None:
-    lacking = [result(status=Status.NEW)]
-    assert any("without a baseline" in line for line in lines_of(lacking))
-    assert not any("without a baseline" in line for line in lines_of(lacking, updated=True))
-
-
 def test_only_notable_tests_of_many_are_shown() -> None:
     results = [result(f"t.py::test_x[{number}]") for number in range(100)]
     results[42] = result("t.py::test_x[42]", Status.REGRESSED)
@@ -217,19 +176,11 @@ def test_ten_thousand_results_take_less_than_a_second() -> None:
     assert time.process_time() - start < 1
 
 
-def test_no_escape_sequence_without_colour() -> None:
-    assert "\x1b" not in "\n".join(lines_of([result(status=Status.REGRESSED)], verbosity=1))
-
-
 def test_colour_adds_escape_sequences_and_nothing_else() -> None:
     results = [result(status=status) for status in Status]
     coloured = lines_of(results, colour=True)
     assert any("\x1b[1;31mregressed" in line for line in coloured)
     assert [ANSI.sub("", line).rstrip() for line in coloured] == lines_of(results)
-
-
-def test_square_brackets_are_not_markup() -> None:
-    assert any(line.startswith("test_x[bold]") for line in lines_of([result("t.py::test_x[bold]")]))
 
 
 def test_escape_sequences_in_names_are_replaced() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
@@ -30,48 +31,31 @@ RACE = SanitizerHit(
 )
 
 
-def texts(*hits: SanitizerHit, count: int = 0, cut: bool = False, tool: str = "memcheck") -> list[str]:
-    total = count or sum(hit.count for hit in hits)
-    return errors_of(SanitizerResult(tool=tool, hits=hits, count=total, cut=cut))
-
-
-def test_an_access_names_kernel_place_thread_and_address() -> None:
-    assert texts(HIT) == [
-        "memcheck: Invalid __global__ write of size 4 bytes in scale_kernel (k.py:12) by thread (96,0,0) in "
-        "block (3,0,0)\n"
-        "address 0x7f8c2a000190 is out of bounds and is 1 bytes after the nearest allocation at "
-        "0x7f8c2a000000 of size 400 bytes"
-    ]
-
-
-def test_a_race_names_both_threads_and_its_count() -> None:
-    assert texts(RACE, tool="racecheck") == [
-        "racecheck: Potential WAW hazard in __shared__ memory in sum (sum.cu:44) by threads (0,0,0) and "
-        "(32,0,0) in block (0,0,0)\n"
-        "address 0x0, Current Value : 0, Incoming Value : 32\n"
-        "508 of this kind at this place"
-    ]
-
-
-def test_call_label_is_named_unless_main() -> None:
-    assert texts(replace(HIT, label="backward"))[0].endswith("\nlaunched by the call labelled 'backward'")
-    assert texts(replace(HIT, label=""))[0].endswith(
-        "\nlaunched by the test itself, outside of gpuperf's calls"
+def test_messages_name_place_thread_address_call_and_count() -> None:
+    hits = (
+        HIT,
+        RACE,
+        replace(HIT, detail="", label="backward"),
+        replace(HIT, label=""),
+        SanitizerHit(kind="Internal Sanitizer Error", label="main"),
     )
-
-
-def test_error_with_only_an_address_reads_well() -> None:
-    assert texts(replace(HIT, detail=""))[0].endswith("\naddress 0x7f8c2a000190")
-    assert texts(SanitizerHit(kind="Internal Sanitizer Error", label="main")) == [
-        "memcheck: Internal Sanitizer Error"
-    ]
-
-
-def test_hidden_errors_are_counted() -> None:
-    assert texts(HIT, count=1001, cut=True)[1:] == [
-        "memcheck: 1,000 more errors of other kinds or places",
-        "memcheck: the test was ended after 1,001 errors; there are more",
-    ]
+    result = SanitizerResult(tool="memcheck", hits=hits, count=2000, cut=True)
+    assert "\n".join(errors_of(result)) == snapshot("""\
+memcheck: Invalid __global__ write of size 4 bytes in scale_kernel (k.py:12) by thread (96,0,0) in block (3,0,0)
+address 0x7f8c2a000190 is out of bounds and is 1 bytes after the nearest allocation at 0x7f8c2a000000 of size 400 bytes
+memcheck: Potential WAW hazard in __shared__ memory in sum (sum.cu:44) by threads (0,0,0) and (32,0,0) in block (0,0,0)
+address 0x0, Current Value : 0, Incoming Value : 32
+508 of this kind at this place
+memcheck: Invalid __global__ write of size 4 bytes in scale_kernel (k.py:12) by thread (96,0,0) in block (3,0,0)
+address 0x7f8c2a000190
+launched by the call labelled 'backward'
+memcheck: Invalid __global__ write of size 4 bytes in scale_kernel (k.py:12) by thread (96,0,0) in block (3,0,0)
+address 0x7f8c2a000190 is out of bounds and is 1 bytes after the nearest allocation at 0x7f8c2a000000 of size 400 bytes
+launched by the test itself, outside of gpuperf's calls
+memcheck: Internal Sanitizer Error
+memcheck: 1,488 more errors of other kinds or places
+memcheck: the test was ended after 2,000 errors; there are more\
+""")  # noqa: E501
 
 
 def test_unchecked_test_names_the_reason() -> None:
@@ -80,4 +64,4 @@ def test_unchecked_test_names_the_reason() -> None:
 
 
 def test_test_without_errors_has_no_message() -> None:
-    assert texts() == []
+    assert errors_of(SanitizerResult(tool="memcheck")) == []

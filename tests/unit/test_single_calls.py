@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
@@ -33,22 +35,24 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, str]]:
     """Return a function that compares 50 µs with audits."""
 
     def compare(
-        *audits: Audit | CuptiError | None,
+        *audits: Audit | Exception | None,
         fn: Callable[[], Any] | None = None,
         timed: Timing = TIMING,
         in_short_graph_us: float = 50.0,
+        captured: Any = None,
     ) -> tuple[Any, str]:
         left = list(audits)
 
         def audit(_: Prepared) -> Audit | None:
             found = left.pop(0)
-            if isinstance(found, CuptiError):
+            if isinstance(found, Exception):
                 raise found
             return found
 
         monkeypatch.setattr(Prepared, "audit", audit)
         monkeypatch.setattr(Prepared, "in_short_graph_us", lambda _: in_short_graph_us)
-        result = with_single_calls(Prepared(Blocks(lambda _: timed.events_us), "hot", fn=fn), timed)
+        prepared = Prepared(Blocks(lambda _: timed.events_us), "hot", fn=fn, captured=captured)
+        result = with_single_calls(prepared, timed)
         assert not left
         return result
 
@@ -86,6 +90,24 @@ def test_other_process_leaves_a_difference_open(compared: Callable[..., tuple[An
     assert (found.not_compared, why) == ("another process was on the GPU", "")
     _, why = compared(*[HONEST._replace(outside_us=90.0)] * 2, timed=shared)
     assert "work of a call ran for 90.0 us" in why
+
+
+def test_work_that_no_capture_sees_is_told(compared: Callable[..., tuple[Any, str]]) -> None:
+    """A quarter of the work runs on the legacy stream: too little to show in the times."""
+    audits = [HONEST._replace(busy_us=60.0, launches=2)] * 2
+    _, why = compared(*audits, captured=SimpleNamespace(launches=1))
+    assert "a capture sees 1 of them" in why
+
+
+@pytest.mark.parametrize(("needed", "skipped"), [(5 << 30, True), (1 << 30, False)])
+def test_calls_without_memory_next_to_the_graph_are_not_compared(
+    compared: Callable[..., tuple[Any, str]], monkeypatch: pytest.MonkeyPatch, needed: int, skipped: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (4 << 30, 80 << 30))
+    error, captured = torch.cuda.OutOfMemoryError(), SimpleNamespace(output_bytes=needed)
+    with nullcontext() if skipped else pytest.raises(torch.cuda.OutOfMemoryError):
+        found, why = compared(error, captured=captured)
+        assert (found.not_compared[:14], why) == ("4 GiB are free", "")
 
 
 def test_calls_by_kernels_are_not_recorded_again(compared: Callable[..., tuple[Any, str]]) -> None:

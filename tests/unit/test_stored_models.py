@@ -22,7 +22,7 @@ from run_builders import record, run, timing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.records import Timing, TimingMode
 
 MODEL = ClockModel(cycles=5 * 1980 * 0.9, fixed_us=0.5, reference_mhz=1980.0, share_error=0.01)
 CODE = LaunchedCode(kernels=(LaunchedKernel(name="k", code="a" * 16),))
@@ -49,8 +49,8 @@ def test_only_a_fitted_model_is_kept_in_baseline_and_history(*, stored: bool) ->
     assert session["sm_clock_mhz"] == line.sm_clock_mhz == 1980
 
 
-def known(code: LaunchedCode | None) -> ClockModel | None:
-    """Return the model that a live run knows for a call of some code."""
+def known(code: LaunchedCode | None, mode: TimingMode = "hot") -> object:
+    """Return the source and the model that a live run knows for a call of some code."""
     low = replace(MODEL, reference_mhz=1755.0)
     sessions = (
         Session(run="1", time_us=5.0, clock_model=MODEL),
@@ -59,22 +59,25 @@ def known(code: LaunchedCode | None) -> ClockModel | None:
     time = TimeBaseline(mode="hot", sessions=sessions, reference_mhz=1980.0)
     baseline = TestBaseline(measurements={"main": MeasurementBaseline(time=time, code=CODE)})
     runner = SimpleNamespace(
-        guarded=lambda _: nullcontext(),
         expected=SimpleNamespace(
             measurement=lambda test, label: baseline.measurements.get(label) if test == "t" else None
         ),
     )
-    return LiveRunner._known_model(cast("Any", runner), Call("t", "main", max), code, "hot", "events")
+    return LiveRunner._known_time(cast("Any", runner), Call("t", "main", max), code, mode)
 
 
 def test_known_model_is_the_newest_at_the_clock_of_the_baseline() -> None:
     """Times are brought there, so only near that clock a new model can be spared."""
-    assert known(CODE) == MODEL
+    assert known(CODE) == ("events", MODEL)
 
 
 def test_other_or_unknown_code_may_depend_on_the_clock_in_another_way() -> None:
     other = replace(CODE, kernels=(replace(CODE.kernels[0], code="b" * 16),))
-    assert known(other) is known(None) is None
+    assert known(other) == known(None) == ("events", None)
+
+
+def test_time_of_another_mode_has_no_source() -> None:
+    assert known(CODE, "cold") is None
 
 
 def test_model_is_that_of_the_code_read_for_the_same_call() -> None:
@@ -82,7 +85,7 @@ def test_model_is_that_of_the_code_read_for_the_same_call() -> None:
 
     class Timer:
         def time(self, call: Call, *, known: Callable[..., object], **_: Any) -> Timing:
-            known("hot", "events")
+            known("hot")
             return timing()
 
     source = LiveSource(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scipy import stats
 
 from pytest_gpuperf.errors import GpuperfError
@@ -17,6 +19,7 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.prepared import Prepared
+from pytest_gpuperf.measure.timing.timer import normalised_us
 from pytest_gpuperf.measure.timing.warm_up import until_steady
 from pytest_gpuperf.records import ClockModel, Conditions, Measurement, Timing
 from pytest_gpuperf.records.plausible import in_run
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.warm_up import Warmed
+    from pytest_gpuperf.records import TimingSource
 
 times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
 
@@ -168,10 +172,6 @@ def test_interquartile_range_equals_numpy(values: list[float]) -> None:
     assert interquartile_range(values) == pytest.approx(high - low, rel=1e-9, abs=1e-6)
 
 
-def test_one_slow_block_in_ten_does_not_move_the_mean() -> None:
-    assert trimmed_mean([5.0] * 9 + [50.0]) == 5.0
-
-
 def test_standard_error_equals_scipy() -> None:
     values = [5.0, 5.1, 4.9, 5.3, 5.0, 7.0, 4.8, 5.2, 5.1, 5.0]
     assert standard_error(values) == pytest.approx(
@@ -249,16 +249,6 @@ def test_short_time_comes_from_cupti(bench: Bench) -> None:
     assert (timing.events_us, timing.cupti_us, timing.launch_gap_us) == (1.1, 0.9, 0.5)
 
 
-def test_long_time_comes_from_events(bench: Bench) -> None:
-    timing = bench.time(repeating([200.0], recorded_us=199.0))
-    assert (timing.source, timing.time_us, timing.cupti_us) == ("events", 200.0, 0)
-
-
-def test_time_near_the_limit_has_both_sources(bench: Bench) -> None:
-    timing = bench.time(repeating([25.0], recorded_us=24.7))
-    assert (timing.source, timing.time_us, timing.cupti_us) == ("events", 25.0, 24.7)
-
-
 def test_refused_cupti_leaves_events_and_reason(bench: Bench) -> None:
     timing = bench.time(repeating([1.1]))
     assert (timing.source, timing.time_us, timing.not_recorded) == ("events", 1.1, "there is no GPU")
@@ -278,7 +268,8 @@ def test_cupti_records_short_blocks_in_turn(
     time_us: float, single_node: bool, recorded_us: float | None, expected: bool
 ) -> None:
     batch = Blocks(lambda _: time_us, recorded_us=recorded_us)
-    prepared = Prepared(batch, "hot", single_node=single_node)
+    captured: Any = SimpleNamespace(single_nodes=single_node)
+    prepared = Prepared(batch, "hot", captured=captured)
     assert prepared.is_short() == expected
     if expected:
         assert prepared.block(recorded=True).time_us == recorded_us
@@ -286,7 +277,8 @@ def test_cupti_records_short_blocks_in_turn(
 
 def test_first_replay_does_not_decide_that_a_call_is_long() -> None:
     blocks = repeating([25.0, 15.0, 15.0], recorded_us=14.9)
-    assert Prepared(blocks, "hot", single_node=True).is_short()
+    captured: Any = SimpleNamespace(single_nodes=True)
+    assert Prepared(blocks, "hot", captured=captured).is_short()
 
 
 def test_clock_dependent_share_is_found(bench: Bench) -> None:
@@ -296,10 +288,10 @@ def test_clock_dependent_share_is_found(bench: Bench) -> None:
     assert model.reference_mhz == 2000
 
 
-def test_locked_clock_is_tried_twice(bench: Bench) -> None:
+def test_still_clock_keeps_no_later_timing_from_trying(bench: Bench) -> None:
     one = bench.timer(with_clock(bench, 2000.0), "hot", 1)
     assert [one.time(lambda: None, mode="hot").clock_model for _ in range(4)] == [None] * 4
-    assert bench.burn.burns == 2
+    assert bench.burn.burns == 4
 
 
 def test_a_budget_too_small_for_a_burn_has_no_model(bench: Bench) -> None:
@@ -332,8 +324,9 @@ def test_known_model_near_its_clock_spares_the_burn(
     model = ClockModel(cycles=0.7 * 100 * reference_mhz, fixed_us=30.0, reference_mhz=reference_mhz)
     timer_ = bench.timer(with_clock(bench, 1400.0), "hot", 1)
     timer_._max_sm_clock_mhz = max_mhz
-    known = {("hot", "events"): model}
-    found = timer_.time(lambda: None, mode="hot", known=lambda *asked: known.get(asked))
+    found = timer_.time(
+        lambda: None, mode="hot", known=lambda mode: ("events", model) if mode == "hot" else None
+    )
     assert (found.clock_model_stored, bench.burn.burns) == (stored, not stored)
     assert found.clock_model is not None
     assert (found.clock_model.sm_clock_share == pytest.approx(0.7)) is stored
@@ -343,7 +336,7 @@ def test_known_model_near_its_clock_spares_the_burn(
 def test_known_model_of_much_slower_code_fits_the_new_time(bench: Bench) -> None:
     """Else the run could not be read again: its model would not make its time."""
     model = ClockModel(cycles=700 * 2000.0, fixed_us=300.0, reference_mhz=2000.0)
-    found = bench.time(with_clock(bench, 1400.0), budget_s=1, known=lambda *_: model)
+    found = bench.time(with_clock(bench, 1400.0), budget_s=1, known=lambda _: ("events", model))
     assert found.clock_model is not None
     assert found.clock_model.time_us(2000) == pytest.approx(100)
     assert list(in_run(run(record("t", main=Measurement(timing=found))))) == []
@@ -393,9 +386,48 @@ def test_places_that_differ_are_no_restless_blocks(bench: Bench) -> None:
 
 
 def test_model_of_another_source_is_not_taken(bench: Bench) -> None:
-    asked: list[tuple[str, str]] = []
-    bench.time(repeating([5.0], recorded_us=4.5), known=lambda *given: asked.append(given))
-    assert asked == [("hot", "cupti")]
+    model = ClockModel(cycles=2000.0, fixed_us=3.0, reference_mhz=2000.0)
+    found = bench.time(
+        Blocks(lambda _: 5.0, mhz=lambda _: 2000.0, recorded_us=4.5), known=lambda _: ("events", model)
+    )
+    assert (found.source, found.clock_model_stored) == ("cupti", False)
+
+
+@pytest.mark.parametrize(
+    ("usual", "us", "source"),
+    [
+        ("events", 14.0, "events"),
+        ("events", 7.6, "events"),
+        ("events", 7.4, "cupti"),
+        ("cupti", 16.0, "cupti"),
+        ("cupti", 149.0, "cupti"),
+        ("cupti", 151.0, "events"),
+        ("host", 14.0, "cupti"),
+    ],
+)
+def test_source_near_the_limit_of_15_us_is_the_baselines(
+    bench: Bench, usual: TimingSource, us: float, source: str
+) -> None:
+    found = bench.time(repeating([us], recorded_us=us - 0.5), known=lambda _: (usual, None))
+    assert found.source == source
+
+
+def test_time_of_the_other_source_has_its_own_clock(bench: Bench) -> None:
+    """A baseline by events is compared at one clock also if CUPTI is the source, and the clock was low."""
+    clocks = itertools.chain([1500.0] * 10, itertools.repeat(2000.0))
+    batch = Blocks(lambda _: 5.0, mhz=lambda _: next(clocks), recorded_us=4.5)
+    batch.recorded_mhz = 1800.0
+    found = replace(
+        bench.time(batch), clock_model=ClockModel(cycles=4500.0, fixed_us=2.0, reference_mhz=1800.0)
+    )
+    other = found.by("events")
+    assert other is not None
+    assert (found.source, found.sm_clock_mhz, found.other_mhz) == ("cupti", 1800, 1500)
+    assert (other.sm_clock_mhz, other.other_mhz, other.time_us) == (1500, 1800, 5.0)
+    assert other.clock_model is not None
+    assert other.clock_model.time_us(1500) == pytest.approx(5.0)
+    assert other.normalised_us == pytest.approx(normalised_us(other))
+    assert other.by("cupti") == replace(found, normalised_us=pytest.approx(4.5))
 
 
 def test_times_are_brought_to_the_clock_of_the_first() -> None:

@@ -17,6 +17,7 @@ from pytest_gpuperf.measure.verification.verify import Verifier
 from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
 from run_builders import timing
+from verified_calls import Calls, call_of, data, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,26 +27,6 @@ if TYPE_CHECKING:
 def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values_module, "on_gpu", lambda _: True)
     monkeypatch.setattr(verify_module, "on_gpu", lambda _: True)
-
-
-class Calls:
-    """Calls that take 10 µs, or what `time_us` says."""
-
-    live = True
-    memory = ()
-
-    def __init__(self, call: Call, time_us: Callable[[], float] = lambda: 10.0) -> None:
-        self._call = call
-        self._time_us = time_us
-        self.value: Any = None
-
-    def rerun(self) -> list[Calls]:
-        return [self] * 4
-
-    def run(self, before: Callable[[], object]) -> float:
-        before()
-        self.value = self._call()
-        return self._time_us()
 
 
 class CallsElsewhere(Calls):
@@ -59,21 +40,8 @@ class CallsElsewhere(Calls):
         return [self, self.elsewhere]
 
 
-def verify(call: Call, calls: Calls) -> Verification:
-    verifier = Verifier(call)
-    verifier(calls)
-    assert verifier.found is not None
-    return verifier.found
-
-
-def data() -> torch.Tensor:
-    return torch.randn(64, 32, generator=torch.Generator().manual_seed(0))
-
-
 def verified(fn: Callable[..., Any], *args: Any, expected: Any = None, **options: Any) -> Verification:
-    call = Call("t", "main", fn, args)
-    if expected is not None:
-        call = CheckedCall("t", "main", fn, args, reference=Reference(expected, **options))
+    call = call_of(fn, *args, expected=expected, **options)
     before = [arg.clone() for arg in args]
     found = verify(call, Calls(call))
     for arg, former in zip(args, before, strict=True):
@@ -325,7 +293,7 @@ def test_work_that_is_left_out_now_and_then_is_refused() -> None:
 
     def fn(x: torch.Tensor) -> torch.Tensor:
         turn[0] += 1
-        return former.clone() if turn[0] in (4, 12) else x.square()
+        return former.clone() if turn[0] in (5, 13) else x.square()
 
     assert verified(fn, x, expected=torch.square).refused
 

@@ -1,70 +1,69 @@
-"""The GPUs that a process may use, with a fake NVML."""
+"""The GPUs that a process may use, with a fake driver and a fake NVML."""
 
 from __future__ import annotations
 
+import uuid
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import visible
 from pytest_gpuperf.measure.device.visible import visible_gpus
 
-NAMES = {"GPU-a": "NVIDIA H200", "GPU-b": "NVIDIA H100 80GB HBM3", "MIG-c": "NVIDIA H100 80GB HBM3"}
+NAMES = ["NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3 MIG 1g.10gb"]
+UUIDS = [str(uuid.UUID(int=number)) for number in (3, 1, 2)]
 
 
 class NvmlError(Exception):
     pass
 
 
+class FakeDriver:
+    """CUDA's order, in which the fastest comes first."""
+
+    def call(self, function: str, *arguments: Any) -> None:
+        if function == "cuDeviceGetCount":
+            arguments[0]._obj.value = len(UUIDS)
+        elif function == "cuDeviceGet":
+            arguments[0]._obj.value = arguments[1]
+        elif function == "cuDeviceGetUuid_v2":
+            arguments[0].raw = uuid.UUID(UUIDS[arguments[1].value]).bytes
+        elif function == "cuDeviceGetName":
+            arguments[0].value = NAMES[arguments[2].value].encode()
+
+
 @pytest.fixture(autouse=True)
-def _nvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_index(index: int) -> str:
-        if index > 1:
-            raise NvmlError("Invalid Argument")
-        return list(NAMES)[index]
+def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def by_uuid(name: str) -> None:
+        if name not in (f"GPU-{UUIDS[0]}", f"GPU-{UUIDS[1]}", f"MIG-{UUIDS[2]}"):
+            raise NvmlError
 
-    def by_uuid(uuid: str) -> str:
-        if uuid not in NAMES:
-            raise NvmlError("Not Found")
-        return uuid
-
-    fake = SimpleNamespace(
-        NVMLError=NvmlError,
-        nvmlInit=lambda: None,
-        nvmlDeviceGetCount=lambda: 2,
-        nvmlDeviceGetHandleByIndex=by_index,
-        nvmlDeviceGetHandleByUUID=by_uuid,
-        nvmlDeviceGetName=NAMES.__getitem__,
-        nvmlDeviceGetUUID=lambda handle: handle,
-    )
+    fake = SimpleNamespace(NVMLError=NvmlError, nvmlInit=lambda: None, nvmlDeviceGetHandleByUUID=by_uuid)
     monkeypatch.setattr(visible, "pynvml", fake)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(visible, "Driver", FakeDriver)
+    answered = SimpleNamespace(stdout=visible._devices())
+    monkeypatch.setattr(visible, "ask_apart", lambda *_: answered)
 
 
-def test_all_gpus_are_visible_by_default() -> None:
-    assert visible_gpus() == [("GPU-a", "nvidia-h200", "0"), ("GPU-b", "nvidia-h100-80gb-hbm3", "1")]
-
-
-@pytest.mark.parametrize(
-    ("named", "uuids"),
-    [
-        ("1,0", ["GPU-b", "GPU-a"]),
-        ("GPU-b", ["GPU-b"]),
-        ("MIG-c", ["MIG-c"]),
-        ("0, -1, 1", ["GPU-a"]),
-        ("", []),
-    ],
-)
-def test_variable_chooses_and_orders_them(
-    monkeypatch: pytest.MonkeyPatch, named: str, uuids: list[str]
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
-    assert [gpu.uuid for gpu in visible_gpus()] == uuids
+def test_gpus_have_the_order_of_cuda() -> None:
+    assert visible_gpus() == [
+        (f"GPU-{UUIDS[0]}", "nvidia-h200"),
+        (f"GPU-{UUIDS[1]}", "nvidia-h100-80gb-hbm3"),
+        (f"MIG-{UUIDS[2]}", "nvidia-h100-80gb-hbm3-mig-1g-10gb"),
+    ]
 
 
 def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
-        raise NvmlError("Driver Not Loaded")
+        raise GpuperfError("the CUDA driver cannot be loaded")
 
-    monkeypatch.setattr("pytest_gpuperf.measure.device.visible.pynvml.nvmlInit", fail)
-    assert visible_gpus() == []
+    monkeypatch.setattr(visible, "Driver", fail)
+    assert visible._devices() == b""
+
+
+def test_child_answers_on_its_own() -> None:
+    from pytest_gpuperf.processes.isolation import ask_apart
+
+    assert ask_apart(visible.__name__, b"").returncode == 0

@@ -129,5 +129,5 @@ def test_readers_ignore_leftovers(project: Path) -> None:
     leftovers(project)
     store = BaselineStore(project / "baselines")
     assert store.slugs() == []
-    result = CliRunner().invoke(main, ["recording", "list"])
-    assert result.stdout == "no recordings in baselines\n"
+    result = CliRunner().invoke(main, ["baseline", "status"])
+    assert result.stdout == "no baselines in baselines\n"

@@ -60,6 +60,11 @@ def fill(tensor: torch.Tensor, byte: int) -> None:
     )
 
 
+def zero(tensor: torch.Tensor, marks: torch.Tensor) -> None:
+    """Set the bits of the marked elements to zero."""
+    _words(tensor)[marks] = 0
+
+
 def copy(tensor: torch.Tensor) -> torch.Tensor:
     """Copy with the same bits: a plain copy of a boolean would turn a pattern into 1.
 

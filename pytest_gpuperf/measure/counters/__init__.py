@@ -1,1 +1,1 @@
-"""Hardware counters of the calls of a session: read by ncu or CUPTI, or kept from an earlier session."""
+"""Hardware counters of the calls of a session, read by ncu or CUPTI."""

@@ -84,7 +84,6 @@ def profile_of(
     cache_control: str,
     clock_control: str,
     chip: str,
-    read_at: str = "",
 ) -> Profile:
     """Make the record of a call.
 
@@ -97,7 +96,6 @@ def profile_of(
         cache_control: In ncu's words.
         clock_control: In ncu's words.
         chip: Name of the GPU's chip.
-        read_at: Date of the earlier run that read them; empty for this run.
     """
     short, raw = by_kind(metrics)
     profiles = tuple(kernel.profile(raw, short) for kernel in kernels)
@@ -113,7 +111,6 @@ def profile_of(
         clock_control=clock_control,
         preset=wanted.preset if wanted else "",
         chip=chip,
-        read_at=read_at,
     )
 
 

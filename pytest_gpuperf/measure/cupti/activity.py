@@ -18,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
+from pytest_gpuperf.measure.device.finish import finish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.cupti.libcupti import Cupti
 
 # CUpti_ActivityKind in cupti_activity.h.
-_MEMCPY, _MEMSET, _KERNEL, _CONCURRENT_KERNEL = 1, 2, 3, 10
+_MEMCPY, _MEMSET, _KERNEL, _CONCURRENT_KERNEL, _PEER_MEMCPY = 1, 2, 3, 10, 22
 # CUpti_ActivityMemcpyKind: host to device and back, to and from arrays, and host to host.
 _WITH_HOST = frozenset((1, 2, 3, 4, 9))
 _BUFFER_BYTES = 8 << 20
@@ -56,8 +57,19 @@ class _Memory(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("start", ctypes.c_uint64),
         ("end", ctypes.c_uint64),
-        ("_device_and_context", ctypes.c_uint32 * 2),
+        ("device", ctypes.c_uint32),
+        ("_context", ctypes.c_uint32),
         ("stream", ctypes.c_uint32),
+        ("correlation_id", ctypes.c_uint32),
+    )
+
+
+class _PeerCopy(ctypes.Structure):
+    """First fields of the record of a copy between two devices."""
+
+    _fields_ = (
+        *_Memory._fields_[:-1],
+        ("_devices_and_contexts", ctypes.c_uint32 * 4),
         ("correlation_id", ctypes.c_uint32),
     )
 
@@ -74,7 +86,8 @@ class _Kernel(ctypes.Structure):
         ("start", ctypes.c_uint64),
         ("end", ctypes.c_uint64),
         ("_completed", ctypes.c_uint64),
-        ("_device_and_context", ctypes.c_uint32 * 2),
+        ("device", ctypes.c_uint32),
+        ("_context", ctypes.c_uint32),
         ("stream", ctypes.c_uint32),
         ("grid", ctypes.c_int32 * 3),
         ("block", ctypes.c_int32 * 3),
@@ -88,9 +101,9 @@ class _Kernel(ctypes.Structure):
         ("_queued", ctypes.c_uint64 * 2),
         ("_launch_type", ctypes.c_uint8 * 4),
         ("shared_memory_per_sm", ctypes.c_uint32),
-        ("_graph_node_id", ctypes.c_uint64),
+        ("graph_node_id", ctypes.c_uint64),
         ("_shared_memory_limit", ctypes.c_uint32),
-        ("_graph_id", ctypes.c_uint32),
+        ("graph_id", ctypes.c_uint32),
         ("_access_policy", ctypes.c_void_p),
         ("_channel", ctypes.c_uint32 * 2),
         ("cluster", ctypes.c_uint32 * 3),
@@ -119,8 +132,12 @@ class Activity(NamedTuple):
     """Blocks of a cluster in x, y, z; zeros without clusters."""
     launch: int = 0
     """Number that grows from launch to launch; all nodes of one graph launch share it."""
+    in_graph: bool = False
+    """True for a kernel that a CUDA graph launches, also if it is the only one."""
     stream: int = 0
     """CUPTI's number of the stream."""
+    device: int = 0
+    """CUDA's number of the device; for a copy between two, one of them."""
     with_host: bool = False
     """True for a copy from or to the memory of the host."""
     symbol: str = ""
@@ -165,8 +182,8 @@ class _Recorder:
 
     def _read(self, address: int) -> None:
         kind = ctypes.c_uint32.from_address(address).value
-        if kind in (_MEMCPY, _MEMSET):
-            memory = _Memory.from_address(address)
+        if kind in (_MEMCPY, _MEMSET, _PEER_MEMCPY):
+            memory = (_PeerCopy if kind == _PEER_MEMCPY else _Memory).from_address(address)
             self.activities.append(
                 Activity(
                     memory.start,
@@ -175,6 +192,7 @@ class _Recorder:
                     memory.bytes,
                     launch=memory.correlation_id,
                     stream=memory.stream,
+                    device=memory.device,
                     with_host=kind == _MEMCPY and memory.copy_kind in _WITH_HOST,
                 )
             )
@@ -193,7 +211,9 @@ class _Recorder:
                     shared_memory_per_sm=kernel.shared_memory_per_sm,
                     cluster=tuple(kernel.cluster),
                     launch=kernel.correlation_id,
+                    in_graph=bool(kernel.graph_node_id or kernel.graph_id),
                     stream=kernel.stream,
+                    device=kernel.device,
                     symbol=(kernel.name or b"").decode(errors="replace"),
                     local_bytes=kernel.local_memory[0],
                 )
@@ -211,8 +231,6 @@ def recorded(*, stay: bool = False, serial: bool = False) -> Iterator[list[Activ
     Raises:
         CuptiError: CUPTI is missing, or another profiler uses it or may use it.
     """
-    import torch
-
     library = cupti()
     refuse_if_taken()
     of_kernels = _KERNEL if serial else _CONCURRENT_KERNEL
@@ -222,13 +240,13 @@ def recorded(*, stay: bool = False, serial: bool = False) -> Iterator[list[Activ
         detach()
         _RECORDERS.clear()
     recorder = _Recorder(library, of_kernels)
-    kinds = (of_kernels, _MEMCPY, _MEMSET)
+    kinds = (of_kernels, _MEMCPY, _MEMSET, _PEER_MEMCPY)
     activities: list[Activity] = []
     try:
         for kind in kinds:
             library.call("cuptiActivityEnable", kind)
         yield activities
-        torch.cuda.synchronize()
+        finish()
         library.call("cuptiActivityFlushAll", _FLUSH_FORCED)
         activities.extend(sorted(recorder.activities))
         recorder.activities.clear()
@@ -297,7 +315,7 @@ def detach() -> bool:
     taken = torch_profiler_runs() or _CUPTI_PYTHON in sys.modules
     if taken or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return False
-    torch.cuda.synchronize()
+    finish()
     with suppress(CuptiError):
         cupti().functions.cuptiFinalize()
     return True

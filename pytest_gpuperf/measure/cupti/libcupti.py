@@ -66,6 +66,11 @@ class CuptiError(GpuperfError):
         super().__init__(found, expected=expected, next_step=next_step)
         self.code = code
 
+    @property
+    def is_unexplained(self) -> bool:
+        """True for a result of CUPTI without a known cause."""
+        return bool(self.code) and self.code not in _EXPLANATIONS
+
 
 class Cupti:
     """The functions of one libcupti, with checked results."""

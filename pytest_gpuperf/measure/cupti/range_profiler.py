@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 # CUpti_ProfilerRange and CUpti_ProfilerReplayMode in cupti_profiler_target.h.
 _AUTO_RANGE, _USER_REPLAY = 1, 3
-TRIED = "gpu__time_duration.sum"
-"""Metric that every chip counts."""
 
 
 class RangeProfiler:
@@ -82,17 +80,6 @@ class RangeProfiler:
             return tuple(counted)
         return tuple(name for name in counted if self._configuration([name]) is not None)
 
-    def try_out(self) -> None:
-        """Start the profiler as for a read: some refusals only come then.
-
-        Raises:
-            CuptiError: CUPTI refuses.
-        """
-        self.attach()
-        found = self._configuration([TRIED])
-        if found is not None:
-            self._enable(found)
-
     def read(
         self,
         call: Callable[[], object],
@@ -119,16 +106,24 @@ class RangeProfiler:
         assert found is not None
         self.attach()
         try:
-            counters, dropped = self._count(call, found, kernels, before)
+            return self._read(call, found, kernels, before)
         except BaseException:
             self.let_go()
             raise
+
+    def _read(
+        self,
+        call: Callable[[], object],
+        found: Configuration,
+        kernels: int,
+        before: Callable[[], object],
+    ) -> list[dict[str, float]]:
+        counters, dropped = self._count(call, found, kernels, before)
         ranges = self._cupti.ask(
             "cuptiRangeProfilerGetCounterDataInfo",
             CounterDataInfo(pCounterDataImage=ctypes.addressof(counters), counterDataImageSize=len(counters)),
         ).numTotalRanges
         if dropped or ranges != kernels:
-            self.let_go()
             raise CuptiError(
                 f"the call launched {ranges + dropped} kernels under the profiler and {kernels} before",
                 expected="a callable that launches the same kernels each time",

@@ -58,20 +58,6 @@ class Nvml:
             return 2 * mhz * _read(lambda: pynvml.nvmlDeviceGetMemoryBusWidth(gpu), 0) / 8e3
         return 0.0
 
-    def clock_settings(self) -> str:
-        """Return application clocks and power limit as set; zeros if NVML does not report them.
-
-        NVML does not report locked clocks (`nvidia-smi -lgc`).
-        """
-        if (gpu := self._handle) is None:
-            return ""
-        sm, memory = (
-            _read(partial(pynvml.nvmlDeviceGetApplicationsClock, gpu, clock), 0)
-            for clock in (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM)
-        )
-        power_w = _read(lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu), 0) // 1000
-        return f"{sm} MHz, memory {memory} MHz, {power_w} W"
-
     @property
     def clocks_are_set(self) -> bool:
         """True if application or locked clocks hold the SM clock; some show only under load."""

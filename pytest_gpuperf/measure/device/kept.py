@@ -34,6 +34,8 @@ _SYNCHRONIZE = getattr(torch._C, "_cuda_synchronize", None)
 _SLEEP = getattr(torch._C, "_cuda_sleep", None)
 _CURRENT_STREAM = getattr(torch._C, "_cuda_getCurrentStream", None)
 _CURRENT_DEVICE = getattr(torch._C, "_cuda_getDevice", None)
+_HAS_CONTEXT = getattr(torch._C, "_cuda_hasPrimaryContext", lambda _: False)
+_ON_DEVICE = torch.cuda.device
 
 _WATCHED: tuple[tuple[Any, str, str], ...] = (
     (time, "time", "perf_counter"),
@@ -74,8 +76,15 @@ def now(_clock: Any = time.perf_counter) -> float:
 
 
 def synchronize() -> None:
-    """Wait for all work on the current device."""
+    """Wait for all work of this process, on each device that it uses."""
     _SYNCHRONIZE()  # type: ignore[misc]
+    if (devices := torch.cuda.device_count()) > 1:
+        current = _CURRENT_DEVICE()  # type: ignore[misc]
+        for device in range(devices):
+            # On a device that is not used, this would make a context, which takes memory.
+            if device != current and _HAS_CONTEXT(device):
+                with _ON_DEVICE(device):
+                    _SYNCHRONIZE()  # type: ignore[misc]
 
 
 def event() -> Any:

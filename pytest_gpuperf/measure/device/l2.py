@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device.cuda_names import (
+    CU_LIMIT_PERSISTING_L2_CACHE_SIZE,
+    CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FLUSHED_SIZES = 4
 """Sizes of the L2 that a flush reads: the L2 does not replace its oldest lines first."""
-_PERSISTING_L2 = 5  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE in cuda.h
-_ACCESS_POLICY_WINDOW = 1  # CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW
 _ATTRIBUTE_BYTES = 64  # sizeof(CUstreamAttrValue)
 
 
@@ -38,7 +40,7 @@ def persisting_bytes() -> int:
     """Return the bytes of the L2 that are set aside for persisting accesses; 0 if unknown."""
     size = ctypes.c_size_t()
     driver = _driver()
-    if driver is None or driver.cuCtxGetLimit(ctypes.byref(size), _PERSISTING_L2):
+    if driver is None or driver.cuCtxGetLimit(ctypes.byref(size), CU_LIMIT_PERSISTING_L2_CACHE_SIZE):
         return 0
     return size.value
 
@@ -46,11 +48,13 @@ def persisting_bytes() -> int:
 def forget() -> None:
     """Make all persisting lines of the L2 normal ones, and set nothing aside.
 
-    If nothing is set aside, nothing persists, and a reset would take 0.3 ms.
+    If nothing is set aside, nothing persists, and a reset would take 0.3 ms. Else it waits for the work so
+    far: that may still write lines that persist.
     """
     driver = _driver()
     if driver is not None and persisting_bytes():
-        driver.cuCtxSetLimit(_PERSISTING_L2, ctypes.c_size_t(0))
+        kept.synchronize()
+        driver.cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
         driver.cuCtxResetPersistingL2Cache()
 
 
@@ -63,7 +67,7 @@ def set_aside_restored() -> Iterator[None]:
     finally:
         driver = _driver()
         if driver is not None and persisting_bytes() != before:
-            driver.cuCtxSetLimit(_PERSISTING_L2, ctypes.c_size_t(before))
+            driver.cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(before))
 
 
 @contextmanager
@@ -81,7 +85,7 @@ def reset_after() -> Iterator[None]:
                 driver.cuCtxResetPersistingL2Cache()
                 none = ctypes.create_string_buffer(_ATTRIBUTE_BYTES)
                 stream = ctypes.c_void_p(kept.current_stream().cuda_stream)
-                driver.cuStreamSetAttribute(stream, _ACCESS_POLICY_WINDOW, none)
+                driver.cuStreamSetAttribute(stream, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, none)
 
 
 class CleanFlush:

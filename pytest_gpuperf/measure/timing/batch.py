@@ -45,11 +45,12 @@ class Work(NamedTuple):
     """Work of a call by CUPTI's records of the whole device, in microseconds a call."""
 
     busy_us: float
-    """Time in which at least one kernel, fill or copy on the GPU ran."""
+    """Time in which at least one kernel, fill or copy ran; of copies from and to the host only if a call does
+    nothing else."""
     kernels_us: float
     """Sum of their durations; more than `busy_us` if streams overlap."""
     host_copies_us: float
-    """Sum of the durations of copies from and to the host, in neither of the others."""
+    """Sum of the durations of the copies from and to the host that are in neither of the others."""
     streams: tuple[StreamWork, ...]
 
 
@@ -92,17 +93,12 @@ class HotBatch:
         self._fn = fn
         self._stamps = stamps
         self._others: Sequence[Elsewhere] = ()
-        self._captured = CapturedCalls(fn)
-        self._graph = capture(lambda: _stamped(self._captured, calls, stamps), self._captured.close)
-
-    @property
-    def single_nodes(self) -> bool:
-        """True if each call is one kernel, fill or copy."""
-        return self._captured.single_nodes
+        self.captured = CapturedCalls(fn)
+        self._graph = capture(lambda: _stamped(self.captured, calls, stamps), self.captured.close)
 
     def rerun(self) -> list[Rerun]:
         """Return some calls of the graph, to be run one by one."""
-        return of_graph(self._captured, self._graph, self._fn, self._others)
+        return of_graph(self.captured, self._graph, self._fn, self._others)
 
     def run(self) -> Block:
         """Replay the graph once."""
@@ -131,24 +127,23 @@ class ColdBatch:
 
         self._fn = fn
         self._others: Sequence[Elsewhere] = ()
-        self._captured = CapturedCalls(fn)
+        self.captured = CapturedCalls(fn)
 
         def captured_pair() -> None:
             kept.zero(buffer)
-            self._captured()
+            self.captured()
 
-        self._both = capture(lambda: _stamped(captured_pair, calls, stamps), self._captured.close)
+        self._both = capture(lambda: _stamped(captured_pair, calls, stamps), self.captured.close)
         self._flushes = capture(lambda: _stamped(lambda: kept.zero(buffer), calls, stamps))
 
     def flush(self) -> None:
         """Empty the L2 before a single call, also of memory that persists in it."""
-        kept.synchronize()
         l2.forget()
         kept.zero(self._buffer)
 
     def rerun(self) -> list[Rerun]:
         """Return some calls of the graph, to be run one by one, each after a flush."""
-        return of_graph(self._captured, self._both, self._fn, self._others, lambda: kept.zero(self._buffer))
+        return of_graph(self.captured, self._both, self._fn, self._others, self.flush)
 
     def run(self) -> Block:
         """Replay each graph once.
@@ -170,7 +165,11 @@ class ColdBatch:
         """Run the pairs under CUPTI, and leave the flushes out."""
 
         def flushed(fn: Callable[[], Any]) -> Callable[[], Any]:
-            return lambda: (kept.zero(self._buffer), fn())
+            def pair() -> None:
+                self.flush()
+                fn()
+
+            return pair
 
         self._others = others
         calls: list[Callable[[], Any]] = [self._fn, *others]

@@ -11,19 +11,28 @@ import ctypes
 import weakref
 from collections import defaultdict
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device.cuda_names import (
+    CU_GRAPH_NODE_TYPE_CONDITIONAL,
+    CU_GRAPH_NODE_TYPE_GRAPH,
+    CU_GRAPH_NODE_TYPE_KERNEL,
+    CU_GRAPH_NODE_TYPE_MEMCPY,
+    CU_GRAPH_NODE_TYPE_MEMSET,
+)
 from pytest_gpuperf.measure.device.memory import bytes_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_KERNEL_NODE = 0
-"""`CU_GRAPH_NODE_TYPE_KERNEL` in cuda.h."""
+_LAUNCHES = frozenset((CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMCPY, CU_GRAPH_NODE_TYPE_MEMSET))
+_WITH_OTHERS = frozenset((CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_CONDITIONAL))
+"""Nodes that contain nodes."""
 
 
 class DriverError(GpuperfError):
@@ -37,6 +46,12 @@ class Place(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
+
+    @property
+    def bytes(self) -> int:
+        """Bytes from its first to its last element."""
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return (last + 1) * self.dtype.itemsize if 0 not in self.shape else 0
 
 
 class _KernelParams(ctypes.Structure):
@@ -129,6 +144,21 @@ class CapturedCalls:
         """True if each call is one node of the graph."""
         return all(end - begin == 1 for begin, end in self._ranges)
 
+    @property
+    def launches(self) -> float:
+        """Most kernels, fills and copies of a call; infinite if the driver does not tell."""
+        try:
+            kinds = [_kind(node) for node in self._nodes[slice(*max(self._ranges, key=_size))]]
+        except DriverError:
+            return inf
+        unknown = self.unavailable or not _WITH_OTHERS.isdisjoint(kinds)
+        return inf if unknown else sum(kind in _LAUNCHES for kind in kinds)
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of the outputs of a call."""
+        return sum(place.bytes for place in self._places[-1])
+
     def value_of(self, call: int) -> object:
         """Return the value of a call: that of the last, or tensors in the same memory as the call's own.
 
@@ -215,6 +245,11 @@ class OneCall:
         _call("cuGraphLaunch", self._executable, ctypes.c_void_p(kept.current_stream().cuda_stream))
 
 
+def _size(of_call: tuple[int, int]) -> int:
+    begin, end = of_call
+    return end - begin
+
+
 def places(value: object) -> tuple[Place, ...]:
     """Return the places of the CUDA tensors in nested tuples, lists and dicts, without reading them."""
     if isinstance(value, dict):
@@ -244,8 +279,7 @@ def _moved(value: Any, to: Iterator[Place]) -> Any:
 
 
 def _tensor(place: Place) -> torch.Tensor:
-    last = sum((size - 1) * stride for size, stride in zip(place.shape, place.strides, strict=True))
-    size = (last + 1) * place.dtype.itemsize if 0 not in place.shape else 0
+    size = place.bytes
     segments: list[dict[str, int]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
     if not any(
         one["address"] <= place.address and place.address + size <= one["address"] + one["total_size"]
@@ -287,12 +321,16 @@ def _in_copy(node: int, graph: ctypes.c_void_p) -> int:
     return int(found.value or 0)
 
 
+def _kind(node: int) -> int:
+    kind = ctypes.c_int()
+    _call("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
+    return kind.value
+
+
 def _signature(node: int, known: dict[int, object]) -> object:
     if node not in known:
-        kind = ctypes.c_int()
-        _call("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
-        what: object = kind.value
-        if kind.value == _KERNEL_NODE:
+        what: object = (kind := _kind(node))
+        if kind == CU_GRAPH_NODE_TYPE_KERNEL:
             found = _KernelParams()
             _call("cuGraphKernelNodeGetParams_v2", ctypes.c_void_p(node), ctypes.byref(found))
             what = (found.function, found.kernel, *found.grid, *found.block, found.shared_memory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import warnings
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device.memory import free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +23,10 @@ SLEEP_CYCLES_PER_US = 2000
 
 class NotCapturableError(Exception):
     """The callable cannot be captured into a CUDA graph; the text is the reason."""
+
+
+class OutOfMemoryError(GpuperfError):
+    """The GPU has too little memory for a graph of the callable."""
 
 
 class NothingLaunchedError(GpuperfError):
@@ -46,6 +52,7 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
 
     Raises:
         NotCapturableError: `body` synchronises, allocates outside torch or launches elsewhere.
+        OutOfMemoryError: There is too little memory.
         NothingLaunchedError: `body` launched nothing on the current stream.
     """
     graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
@@ -66,6 +73,9 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
             _recover()
             # Ending a broken capture fails too; the first failure has the reason.
             first = error.__context__ or error
+            for one in (error, first):
+                if isinstance(one, torch.cuda.OutOfMemoryError):
+                    raise out_of_memory(one) from error
             raise NotCapturableError(str(first).strip().split("\n")[0] or type(first).__name__) from error
     if any("CUDA Graph is empty" in str(warning.message) for warning in caught):
         raise nothing_launched()
@@ -118,7 +128,8 @@ def _recover() -> None:
     """
     kept.synchronize()
     with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
-        torch.zeros(1, device="cuda")
+        # Nothing that allocates, since torch may have been told not to cache memory.
+        block_gpu(0)
 
 
 def block_gpu(microseconds: float) -> None:
@@ -135,6 +146,22 @@ def replay_us(graph: torch.cuda.CUDAGraph) -> float:
     kept.record(end, stream)
     kept.synchronize()
     return kept.elapsed_us(start, end)
+
+
+def out_of_memory(error: Exception) -> OutOfMemoryError:
+    """Return the error for a callable whose outputs do not fit into a graph's own memory.
+
+    Args:
+        error: torch's error, which says how much was asked for.
+    """
+    asked = re.search(r"Tried to allocate ([\d.]+ \w+)", str(error))
+    return OutOfMemoryError(
+        f"the GPU is out of memory: {asked[1] if asked else 'a tensor'} more is needed for a graph of the "
+        f"callable, and {free_bytes() / 2**30:.3g} GiB are free",
+        expected="memory for the arguments and one output of a call",
+        next_step="free the tensors of earlier tests, take a smaller shape, or use mode='kernels', which "
+        "needs no graph",
+    )
 
 
 def nothing_launched() -> NothingLaunchedError:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_gpuperf.measure.cupti.activity import busy_us, detach, recorded
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
-from pytest_gpuperf.measure.timing.audit import check_marks, refuse_elsewhere, wait_for_threads
+from pytest_gpuperf.measure.timing.audit import check_marks, counted, refuse_elsewhere, wait_for_threads
 from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import nothing_launched
 from pytest_gpuperf.measure.timing.marks import mark
@@ -45,9 +45,9 @@ BLOCK_BY_HOST_US = 10_000
 
 
 class KernelsBatch:
-    """Durations of all kernels and fills on the device in each call, by CUPTI's records.
+    """Durations of all kernels, fills and copies of each call, on any device, by CUPTI's records.
 
-    Copies from and to the memory of the host are recorded apart: they depend on the host.
+    Copies from and to the memory of the host are recorded apart, unless a call does nothing else.
 
     Args:
         fn: A callable without arguments.
@@ -80,9 +80,12 @@ class KernelsBatch:
 
     def run(self) -> Block:
         """Record the calls of one block. CUPTI stays attached; `detach` ends that."""
-        calls, stream = self._record(self.calls)
-        work = work_of(calls, stream)
-        return Block(work.busy_us, 0.0 if self._stamps is None else self._stamps.sm_clock_mhz(), work)
+        calls, current = self._record(self.calls)
+        work = work_of(calls, current)
+        # The stamps have the clock of the current device.
+        elsewhere = any(one.device != current.device for call in calls for one in call)
+        clock = 0.0 if self._stamps is None or elsewhere else self._stamps.sm_clock_mhz()
+        return Block(work.busy_us, clock, work)
 
     def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
         """Run blocks of the callable and the others in turn: all of them are recorded."""
@@ -108,12 +111,11 @@ class KernelsBatch:
         # In turn, since the clock may still rise.
         for self._serial in (True, False) * 2:
             calls, _ = self._record(FIRST_CALLS)
-            device = [[one for one in call if not one.with_host] for call in calls]
-            shortest_us[self._serial] = min(shortest_us[self._serial], *busy_us(device))
+            shortest_us[self._serial] = min(shortest_us[self._serial], *busy_us(counted(calls)))
         return shortest_us[True] < shortest_us[False]
 
-    def _record(self, calls: int, *, first: bool = False) -> tuple[list[list[Activity]], int]:
-        """Return the activities of each call, and CUPTI's number of the current stream.
+    def _record(self, calls: int, *, first: bool = False) -> tuple[list[list[Activity]], Activity]:
+        """Return the activities of each call, and a mark, which ran on the current stream.
 
         Raises:
             GpuperfError: Launches came late, some calls launched nothing, or kernels have the name of the
@@ -130,18 +132,16 @@ class KernelsBatch:
                 wait_for_threads()
             if self._stamps is not None:
                 self._stamps.after()
-        marks = sorted(
-            (activity.launch, activity.stream) for activity in activities if self._marks_name in activity.name
-        )
+        marks = [activity for activity in activities if self._marks_name in activity.name]
         check_marks(len(marks), calls + 1, self._marks_name)
-        launches = [launch for launch, _ in marks]
+        launches = sorted(one.launch for one in marks)
         after = [one.name for one in activities if one.launch > launches[-1] and not one.with_host]
         # One of them is the stamp; a kernel of the callable may have its name.
         late = len(after) - int(self._stamps is not None and any(STAMP in name for name in after))
         found = by_call(activities, launches)
         silent = found.count([])
         refuse_elsewhere(silent=0 if first and silent == calls else silent, late=late, calls=calls)
-        return found, marks[0][1]
+        return found, marks[0]
 
 
 class KernelsRerun:
@@ -169,7 +169,7 @@ class KernelsRerun:
         marks = sorted(activity.launch for activity in activities if self._marks_name in activity.name)
         check_marks(len(marks), 2, self._marks_name)
         calls = by_call(activities, marks)
-        return sum(busy_us([[one for one in call if not one.with_host] for call in calls]))
+        return sum(busy_us(counted(calls)))
 
 
 def by_call(activities: Sequence[Activity], marks: Sequence[int]) -> list[list[Activity]]:
@@ -182,37 +182,39 @@ def by_call(activities: Sequence[Activity], marks: Sequence[int]) -> list[list[A
     return calls
 
 
-def work_of(calls: Sequence[Sequence[Activity]], current: int) -> Work:
+def work_of(calls: Sequence[Sequence[Activity]], current: Activity) -> Work:
     """Return the mean work of a call: without the extremes for times, since some calls are disturbed.
 
     Args:
         calls: The activities of each call.
-        current: CUPTI's number of the current stream.
+        current: An activity on the current stream.
     """
-    device = [[one for one in call if not one.with_host] for call in calls]
-    host = [[one for one in call if one.with_host] for call in calls]
+    work = counted(calls)
     return Work(
-        busy_us=trimmed_mean(busy_us(device)),
-        kernels_us=trimmed_mean([_sum_us(call) for call in device]),
-        host_copies_us=trimmed_mean([_sum_us(call) for call in host]),
-        streams=_streams(device, current),
+        busy_us=trimmed_mean(busy_us(work)),
+        kernels_us=trimmed_mean([_sum_us(call) for call in work]),
+        host_copies_us=trimmed_mean(
+            [_sum_us(call) - _sum_us(own) for call, own in zip(calls, work, strict=True)]
+        ),
+        streams=_streams(work, current),
     )
 
 
-def _streams(calls: Sequence[Sequence[Activity]], current: int) -> tuple[StreamWork, ...]:
-    ran: defaultdict[int, list[Activity]] = defaultdict(list)
+def _streams(calls: Sequence[Sequence[Activity]], current: Activity) -> tuple[StreamWork, ...]:
+    ran: defaultdict[tuple[int, int], list[Activity]] = defaultdict(list)
     for call in calls:
         for activity in call:
-            ran[activity.stream].append(activity)
+            # Each device has a stream of the same number.
+            ran[activity.device, activity.stream].append(activity)
     return tuple(
         StreamWork(
             stream=stream,
-            current=stream == current,
+            current=(device, stream) == (current.device, current.stream),
             launches=round(len(activities) / len(calls), 2),
             kernels_us=round(_sum_us(activities) / len(calls), 3),
             kernels=tuple(dict.fromkeys(function_name(one.name) for one in activities if one.name)),
         )
-        for stream, activities in sorted(ran.items())
+        for (device, stream), activities in sorted(ran.items())
     )
 
 

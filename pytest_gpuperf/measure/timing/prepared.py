@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
@@ -16,6 +18,7 @@ from pytest_gpuperf.measure.timing.batch import MAX_CALLS, ColdBatch, HostBatch,
 from pytest_gpuperf.measure.timing.graph import (
     NotCapturableError,
     NothingLaunchedError,
+    OutOfMemoryError,
     block_gpu,
     capture,
     nothing_launched,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.timing.audit import Audit
     from pytest_gpuperf.measure.timing.batch import Batch, Block
+    from pytest_gpuperf.measure.timing.captured import CapturedCalls
     from pytest_gpuperf.measure.timing.rerun import Elsewhere
     from pytest_gpuperf.measure.timing.stamp import Stamps
     from pytest_gpuperf.measure.timing.warm_up import Warmed
@@ -65,8 +69,8 @@ class Prepared:
     enqueue_us: float = 0.0
     elsewhere: Callable[[], Elsewhere] | None = None
     """Returns the callable on tensors at other places in memory; None if it has none."""
-    single_node: bool = False
-    """True if a call is one kernel, fill or copy in a graph of hot calls."""
+    captured: CapturedCalls | None = None
+    """The calls in the graph; None without a graph."""
 
     def audit(self) -> Audit | None:
         """Record single calls, to compare them with the time of many; None if that makes no sense.
@@ -78,6 +82,11 @@ class Prepared:
             return None
         between = self.batch.flush if isinstance(self.batch, ColdBatch) else None
         return audit(self.fn, self.enqueue_us, between)
+
+    @property
+    def launches(self) -> float:
+        """Kernels, fills and copies of a call in the graph; infinite if there is none, or if unknown."""
+        return inf if self.captured is None else self.captured.launches
 
     def warm_up(self) -> Warmed:
         """Run blocks until time and SM clock are steady."""
@@ -101,7 +110,7 @@ class Prepared:
         events, which include gaps in the graph (H100). The gaps between several kernels are part of the call.
         A cold block is mostly flushes, so CUPTI gains nothing there.
         """
-        if not self.single_node:
+        if self.mode != "hot" or self.captured is None or not self.captured.single_nodes:
             return False
         # The first replay uploads the graph.
         if min(self.block().time_us for _ in range(3)) >= SHORT_IN_GAPS * USUAL_GAP_US:
@@ -152,10 +161,17 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
     elsewhere = False
     try:
         # A few calls show if it can be captured, and if it launches anything.
-        capture(lambda: (fn(), fn()))
+        _try_capture(fn)
         if mode == "cold":
             batch = ColdBatch(fn, _calls(probe.call_us, COLD_CALLS), flush_bytes, stamps)
-            return Prepared(batch, "cold", autotuned=probe.autotuned, fn=fn, enqueue_us=probe.enqueue_us)
+            return Prepared(
+                batch,
+                "cold",
+                autotuned=probe.autotuned,
+                fn=fn,
+                enqueue_us=probe.enqueue_us,
+                captured=batch.captured,
+            )
         if mode in ("auto", "hot"):
             hot = HotBatch(fn, _calls(probe.call_us, MAX_CALLS), stamps)
             return Prepared(
@@ -164,11 +180,15 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
                 autotuned=probe.autotuned,
                 fn=fn,
                 enqueue_us=probe.enqueue_us,
-                single_node=hot.single_nodes,
+                captured=hot.captured,
             )
         reason = ""
     except NotCapturableError as error:
         reason = str(error)
+    except OutOfMemoryError as error:
+        if mode != "queued":
+            raise
+        reason = error.found
     except NothingLaunchedError:
         elsewhere, reason = True, "it launches nothing on the current stream"
         if mode != "auto":
@@ -204,6 +224,20 @@ def prepare_kernels(fn: Callable[[], Any], stamps: Stamps | None, reason: str) -
     return Prepared(KernelsBatch(fn, stamps), "kernels", reason)
 
 
+def _try_capture(fn: Callable[[], Any]) -> None:
+    """Capture two calls, one after the other: a call may depend on the one before."""
+
+    def calls() -> None:
+        # Without their values, whose memory would be needed twice.
+        fn()
+        fn()
+
+    # torch's own variable; an allocation during a capture would break it.
+    if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
+        raise NotCapturableError("PYTORCH_NO_CUDA_MEMORY_CACHING is set, and a graph needs cached memory")
+    capture(calls)
+
+
 def _not_captured(
     fn: Callable[[], Any], probe: _Probe, stamps: Stamps | None, reason: str, *, elsewhere: bool
 ) -> Prepared:
@@ -219,8 +253,8 @@ def _not_captured(
 def _refuse_nothing_launched(fn: Callable[[], Any]) -> None:
     """Refuse a callable that launches nothing: on the current stream or, if CUPTI can tell, on any."""
     try:
-        capture(lambda: (fn(), fn()))
-    except NotCapturableError:
+        _try_capture(fn)
+    except (NotCapturableError, OutOfMemoryError):
         return
     except NothingLaunchedError:
         try:

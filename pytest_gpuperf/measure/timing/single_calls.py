@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
@@ -42,6 +43,14 @@ def with_single_calls(prepared: Prepared, timing: Timing) -> tuple[Timing, str]:
         except CuptiError as error:
             lagging = "" if prepared.fn is None else _lagging(prepared.fn)
             return replace(timing, not_compared=error.found), lagging
+        except torch.cuda.OutOfMemoryError:
+            # The graph holds the memory of an output, and the timed calls needed no more.
+            needed = prepared.captured.output_bytes if prepared.captured else 0
+            if (free := torch.cuda.mem_get_info()[0]) >= needed:
+                raise
+            free_gib, needed_gib = free / 2**30, needed / 2**30
+            short = f"{free_gib:.3g} GiB are free, and a call next to the graph needs {needed_gib:.3g} GiB"
+            return replace(timing, not_compared=short), ""
         if found is None:
             break
         refuse_elsewhere(silent=found.silent, late=found.late, calls=found.calls)
@@ -49,7 +58,7 @@ def with_single_calls(prepared: Prepared, timing: Timing) -> tuple[Timing, str]:
         if at and graph_us:
             # Another process may have disturbed the graph, or its streams wait long for each other.
             graph_us = min(graph_us, prepared.block().time_us, prepared.in_short_graph_us())
-        if not (why := found.unlike(timing.time_us, graph_us)):
+        if not (why := found.unlike(timing.time_us, graph_us, prepared.launches)):
             break
         state = timing.conditions
         if state is not None and state.other_processes and found.stays_inside:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.warm_up import Warmed
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
-    KnownModel: TypeAlias = Callable[[TimingMode, TimingSource], ClockModel | None]
+    KnownTime: TypeAlias = Callable[[TimingMode], tuple[TimingSource, ClockModel | None] | None]
 
 LEAST_BLOCKS = 10
 ENOUGH_BLOCKS = 20
@@ -52,21 +52,18 @@ by 0.3 to 1.5 % on an H200, and the mean of five by half as much."""
 STILL_RECORDED = 10
 """Factor on the limit for CUPTI's time: CUPTI's time is recorded up to there, so that a kernel that has
 become this much slower is still compared with a baseline by CUPTI."""
-LONG_BLOCK_US = 10_000
+LIMITS = {"events": 0.5, "cupti": STILL_RECORDED}
+"""Factors on the limit for CUPTI's time by the source of the baseline, which a time near the limit keeps."""
 MOST_COLD_SPREAD_PCT = 100.0
 """A cold time is a difference, and the noise of the flushes does not shrink with it."""
 ATTEMPTS = 3
 RESTLESS_PCT = 1.0
 """Spread of the blocks, in percent, from which another process on the GPU counts as a disturbance."""
-STILL = 0.01
-"""Relative change of the SM clock below which the clock is locked."""
 MOST_APART = 0.05
 """Relative difference of a call's times up to which it does the same work at several places."""
 NEAR = 0.02
 """Relative difference to the reference clock of a known model up to which the model is taken over: there an
 error of 0.1 in its share moves a time by 0.2 %."""
-ENOUGH_FIXED = 2
-"""Timings with a locked clock, after which no timing tries to move it."""
 DISTURBING = frozenset(
     ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 )
@@ -98,8 +95,6 @@ class Timer:
         self._budget_s = budget_s
         self._conditions = conditions
         self._max_sm_clock_mhz = max_sm_clock_mhz
-        self._fixed_clocks = 0
-        """Number of tests in which the SM clock did not move."""
 
     def prepare(self, fn: Callable[[], Any], mode: str) -> Prepared:
         """Compile and capture a callable; see `pytest_gpuperf.measure.timing.prepared.prepare`."""
@@ -121,7 +116,7 @@ class Timer:
         flops: int = 0,
         progress: Callable[[str], None] = lambda _: None,
         verify: Callable[[Rerunnable], object] = lambda _: None,
-        known: KnownModel = lambda *_: None,
+        known: KnownTime = lambda _: None,
         elsewhere: Callable[[], Elsewhere] | None = None,
     ) -> Timing:
         """Warm up, then time blocks of calls until they are precise or the budget is spent.
@@ -135,8 +130,8 @@ class Timer:
             flops: Operations of a call, kept in the record.
             progress: Called with the present activity.
             verify: Called with the batch that was timed, to run some of its calls again.
-            known: Returns a clock model for a mode and source, if there is one: near its clock it spares
-                the blocks at other clocks.
+            known: Returns the source of the baseline's time of a mode, and its clock model if the code is the
+                same; None without a baseline. Near its clock the model spares the blocks at other clocks.
             elsewhere: Returns the same call on tensors at other places in memory; a short time is the mean
                 over several.
 
@@ -168,7 +163,7 @@ class Timer:
         self._refuse_patches(profiled=profiled)
         return replace(timing, bytes=bytes, flops=flops)
 
-    def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None], known: KnownModel) -> Timing:
+    def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
         """Measure, and repeat what heat or another process disturbed."""
         thrown_away: list[str] = []
         measure = self._measure_kernels if isinstance(prepared.batch, KernelsBatch) else self._measure
@@ -196,7 +191,7 @@ class Timer:
                 expected="clocks, synchronisation and comparisons as their libraries define them",
             )
 
-    def _measure(self, prepared: Prepared, progress: Callable[[str], None], known: KnownModel) -> Timing:
+    def _measure(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
         warm_up, begun = self._warm_up(prepared, progress)
         end = kept.now() + self._budget_s
         progress("measures")
@@ -205,15 +200,16 @@ class Timer:
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
         conditions = self._conditions()
         recorded, places, not_recorded = self._recorded_blocks(prepared, events_us)
+        usual, known_model = known(prepared.mode) or ("", None)
         source: TimingSource = "host" if prepared.mode == "host" else "events"
-        blocks = steady
-        if recorded and source == "events" and events_us < self._short_us:
-            source, blocks = "cupti", recorded
+        blocks, others = steady, recorded
+        if recorded and source == "events" and events_us < LIMITS.get(usual, 1.0) * self._short_us:
+            source, blocks, others = "cupti", recorded, steady
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
         if prepared.mode == "cold" and source == "events":
             _refuse_noise(times)
-        model = self._near(known(prepared.mode, source), steady, time_us)
+        model = self._near(known_model if source == usual else None, steady, time_us)
         stored = model is not None
         if model is None:
             progress("measures at other clocks")
@@ -230,6 +226,7 @@ class Timer:
             cupti_us=round(trimmed_mean([block.time_us for block in recorded]), 6) if recorded else 0.0,
             launch_gap_us=round(self._launch_gap_us, 4) if prepared.mode in ("hot", "cold") else 0.0,
             blocks_mhz=_clocks(blocks),
+            other_mhz=round(fmean(_clocks(others) or (0.0,)), 1) if source != "host" else 0.0,
             clock_model=model,
             clock_model_stored=stored,
             autotuned=prepared.autotuned,
@@ -250,7 +247,7 @@ class Timer:
         return warmed
 
     def _measure_kernels(
-        self, prepared: Prepared, progress: Callable[[str], None], known: KnownModel
+        self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime
     ) -> Timing:
         """Measure a callable by CUPTI's records of its calls, and its time by the host's clock."""
         assert isinstance(prepared.batch, KernelsBatch)
@@ -261,7 +258,8 @@ class Timer:
         conditions = self._conditions()
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
-        model = self._near(known("kernels", "cupti"), blocks, time_us)
+        _, known_model = known("kernels") or ("", None)
+        model = self._near(known_model, blocks, time_us)
         stored = model is not None
         if model is None:
             progress("measures at other clocks")
@@ -360,16 +358,11 @@ class Timer:
         """
         if not scale or not all(block.sm_clock_mhz for block in steady):
             return None
-        if self._fixed_clocks >= ENOUGH_FIXED or kept.now() + BURN_S > end:
+        if kept.now() + BURN_S > end:
             return None
         steady_mhz = median(block.sm_clock_mhz for block in steady)
         held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz
         others = at_other_clocks(prepared.batch, self._burn, held_back=held_back)
-        if all(abs(block.sm_clock_mhz / steady_mhz - 1) < STILL for block in others):
-            # Long blocks outlast the effect of a burn on the clock, and do not show a lock.
-            if prepared.batch.calls * steady[0].time_us < LONG_BLOCK_US:
-                self._fixed_clocks += 1
-            return None
         blocks = [*steady, *others]
         return fit(
             [block.time_us * scale for block in blocks],

@@ -10,7 +10,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.correctness.arrays import moved
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
-from pytest_gpuperf.measure.correctness.poison import holds, same_bits
+from pytest_gpuperf.measure.correctness.poison import holds, same_bits, zero
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,8 @@ Outputs: TypeAlias = "Mapping[str, torch.Tensor]"
 """Outputs of a call by their names in messages."""
 PATTERN = 0x5A
 """Fills outputs before a call; not NaN, which a kernel that reads them would spread."""
+PATTERNS = (PATTERN, 0xA5)
+"""Fill outputs before two plain calls: no value of any type is both."""
 LEAST_WRONG = 0.01
 """Share of the elements from which a difference is no matter of rounding and the order of additions."""
 
@@ -54,6 +56,19 @@ def matched(reference: object, outputs: Outputs) -> Outputs:
     if len(named) != len(outputs):
         raise GpuperfError("the reference returns another number of tensors than the timed calls")
     return named if named.keys() == outputs.keys() else dict(zip(outputs, named.values(), strict=True))
+
+
+def unwritten(first: Outputs, second: Outputs) -> Outputs:
+    """Mark the elements that hold the patterns of their two calls."""
+    alike = {name: one for name, one in first.items() if name in second and one.shape == second[name].shape}
+    return {name: holds(one, PATTERNS[0]) & holds(second[name], PATTERNS[1]) for name, one in alike.items()}
+
+
+def leave_out(marked: Outputs, outputs: Outputs) -> None:
+    """Make the marked elements of outputs alike, so that they do not count."""
+    for name, marks in marked.items():
+        if name in outputs and outputs[name].shape == marks.shape:
+            zero(outputs[name], marks)
 
 
 def alike(outputs: Sequence[Outputs]) -> list[list[int]]:

@@ -24,7 +24,7 @@ from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.device.memory import bytes_of, free_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_gpuperf.records.call import Call, Inputs
 
@@ -49,21 +49,31 @@ class Values:
         kwargs: Keyword arguments.
         factory: Returns new arguments for a seed; without it, the present values are rolled and halved.
         seed: First seed for `factory`.
+        state: What else a call writes; it is restored with the arguments.
+        also: Called with each restoration.
 
     Raises:
         GpuperfError: There is too little memory.
     """
 
     def __init__(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], factory: Inputs | None = None, seed: int = 0
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        factory: Inputs | None = None,
+        seed: int = 0,
+        state: Sequence[torch.Tensor] = (),
+        also: Callable[[], None] = lambda: None,
     ) -> None:
         self._args, self._kwargs = args, kwargs
         self._factory = factory
         self._seed = seed
+        self._also = also
         self.tensors = tensors_of(args, kwargs)
         """All tensors on the GPU, by name."""
         storages = {
-            tensor.untyped_storage().data_ptr(): tensor.untyped_storage() for tensor in self.tensors.values()
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage()
+            for tensor in (*self.tensors.values(), *state)
         }
         size = sum(storage.nbytes() for storage in storages.values())
         refuse_little_memory(size)
@@ -83,6 +93,12 @@ class Values:
         """Write the first values."""
         for at, storage in self._storages.items():
             bytes_of(storage).copy_(self._saved[at])
+        self._also()
+
+    def keep_state(self) -> None:
+        """Restore only the arguments from now on."""
+        own = {tensor.untyped_storage().data_ptr() for tensor in self.tensors.values()}
+        self._storages = {at: storage for at, storage in self._storages.items() if at in own}
 
     def another(self) -> Callable[[], None]:
         """Return a function that writes values that were not written before; it may be called again."""
@@ -145,7 +161,7 @@ def tensors_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, to
     found: dict[str, torch.Tensor] = {}
     for key, value in [*enumerate(args), *kwargs.items()]:
         found.update(named_tensors(value, f"argument {key}", argument=True))
-    return {name: one for name, one in found.items() if type(one) in _PLAIN and one.numel() and on_gpu(one)}
+    return {name: one for name, one in found.items() if type(one) in PLAIN and one.numel() and on_gpu(one)}
 
 
 def on_gpu(tensor: torch.Tensor) -> bool:
@@ -158,7 +174,8 @@ def is_expanded(tensor: torch.Tensor) -> bool:
     return any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""Tensors without rules of their own."""
 _WITHOUT_TENSORS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
 
 
@@ -174,15 +191,19 @@ def copies(tree: Any, made: dict[int, torch.UntypedStorage] | None = None) -> An
         return {key: copies(value, made) for key, value in tree.items()}
     if type(tree) in (tuple, list):
         return type(tree)(copies(value, made) for value in tree)
-    if type(tree) not in _PLAIN or tree.layout != torch.strided or not on_gpu(tree):
+    if type(tree) not in PLAIN or tree.layout != torch.strided or not on_gpu(tree):
         return tree
     storage = tree.untyped_storage()
     if storage.data_ptr() not in made:
         made[storage.data_ptr()] = bytes_of(storage).clone().untyped_storage()
     other = alias(tree, made[storage.data_ptr()])
     if isinstance(tree, torch.nn.Parameter):
-        return torch.nn.Parameter(other, tree.requires_grad)
-    return other.requires_grad_(tree.requires_grad) if tree.is_floating_point() else other
+        other = torch.nn.Parameter(other, tree.requires_grad)
+    elif tree.requires_grad:
+        other.requires_grad_()
+    if tree.is_leaf and tree.grad is not None:
+        other.grad = copies(tree.grad, made)
+    return other
 
 
 def copied_call(call: Call) -> Call:
@@ -235,7 +256,7 @@ def _is_copied_whole(tree: Any) -> bool:
         return all(map(_is_copied_whole, tree.values()))
     if type(tree) in (tuple, list):
         return all(map(_is_copied_whole, tree))
-    if type(tree) not in _PLAIN:
+    if type(tree) not in PLAIN:
         return isinstance(tree, _WITHOUT_TENSORS)
     alone = tree.is_leaf and tree.grad is None and not vars(tree)
     return alone and tree.layout == torch.strided and not (tree.is_conj() or tree.is_neg())
@@ -246,7 +267,8 @@ def fingerprint(tensor: torch.Tensor) -> tuple[int, ...]:
     memory = bytes_of(tensor.untyped_storage())
     words = memory[: memory.numel() // 4 * 4].view(torch.int32)
     # The second sum notices a new order.
-    return int(words.sum()), int(words[::3].sum())
+    sums = words.sum(), words[::3].sum(), memory[words.numel() * 4 :].sum()
+    return tuple(map(int, torch.stack(sums)))
 
 
 def refuse_little_memory(size: int) -> None:

@@ -18,6 +18,7 @@ Everything else is kept as a reason why the time is not verified.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,8 +34,18 @@ from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.process_state import ProcessState
 from pytest_gpuperf.measure.timing.audit import REFUSED
-from pytest_gpuperf.measure.verification.before import WrittenValues, fingerprints
-from pytest_gpuperf.measure.verification.outputs import PATTERN, Outputs, alike, matched, stale, wrong
+from pytest_gpuperf.measure.verification.before import Before
+from pytest_gpuperf.measure.verification.outputs import (
+    PATTERN,
+    PATTERNS,
+    Outputs,
+    alike,
+    leave_out,
+    matched,
+    stale,
+    unwritten,
+    wrong,
+)
 from pytest_gpuperf.measure.verification.values import (
     Values,
     copies,
@@ -48,6 +59,7 @@ from pytest_gpuperf.records.call import CheckedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from pytest_gpuperf.measure.timing.rerun import Rerun, Rerunnable
     from pytest_gpuperf.records.call import Call, Reference
@@ -91,9 +103,8 @@ class Verifier:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._before = fingerprints(call)
-        self._first = WrittenValues(call)
         self._state = ProcessState()
+        self._before = Before(call)
         self.found: Verification | None = None
         """Result for the batch that was timed last, or for the first one that is refused."""
 
@@ -106,14 +117,13 @@ class Verifier:
             batch: The batch that was timed.
         """
         begin = kept.now()
-        one = _OneVerification(batch, self._call, begin)
+        one = _OneVerification(batch, self._call, self._before, begin)
         try:
-            if changed := sorted(self._before.items() - fingerprints(self._call).items()):
+            if changed := self._before.changed_argument():
                 raise _RefusedError(
-                    f"{changed[0][0]} was changed while it was timed; expected its values as before; next "
+                    f"{changed} was changed while it was timed; expected its values as before; next "
                     "step: if the callable is meant to write to it, name it in mutates="
                 )
-            self._first.restore()
             if change := self._state.change():
                 raise _RefusedError(
                     f"the callable has changed {change}; expected a callable that leaves it as it is; next "
@@ -136,6 +146,10 @@ class Verifier:
         if self.found is None or not self.found.refused:
             self.found = replace(one.found, seconds=round(kept.now() - begin, 4))
 
+    def restore(self) -> None:
+        """Write the values from before the timing."""
+        self._before.restore()
+
     def of(self, timing: Timing) -> Verification | None:
         """Return the verification of a timing.
 
@@ -156,9 +170,10 @@ class Verifier:
 
 
 class _OneVerification:
-    def __init__(self, batch: Rerunnable, call: Call, begin: float) -> None:
+    def __init__(self, batch: Rerunnable, call: Call, before: Before, begin: float) -> None:
         self._batch = batch
         self._call = call
+        self._before = before
         self._begin = begin
         self._reference: Reference | None = call.reference if isinstance(call, CheckedCall) else None
         self._expected = self._reference.expected if self._reference else None
@@ -169,6 +184,8 @@ class _OneVerification:
         if (given := self._reference) is not None:
             self._tolerance = Tolerance(given.rtol, given.atol, given.equal_nan)
         self._written: Outputs = {}
+        self._unwritten: Outputs = {}
+        """Marks the elements that a plain call does not write."""
         self._values: Values | None = None
         self.found = Verification()
 
@@ -180,8 +197,9 @@ class _OneVerification:
             GpuperfError: It cannot be verified.
         """
         call = self._call
-        self._values = values = Values(call.args, call.kwargs, call.inputs, call.seed)
         reruns = self._batch.rerun()
+        state, put_back = self._before.begin(), self._before.put_back_gradients
+        self._values = values = Values(call.args, call.kwargs, call.inputs, call.seed, state, put_back)
         self._written = self._arguments_written()
         write = values.another() if values.has_others else None
         before: list[Outputs] = []
@@ -238,7 +256,9 @@ class _OneVerification:
                     pass
 
         rerun.run(before)
-        return {name: copy(tensor) for name, tensor in self._outputs(rerun.value).items()}
+        outputs = {name: copy(tensor) for name, tensor in self._outputs(rerun.value).items()}
+        leave_out(self._unwritten, outputs)
+        return outputs
 
     def _again_on_others(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool) -> Outputs:
         try:
@@ -290,7 +310,7 @@ class _OneVerification:
             return
         restore = self._values_or_fail().restore
         restore()
-        target = matched(self._refer() if callable(self._expected) else self._expected, got[0])
+        target = self._reference_for(got[0]) if callable(self._expected) else matched(self._expected, got[0])
         found = self._wrong_ones(reruns, got, target, restore)
         if found is not None:
             if not all(one.isfinite().all() for one in target.values()):
@@ -310,17 +330,20 @@ class _OneVerification:
         """Compare with the reference on other values, or with a plain call on copies."""
         write()
         if callable(self._expected):
-            target = matched(self._refer(), after[0])
+            target = self._reference_for(after[0])
         else:
-            target = self._plain_call(write)
-            if wrong(self._plain_call(write), target, self._tolerance):
-                raise GpuperfError("two calls on the same values give different outputs")
+            target = self._plain_target(write)
+            for outputs in (*before, *after):
+                leave_out(self._unwritten, outputs)
         self.found = replace(self.found, compared_with="expected" if callable(self._expected) else "call")
         if not wrong(before[0], target, self._tolerance):
             raise GpuperfError("the output is the same for other values")
         found = self._wrong_ones(reruns, after, target, write)
         if found is None:
-            self.found = replace(self.found, other_values=True)
+            missing = sum(int(one.sum()) for one in self._unwritten.values())
+            of = sum(one.numel() for one in self._unwritten.values())
+            why = f"a plain call does not write {missing} of {of} elements either" if missing else ""
+            self.found = replace(self.found, other_values=True, not_verified=why)
             return
         if stale(before[found.at], after[found.at], target, self._tolerance):
             raise _RefusedError(
@@ -334,6 +357,23 @@ class _OneVerification:
                 "expected the same; next step: let every call do all of its work"
             )
         raise GpuperfError("on other values a plain call is wrong too")
+
+    def _plain_target(self, write: Callable[[], None]) -> Outputs:
+        """Return the outputs of a plain call, and note the elements that it does not write.
+
+        Raises:
+            GpuperfError: Another call on the same values gives other outputs.
+        """
+        devices = {tensor.device for tensor in self._values_or_fail().tensors.values()}
+        # A rehearsal: it leaves all memory of the call within reach of the poison.
+        self._plain_call(write)
+        target, other = (self._plain_call(write, poisoned_memory(byte, devices)) for byte in PATTERNS)
+        self._unwritten = unwritten(target, other)
+        for outputs in (target, other):
+            leave_out(self._unwritten, outputs)
+        if wrong(other, target, self._tolerance):
+            raise GpuperfError("two calls on the same values give different outputs")
+        return target
 
     def _wrong_ones(
         self, reruns: Sequence[Rerun], got: list[Outputs], target: Outputs, write: Callable[[], None]
@@ -357,6 +397,8 @@ class _OneVerification:
 
     def _time_unseen(self, rerun: Rerun, values: Values) -> None:
         """Time calls on unseen values, and on the same ones again."""
+        # A callable that keeps outputs may keep them on the GPU.
+        values.keep_state()
         unseen: list[float] = []
         seen: list[float] = []
         for at in range(PAIRS + 1):
@@ -380,24 +422,35 @@ class _OneVerification:
         assert callable(self._expected)
         value = self._expected(*self._call.args, **self._call.kwargs)
         finish(value)
-        if value is None:
-            return {name: copy(tensor) for name, tensor in self._written.items()}
-        return value
+        return self._written if value is None else value
 
-    def _plain_call(self, write: Callable[[], None]) -> Outputs:
-        """Call the function on copies at other addresses."""
+    def _reference_for(self, outputs: Outputs) -> Outputs:
+        """Return copies of the reference's outputs: it may return a gradient, which is restored later."""
+        return {name: copy(one) for name, one in matched(self._refer(), outputs).items()}
+
+    def _plain_call(
+        self, write: Callable[[], None], memory: AbstractContextManager[None] | None = None
+    ) -> Outputs:
+        """Call the function on copies at other addresses.
+
+        Args:
+            write: Writes the values.
+            memory: Fills the memory of its outputs.
+        """
         values = self._values_or_fail()
         write()
         args, kwargs = copies(self._call.args), copies(dict(self._call.kwargs))
-        value = self._call.fn(*args, **kwargs)
-        finish(value)
+        with memory or nullcontext():
+            value = self._call.fn(*args, **kwargs)
+            finish(value)
         if value is not None:
             outputs = self._outputs(value)
         else:
             copied = tensors_of(args, kwargs)
             outputs = {name: copied[name] for name in self._written}
+        outputs = {name: copy(tensor) for name, tensor in outputs.items()}
         values.restore()
-        return {name: copy(tensor) for name, tensor in outputs.items()}
+        return outputs
 
     def _values_or_fail(self) -> Values:
         assert self._values is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.errors import guarded
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.chips import chip_name
@@ -53,13 +52,8 @@ def details_of(section: Section, result: TestResult, label: str) -> dict[str, An
     }
     if measurement is None:
         return data
-    parts: list[dict[str, Any]] = []
-    failed: list[str] = []
-    for make in (_pictures, _texts):
-        # One that fails must not take the others with it.
-        with guarded("HTML report", failed.append):
-            parts += make(section, result, label, measurement)
-    return data | {"parts": parts, "failed": failed}
+    shown = (section, result, label, measurement)
+    return data | {"parts": [*_pictures(*shown), *_texts(*shown)]}
 
 
 def _pictures(

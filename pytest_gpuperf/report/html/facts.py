@@ -124,9 +124,8 @@ def _of_profile(profile: Profile, *, compiled: bool) -> Facts:
         shared = show_shared_memory(number_in(values, "shared_memory_per_block"))
         parts += [f"{shared} shared memory" if shared else ""]
         yield "launch", ", ".join(filter(None, parts))
-    when = f", kept from {profile.read_at[:10]}" if profile.read_at else ""
     launches = count(len(profile.kernels), "launch", "launches")
-    yield "counters", f"{count(len(values), 'value')} of {launches}, read by {profile.read_by}{when}"
+    yield "counters", f"{count(len(values), 'value')} of {launches}, read by {profile.read_by}"
 
 
 def _occupancy(profile: Profile) -> str:

@@ -67,7 +67,6 @@
     source(details),
     ...findings(details.findings),
     make("div", { className: "columns" }, ...(details.parts ?? []).map(part)),
-    ...(details.failed ?? []).map((line) => make("p", { className: "note" }, line)),
   ];
 
   // One table with its controls.

@@ -99,7 +99,7 @@ class ModelResults:
         self._files.update(answer.files)
         kept = [notice for notice in facts.notices if not notice.startswith("run written")]
         more = [f"error: {problem}" for problem in facts.problems]
-        self.notices[:] = dict.fromkeys((*self.notices, *kept, *more, *facts.own_failures.values()))
+        self.notices[:] = dict.fromkeys((*self.notices, *kept, *more))
         return new
 
     def lose(self, group: Group, why: str) -> None:

@@ -1,0 +1,169 @@
+"""Ordinary code on a GPU: persisting memory, copies, other streams and devices, and little memory."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from exploits.on_caches import keep_in_l2
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.conditions import Nvml
+from pytest_gpuperf.measure.device.cuda_names import CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+from pytest_gpuperf.measure.device.driver import Driver
+from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.measure.timing.timer import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+
+FETCH_GRANULARITY = CU_LIMIT_PERSISTING_L2_CACHE_SIZE - 1
+
+
+@pytest.fixture
+def timer() -> Timer:
+    gpu = gpu_info()
+    return Timer(gpu.l2_bytes, 0.2, Nvml(gpu.uuid).conditions)
+
+
+def limit(which: int) -> int:
+    size = ctypes.c_size_t()
+    Driver().call("cuCtxGetLimit", ctypes.byref(size), which)
+    return size.value
+
+
+@pytest.fixture
+def _nothing_persists() -> Iterator[None]:
+    torch.zeros(1, device="cuda")
+    yield
+    Driver().call("cuCtxSetLimit", CU_LIMIT_PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
+    Driver().call("cuCtxResetPersistingL2Cache")
+
+
+@pytest.mark.usefixtures("_nothing_persists")
+@pytest.mark.parametrize("size", [1 << 20, 4 << 20], ids=["by CUPTI", "by events"])
+def test_persisting_window_does_not_survive_a_cold_flush(timer: Timer, size: int) -> None:
+    x = torch.randn(size, device="cuda")
+    plain = timer.time(lambda: torch.square(x), mode="cold").time_us
+    before = limit(FETCH_GRANULARITY), limit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
+
+    def persisting() -> torch.Tensor:
+        keep_in_l2(x, torch.cuda.current_stream())
+        return torch.square(x)
+
+    assert timer.time(persisting, mode="cold").time_us > 0.9 * plain
+    assert (limit(FETCH_GRANULARITY), limit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE)) == before
+
+
+def copies() -> dict[str, Callable[[], object]]:
+    gpu, other = torch.randn(1 << 22, device="cuda"), torch.randn(1 << 22, device="cuda")
+    pageable, pinned = torch.randn(1 << 22), torch.randn(1 << 22).pin_memory()
+    return {
+        "to the host": lambda: gpu.cpu(),
+        "from the host": lambda: pageable.cuda(),
+        "pinned, from the host": lambda: gpu.copy_(pinned, non_blocking=True),
+        "pinned, to the host": lambda: pinned.copy_(gpu, non_blocking=True),
+        "on the GPU": lambda: other.copy_(gpu),
+    }
+
+
+@pytest.mark.parametrize("kind", ["to the host", "from the host"])
+def test_copy_that_waits_is_timed_by_its_records(timer: Timer, kind: str) -> None:
+    timing = timer.time(copies()[kind], mode="auto", bytes=4 << 22)
+    assert (timing.mode, timing.source, timing.host_copies_us) == ("kernels", "cupti", 0)
+    assert 0.1 < (timing.gb_per_s or 0) < 1000
+
+
+@pytest.mark.parametrize("kind", ["pinned, from the host", "pinned, to the host", "on the GPU"])
+def test_copy_that_does_not_wait_is_timed_by_events(timer: Timer, kind: str) -> None:
+    timing = timer.time(copies()[kind], mode="auto", bytes=4 << 22)
+    assert timing.mode == "hot"
+    assert timing.single_call_us == pytest.approx(timing.time_us, rel=0.2)
+
+
+def test_single_number_is_timed(timer: Timer) -> None:
+    x = torch.ones(1, device="cuda")
+    assert 0 < timer.time(lambda: x.item(), mode="auto").time_us < 100
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_copy_to_another_device_is_timed(timer: Timer) -> None:
+    here, there = torch.randn(1 << 22, device="cuda:0"), torch.empty(1 << 22, device="cuda:1")
+    timing = timer.time(lambda: there.copy_(here), mode="auto", bytes=4 << 22)
+    assert 1 < (timing.gb_per_s or 0) < 5000
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_tensors_on_another_device_are_timed(timer: Timer) -> None:
+    x = torch.randn(1 << 26, device="cuda:1")
+    with torch.cuda.device(1):
+        own = timer.time(lambda: x * 2, mode="kernels")
+    other = timer.time(lambda: x * 2, mode="auto")
+    assert (other.mode, other.blocks_mhz) == ("kernels", ())
+    assert other.time_us == pytest.approx(own.time_us, rel=0.05)
+
+
+def test_work_on_the_legacy_stream_is_in_the_time(timer: Timer) -> None:
+    """A quarter of it: torch captures on a stream of its own, and the fill is not in the graph."""
+    x = torch.randn(1 << 26, device="cuda")
+    driver, count = Driver(), ctypes.c_size_t(x.numel() // 2)
+
+    def fn() -> torch.Tensor:
+        y = x * 2
+        driver.call("cuMemsetD32Async", ctypes.c_uint64(y.data_ptr()), 0, count, None)
+        return y
+
+    timing = timer.time(fn, mode="auto")
+    assert timing.mode == "kernels"
+    assert "a capture sees 1 of them" in timing.not_captured
+    assert timing.time_us == pytest.approx(timer.time(fn, mode="kernels").time_us, rel=0.05)
+
+
+def test_graph_needs_the_memory_of_one_output(timer: Timer) -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
+    x = torch.zeros(int(0.4 * torch.cuda.mem_get_info()[0]) // 4, device="cuda")
+    timing = timer.time(lambda: x + 1, mode="auto")
+    assert timing.mode == "hot"
+    assert "a call next to the graph needs" in timing.not_compared
+
+
+def test_too_little_memory_for_a_graph_is_told(timer: Timer) -> None:
+    total = torch.cuda.mem_get_info()[1]
+
+    def fn() -> torch.Tensor:
+        size = total if torch.cuda.is_current_stream_capturing() else 1024
+        return torch.zeros(size, dtype=torch.int8, device="cuda")
+
+    with pytest.raises(GpuperfError, match=r"out of memory: [\d.]+ GiB more is needed"):
+        timer.time(fn, mode="auto")
+    # The next capture is not disturbed.
+    assert timer.time(lambda: torch.zeros(1024, device="cuda"), mode="auto").mode == "hot"
+
+
+NOT_CACHED = """
+import torch
+
+def test_square(gpuperf):
+    x = torch.randn(2048, 2048, device=gpuperf.device)
+    timing = gpuperf(torch.square, x, expected=lambda x: x.double().square()).timing
+    assert timing.mode == "kernels"
+    assert timing.not_captured.startswith("PYTORCH_NO_CUDA_MEMORY_CACHING")
+"""
+
+
+def test_memory_that_is_not_cached_leaves_mode_kernels(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1")
+    pytester.makepyfile(NOT_CACHED)
+    result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=off", timeout=240)
+    result.assert_outcomes(passed=1)

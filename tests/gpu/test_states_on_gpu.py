@@ -1,0 +1,111 @@
+"""Calls that write more than their output, or less of it, on a real GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
+SUITE = """
+import pytest, torch
+
+def data(n=1024, **options):
+    return torch.randn(1024, n, device="cuda", **options)
+
+def backward(x):
+    (x * x).sum().backward()
+    return x.grad
+
+@pytest.mark.parametrize("former", [None, 3.0])
+@pytest.mark.parametrize("mode", ["hot", "queued"])
+def test_backward(gpuperf, former, mode):
+    x = data(requires_grad=True)
+    if former is not None:
+        x.grad = torch.full_like(x, former)
+    found = gpuperf(backward, x, expected=lambda x: 2 * x.detach() + (former or 0.0), mode=mode)
+    assert found.timing.verification.other_values, found.timing.verification
+    assert x.grad is None if former is None else bool((x.grad == former).all())
+
+def test_optimizer(gpuperf):
+    model, steps = torch.nn.Linear(1024, 1024, device="cuda"), torch.zeros((), device="cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    def step(x):
+        steps.add_(1)
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+    gpuperf.time(step, data())
+    # The first calls are not restored, the thousands of the timing are.
+    assert steps <= 10
+    assert model.weight.grad is None
+
+def test_batch_norm(gpuperf):
+    norm = torch.nn.BatchNorm1d(1024, device="cuda")
+    def expected(x):
+        return torch.nn.functional.batch_norm(x.double(), None, None, training=True)
+    gpuperf(norm, data(), expected=expected, rtol=1e-4, atol=1e-4)
+    assert norm.num_batches_tracked <= 50
+
+def padded(x):
+    out = torch.empty(2 * len(x), x.shape[1], device=x.device)
+    torch.mul(x, 3, out=out[: len(x)])
+    return out
+
+@pytest.mark.parametrize("mode", ["hot", "queued"])
+def test_padded(gpuperf, mode):
+    found = gpuperf.time(padded, data(), mode=mode).verification
+    assert found.not_verified == "a plain call does not write 1048576 of 2097152 elements either"
+
+def test_valid_part(gpuperf):
+    found = gpuperf(lambda x: padded(x)[: len(x)], data(), expected=lambda x: x * 3).timing.verification
+    assert (found.other_values, found.not_verified) == (True, "")
+
+def test_gathered_part(gpuperf):
+    x, rows = data(), torch.arange(0, 1024, 2, device="cuda")
+    gpuperf.check(lambda x: padded(x)[rows], x, expected=lambda x: 3 * x[rows])
+    gpuperf.time(padded, x)
+
+sizes = []
+
+def keep(graph, inputs):
+    sizes.append([size for one in inputs for size in getattr(one, "shape", ())])
+    return graph
+
+@torch.compile(backend=keep)
+def double(x):
+    return x * 2
+
+@pytest.mark.parametrize("n", [256, 781, 1823])
+def test_shape(gpuperf, n):
+    gpuperf.time(double, data(n))
+    assert [type(size) for size in sizes[-1]] == [int, int], sizes
+
+def add_to(x, cache):
+    cache.add_(x)
+    return cache * 2
+
+def test_mutates(gpuperf):
+    cache = torch.ones(1024, 1024, device="cuda")
+    found = gpuperf.time(add_to, data(), cache, mutates=(1,)).verification
+    assert found.other_values, found
+    assert bool((cache == 1).all())
+
+def test_next_numbers_do_not_depend_on_the_timing(gpuperf):
+    state = torch.cuda.get_rng_state()
+    gpuperf.time(torch.nn.functional.dropout, data())
+    before = torch.rand(8, device="cuda")
+    torch.cuda.set_rng_state(state)
+    data()
+    assert torch.equal(before, torch.rand(8, device="cuda"))
+"""
+
+
+def test_states_and_padding_are_neither_accused_nor_left_changed(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=SUITE)
+    result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=off", "-rA", timeout=300)
+    result.assert_outcomes(passed=15)

@@ -1,0 +1,249 @@
+"""Calls that CUPTI cannot read under `--gpuperf-counters=auto`: ncu reads them after the tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fake_ncu
+from pytest_gpuperf.measure.device.lock import HELD_ENV
+
+pytest.importorskip("xdist")
+pytestmark = pytest.mark.usefixtures("forked_runs")
+GPU = """
+import sys
+sys.path.append({tests!r})
+import pathlib
+import torch
+import pytest_gpuperf.measure.cupti.activity as cupti_activity
+import pytest_gpuperf.measure.counters.profiling_pass as profiling_pass
+import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
+import pytest_gpuperf.plugin.isolation as isolation
+import kernels
+from contextlib import contextmanager
+from fake_cupti import CONTEXT, FakeCupti, activity
+from pytest_gpuperf.measure.counters import cupti_counters
+from pytest_gpuperf.measure.cupti import range_profiler
+from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+from pytest_gpuperf.records import GpuInfo
+from pytest_gpuperf.records.passes import PassFolder
+
+OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
+CUPTI = FakeCupti({{"gpu__time_duration.sum": 5000.0, OCCUPANCY: 80.0}}, refusals={refusals!r})
+
+def read(report, names, **_):
+    ranges = [event.range for event in PassFolder(report.parent).events() if event.range]
+    known = {{"grid": (8192, 1, 1), "block": (256, 1, 1), "metrics": {{OCCUPANCY: 60.0}}}}
+    return [RawKernel("square_kernel", ranges=(name,), **known) for name in ranges]
+
+@contextmanager
+def recorded(**_):
+    found = []
+    yield found
+    found.append(activity("square_kernel", in_graph=kernels.last == "graph"))
+
+class Runtime:
+    cudaProfilerStart = cudaProfilerStop = staticmethod(lambda: None)
+
+profiling_pass.read_report_isolated = read
+pytest_gpuperf.session.live.why_not_live = lambda: ""
+pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(
+    name="A GPU", slug="a-gpu", uuid="GPU-unread", compute_capability="9.0", multiprocessors=132
+)
+torch.cuda.synchronize = lambda: None
+torch.cuda.is_initialized = lambda: True
+torch.cuda.current_device = lambda: 0
+torch.cuda.cudart = lambda: Runtime
+torch.cuda.nvtx.range_start = torch.cuda.nvtx.range_end = lambda _: 0
+range_profiler._current_context = lambda: CONTEXT
+range_profiler.why_no_range_profiler = lambda: ""
+cupti_counters.cupti = lambda: CUPTI
+cupti_counters.recorded = cupti_activity.recorded = recorded
+cupti_counters.CleanFlush = lambda l2_bytes: lambda: None
+if {no_ncu!r}:
+    pytest_gpuperf.session.live.find_ncu = lambda path: None
+"""
+KERNELS = """
+last = ""
+
+def plain():
+    global last
+    last = "plain"
+
+def graph():
+    global last
+    last = "graph"
+"""
+TESTS = """
+import os
+import pytest
+import kernels
+
+def test_both(gpuperf):
+    gpuperf.profile(kernels.plain, label="plain")
+    gpuperf.profile(kernels.graph, label="graph")
+
+@pytest.mark.gpuperf(limits={"achieved_occupancy": ">= 75"})
+def test_limit(gpuperf):
+    gpuperf.profile(kernels.graph)
+
+@pytest.mark.xfail
+@pytest.mark.gpuperf(limits={"achieved_occupancy": ">= 75"})
+def test_expected(gpuperf):
+    gpuperf.profile(kernels.graph)
+
+@pytest.mark.gpuperf(limits={"achieved_occupancy": ">= 75"})
+def test_plain(gpuperf):
+    gpuperf.profile(kernels.plain)
+
+def test_last(gpuperf):
+    if os.environ.get("ENDS") and not os.environ.get("GPUPERF_PROFILING_PASS"):
+        os._exit(1)
+"""
+ALONE, WORKER = ("-n", "0"), ("-n", "1")
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Return the GPU that the test processes have too."""
+    monkeypatch.setenv(HELD_ENV, "GPU-unread")
+
+
+def run(
+    pytester: pytest.Pytester,
+    *arguments: str,
+    refusals: dict[str, int] | None = None,
+    ncu: fake_ncu.Behaviour | None = "profiles the program",
+    tests: str = TESTS,
+    more: str = "",
+) -> pytest.RunResult:
+    """Run a project with calls that CUPTI can read, and graphs."""
+    folder = str(Path(__file__).parents[1])
+    pytester.makeconftest(GPU.format(tests=folder, refusals=refusals or {}, no_ncu=ncu is None) + more)
+    pytester.makepyfile(test_k=tests, kernels=KERNELS)
+    path = fake_ncu.install(pytester.path, ncu or "records")
+    return pytester.runpytest_subprocess(
+        *("-p", "xdist", "-p", "no:cacheprovider", "--gpuperf", f"--override-ini=gpuperf_ncu={path}", "-v"),
+        *("--gpuperf-metrics=achieved_occupancy", *arguments),
+    )
+
+
+def profiles(pytester: pytest.Pytester) -> dict[str, dict[str, Any]]:
+    (path,) = pytester.path.glob(".gpuperf/runs/*/run.json")
+    return {
+        f"{test['nodeid'].partition('::')[2]} {label}": one["profile"]
+        for test in json.loads(path.read_text())["tests"]
+        for label, one in test["measurements"].items()
+    }
+
+
+def said(result: pytest.RunResult) -> str:
+    return " ".join(result.stdout.str().split())
+
+
+@pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
+def test_limit_on_a_graph_fails_its_test_in_the_same_run(
+    pytester: pytest.Pytester, process: tuple[str, str]
+) -> None:
+    result = run(pytester, *process, "--junitxml=junit.xml")
+    result.assert_outcomes(passed=3, failed=1, xfailed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*achieved_occupancy 60 is below the limit >= 75*"])
+    sources = {name: one.get("source", "ncu") for name, one in profiles(pytester).items()}
+    assert sources == {
+        **dict.fromkeys(("test_both plain", "test_plain main"), "cupti"),
+        **dict.fromkeys(("test_both graph", "test_limit main", "test_expected main"), "ncu"),
+    }
+    why = "the call launches a CUDA graph, whose kernels CUPTI counts as one"
+    assert f"ncu read 3 calls after the tests: {why}" in said(result)
+    assert "no counters" not in said(result)
+    junit = (pytester.path / "junit.xml").read_text()
+    assert 'failures="1"' in junit
+    assert junit.count("gpuperf.main.achieved_occupancy") == 3
+
+
+def test_held_reports_come_last_and_once(pytester: pytest.Pytester) -> None:
+    shown = [line for line in run(pytester).outlines if line.startswith("test_k.py::test_") and "[" in line]
+    assert [line.split("::")[1].split()[0] for line in shown] == [
+        *("test_plain", "test_last"),
+        *("test_both", "test_limit", "test_expected"),
+    ]
+
+
+def test_ncu_reads_only_tests_that_need_it(pytester: pytest.Pytester) -> None:
+    run(pytester, "-n0")
+    (plan,) = pytester.path.glob(".gpuperf/runs/*/ncu/plan.json")
+    names = [nodeid.partition("::")[2] for nodeid in json.loads(plan.read_text())["nodeids"]]
+    assert names == ["test_both", "test_limit", "test_expected"]
+
+
+def test_reports_survive_a_later_test_that_ends_its_process(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENDS", "yes")
+    result = run(pytester, *WORKER)
+    result.assert_outcomes(passed=2, failed=2, xfailed=1)
+    assert profiles(pytester)["test_limit main"]["combined"]["achieved_occupancy"] == 60
+
+
+def test_without_ncu_a_line_says_why_a_call_has_no_counters(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "-n0", ncu=None)
+    result.assert_outcomes(passed=4, xpassed=1)
+    assert (
+        "no counters for test_both, test_limit, test_expected: the call launches a CUDA graph, whose kernels "
+        "CUPTI counts as one; expected a call that launches its kernels one by one; install ncu"
+        in said(result)
+    )
+
+
+@pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
+def test_an_ncu_that_fails_costs_no_report(pytester: pytest.Pytester, process: tuple[str, str]) -> None:
+    result = run(pytester, *process, ncu="is denied")
+    result.assert_outcomes(passed=4, xpassed=1)
+    assert (
+        "no counters for test_both, test_limit, test_expected: the call launches a CUDA graph, whose kernels "
+        "CUPTI counts as one, and ncu has not read it: the driver denies hardware counters" in said(result)
+    )
+
+
+@pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
+def test_a_fault_of_this_plugin_costs_no_report(pytester: pytest.Pytester, process: tuple[str, str]) -> None:
+    fault = "import pytest_gpuperf.session.unread\npytest_gpuperf.session.unread._run = lambda *_: {}['']\n"
+    result = run(pytester, *process, tests=TESTS, more=fault)
+    result.assert_outcomes(passed=4, xpassed=1)
+    assert "error in the counters: KeyError: ''" in said(result)
+
+
+def test_an_interrupted_run_loses_no_report(pytester: pytest.Pytester) -> None:
+    tests = TESTS.replace("    if os.environ", "    raise KeyboardInterrupt\n    if os.environ")
+    result = run(pytester, "-n0", tests=tests)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "4 passed" in said(result) or "3 passed, 1 xpassed" in said(result)
+    assert not list(pytester.path.glob(".gpuperf/runs/*/ncu"))
+
+
+def test_after_an_unexplained_error_ncu_reads_all_calls(pytester: pytest.Pytester) -> None:
+    result = run(pytester, "-n0", refusals={"RangeProfilerDecodeData": 999})
+    result.assert_outcomes(passed=2, failed=2, xfailed=1)
+    assert {one.get("source", "ncu") for one in profiles(pytester).values()} == {"ncu"}
+    why = "CUPTI's cuptiRangeProfilerDecodeData failed: 999"
+    assert f"ncu read 1 call after the tests: {why}" in said(result)
+    assert f"calls after the tests: CUPTI reads nothing more in this process, because of an error: {why}" in (
+        said(result)
+    )
+
+
+def test_the_reader_of_the_baseline_chooses_nothing(pytester: pytest.Pytester) -> None:
+    tests = "import kernels\ndef test_k(gpuperf):\n    gpuperf.profile(kernels.plain)\n"
+    run(pytester, "-n0", "--gpuperf-counters=ncu", "--gpuperf-update=all", tests=tests)
+    (path,) = (pytester.path / "baselines").rglob("test_k.json")
+    assert '"ncu/all"' in path.read_text()
+    for old in pytester.path.glob(".gpuperf/runs/*/*"):
+        if old.is_file():
+            old.unlink()
+    result = run(pytester, "-n0", tests=tests)
+    assert profiles(pytester)["test_k main"]["source"] == "cupti"
+    assert "1 test with counters of another reader than in the baseline" in said(result)

@@ -1,0 +1,43 @@
+"""State of the process that no test may leave changed, by name. It imports no library."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_OF_TORCH: dict[str, Callable[[Any], object]] = {
+    "TF32 of products": lambda torch: torch.backends.cuda.matmul.allow_tf32,
+    "TF32 of cuDNN": lambda torch: torch.backends.cudnn.allow_tf32,
+    "cuDNN's choice by time": lambda torch: torch.backends.cudnn.benchmark,
+    "cuDNN's deterministic algorithms": lambda torch: torch.backends.cudnn.deterministic,
+    "deterministic algorithms": lambda torch: torch.are_deterministic_algorithms_enabled(),
+    "default type": lambda torch: torch.get_default_dtype(),
+    "gradients": lambda torch: torch.is_grad_enabled(),
+    "modes": lambda torch: torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack(),
+}
+
+
+def process_state() -> dict[str, object]:
+    """Return what can be asked without an import."""
+    state: dict[str, object] = {
+        "environment": {name: one for name, one in os.environ.items() if not name.startswith("PYTEST_")},
+        "signals": {number: signal.getsignal(number) for number in (1, 2, 10, 13, 14, 15)},
+        "working directory": Path.cwd(),
+        "garbage collection": gc.get_threshold(),
+        "profiler": (sys.getprofile(), sys.gettrace()),
+    }
+    if hasattr(torch := sys.modules.get("torch"), "get_rng_state"):
+        state |= {name: ask(torch) for name, ask in _OF_TORCH.items()}
+    return state
+
+
+def changes(before: dict[str, object]) -> dict[str, object]:
+    """Return what has changed since, as it is now."""
+    return {name: one for name, one in process_state().items() if name in before and before[name] != one}

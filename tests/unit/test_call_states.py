@@ -1,0 +1,197 @@
+"""What calls write besides their arguments: each verified call starts from the same, and it is restored."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from pytest_gpuperf.measure.correctness.poison import fill
+from pytest_gpuperf.measure.verification import values as values_module
+from pytest_gpuperf.measure.verification import verify as verify_module
+from pytest_gpuperf.measure.verification.before import Before
+from pytest_gpuperf.measure.verification.outputs import PATTERN
+from pytest_gpuperf.measure.verification.reach import tensors_in_reach
+from verified_calls import Calls, call_of, data, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture(autouse=True)
+def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values_module, "on_gpu", lambda _: True)
+    monkeypatch.setattr(verify_module, "on_gpu", lambda _: True)
+
+
+def backward(x: torch.Tensor) -> torch.Tensor | None:
+    x.square().sum().backward()  # type: ignore[no-untyped-call]
+    return x.grad
+
+
+class Captured(Calls):
+    """Calls of a graph that adds to the gradient that was there when it was captured."""
+
+    live = False
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self._x, self.value = x, x.grad
+
+    def run(self, before: Callable[[], object]) -> float:
+        before()
+        self.value.add_(2 * self._x.detach())
+        return 10.0
+
+
+@pytest.mark.parametrize("former", [None, 3.0], ids=["none", "given"])
+@pytest.mark.parametrize("graph", [False, True], ids=["calls", "graph"])
+def test_gradient_is_as_before_each_call_and_after(former: float | None, *, graph: bool) -> None:
+    x = data().requires_grad_()
+    if former is not None:
+        x.grad = torch.full_like(x, former)
+    call = call_of(backward, x, expected=lambda x: 2 * x.detach() + (former or 0.0))
+    verifier = verify_module.Verifier(call)
+    for _ in range(10):
+        call()
+    verifier(Captured(x) if graph else Calls(call))
+    verifier.restore()
+    assert verifier.found is not None
+    assert (verifier.found.refused, verifier.found.not_verified) == ("", "")
+    assert x.grad is None if former is None else torch.all(torch.eq(torch.as_tensor(x.grad), former))
+
+
+def test_buffers_of_a_module_are_restored() -> None:
+    norm = torch.nn.BatchNorm1d(32)
+    found = verify(call_of(norm, data()), timed=10)
+    assert (found.refused, found.not_verified) == ("", "")
+    assert norm.num_batches_tracked == 1  # by the call that showed what is written
+
+
+def test_each_step_of_an_optimizer_starts_from_one_state() -> None:
+    model = torch.nn.Linear(32, 1)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = model(x).square().mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    found = verify(call_of(step, data()), timed=10)
+    assert (found.refused, found.not_verified) == ("", "")
+    assert all(one["step"] == 1 for one in optimizer.state.values())
+    assert model.weight.grad is None
+
+
+def test_call_that_counts_itself_on_the_gpu_is_refused() -> None:
+    x, calls = data(), torch.zeros(1)
+    former = x.square()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        calls.add_(1)
+        return former.clone() if calls > 5 else x.square()
+
+    assert verify(call_of(fn, x, expected=torch.square), timed=10).refused
+
+
+def test_unseen_values_are_told_from_those_kept_on_the_gpu() -> None:
+    x = data()
+    kept = torch.zeros_like(x)
+    slow: list[bool] = []
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        slow.append(not torch.equal(x, kept))
+        kept.copy_(x)
+        return x.square()
+
+    call = call_of(fn, x, expected=torch.square)
+    found = verify(call, Calls(call, lambda: 30.0 if slow[-1] else 10.0))
+    assert "a call on values that it has not seen takes 30 µs" in found.refused
+
+
+def test_argument_that_a_timing_names_is_restored() -> None:
+    x = data()
+    found = verify(call_of(lambda x: [x.mul_(2), None][1], x, mutates=(0,)), timed=10)
+    assert (found.refused, found.not_verified) == ("", "")
+    assert torch.equal(x, data())
+
+
+def test_call_is_not_made_if_it_reaches_only_its_arguments() -> None:
+    called: list[int] = []
+    Before(call_of(lambda x: called.append(1), data()))
+    assert not called
+
+
+TENSOR = torch.ones(3)
+
+
+class Holder:
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.held = {"deep": [tensor]}
+
+    def run(self) -> None: ...
+
+
+def by_closure() -> Callable[[], object]:
+    tensor = TENSOR
+    return lambda: [tensor for _ in ()]
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        by_closure(),
+        lambda: [TENSOR for _ in ()],
+        lambda: values_module.tensor,  # type: ignore[attr-defined]
+        lambda tensor=TENSOR: tensor,
+        partial(print, end=TENSOR),
+        Holder(TENSOR).run,
+        torch.nn.ParameterDict({"a": torch.nn.Parameter(TENSOR)}).forward,
+        torch.compile(Holder(TENSOR).run),
+        SimpleNamespace(optimizer=torch.optim.SGD([TENSOR])),
+    ],
+    ids=["closure", "global", "module", "default", "partial", "method", "nn", "compiled", "optimizer"],
+)
+def test_tensor_of_a_callable_is_found(fn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(values_module, "tensor", TENSOR, raising=False)
+    assert TENSOR.data_ptr() in [one.data_ptr() for one in tensors_in_reach(fn)]
+
+
+def test_tensors_of_others_are_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "OTHER", TENSOR, raising=False)
+    assert tensors_in_reach(torch.square, lambda: torch.nn, pytest, "text") == []
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty(2 * len(x), x.shape[1])
+    out[: len(x)] = x * 3
+    return out
+
+
+def test_elements_that_no_call_writes_are_named() -> None:
+    found = verify(call_of(padded, data()))
+    assert found.refused == ""
+    assert found.other_values
+    assert found.not_verified == "a plain call does not write 2048 of 4096 elements either"
+
+
+def test_valid_part_of_an_output_is_verified() -> None:
+    found = verify(call_of(lambda x: padded(x)[: len(x)], data(), expected=lambda x: x * 3))
+    assert (found.refused, found.not_verified, found.other_values) == ("", "", True)
+
+
+def test_elements_that_only_a_plain_call_writes_are_missed() -> None:
+    x = data()
+
+    def fn(argument: torch.Tensor) -> torch.Tensor:
+        out = padded(argument)
+        if argument is x:
+            fill(out[32:], PATTERN)
+        return out
+
+    assert "timed calls did not compute their output" in verify(call_of(fn, x)).refused

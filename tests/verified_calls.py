@@ -1,0 +1,60 @@
+"""Timed calls on tensors in the memory of the host, for tests of their verification."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_gpuperf.measure.verification.verify import Verifier
+from pytest_gpuperf.records.call import Call, CheckedCall, Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Verification
+
+
+class Calls:
+    """Calls that take 10 µs, or what `time_us` says."""
+
+    live = True
+    memory = ()
+
+    def __init__(self, call: Call, time_us: Callable[[], float] = lambda: 10.0) -> None:
+        self._call = call
+        self._time_us = time_us
+        self.value: Any = None
+
+    def rerun(self) -> list[Calls]:
+        """Return the calls that are run again."""
+        return [self] * 4
+
+    def run(self, before: Callable[[], object]) -> float:
+        """Run one."""
+        before()
+        self.value = self._call()
+        return self._time_us()
+
+
+def verify(call: Call, calls: Any = None, timed: int = 0) -> Verification:
+    """Verify calls after some timed ones."""
+    verifier = Verifier(call)
+    for _ in range(timed):
+        call()
+    verifier(Calls(call) if calls is None else calls)
+    verifier.restore()
+    assert verifier.found is not None
+    return verifier.found
+
+
+def data() -> torch.Tensor:
+    """Return the same random numbers each time."""
+    return torch.randn(64, 32, generator=torch.Generator().manual_seed(0))
+
+
+def call_of(fn: Callable[..., Any], *args: Any, expected: Any = None, **options: Any) -> Call:
+    """Return a call, with a reference if there is one."""
+    if expected is None and not options:
+        return Call("t", "main", fn, args)
+    return CheckedCall("t", "main", fn, args, reference=Reference(expected, **options))
