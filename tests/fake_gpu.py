@@ -148,6 +148,7 @@ def pytest_configure() -> None:
     import pytest_gpuperf.session.live
     import pytest_gpuperf.session.live_ranks
     from pytest_gpuperf.measure.device.lock import GpuLock
+    from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.measure.ranks.team import Team
     from pytest_gpuperf.statistics.decision import Thresholds
     from run_builders import H200, one_test
@@ -162,6 +163,7 @@ def pytest_configure() -> None:
     stand_in("pytest_gpuperf.measure.device.kept", Originals=lambda _: None)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
     vars(pytest_gpuperf.session.live)["LiveSource"] = FakeSource
+    CodeReader.read = FakeSource.code  # type: ignore[method-assign,assignment]
     vars(pytest_gpuperf.session.live_ranks).update(visible_gpus=lambda: 2, Team=partial(Team, device="cpu"))
     if restarts := os.environ.get("FAKE_GPU_RESTARTS"):
         few = partial(Thresholds, looks=(int(restarts),), pass_look=0)

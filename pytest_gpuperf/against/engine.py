@@ -57,8 +57,8 @@ class TimedTest:
     """By label, True if CUPTI timed it in the run; for processes of new code by itself."""
     tolerance_pct: float = 0.0
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
-    driver: str = ""
-    """Version of the driver if old code has to be that of `codes`; else empty."""
+    driver: str | None = None
+    """Version of the driver if old code has to be that of the baseline; else None."""
     code_differs: Callable[[str, LaunchedCode], str] = lambda _label, _code: ""
     """Returns how the code of a label in old code differs from the baseline's; empty if it does not."""
 
@@ -149,7 +149,7 @@ class Engine:
                 break
             tick = partial(self._tick, partial(say, f"restart {restart} of at most {last}"), left_s)
             recorded = {label: one.recorded for label, one in series.items() if one.recorded is not None}
-            driver = test.driver if restart == 1 else ""
+            driver = test.driver if restart == 1 else None
             try:
                 taken = self._restart(sides, test, labels, orders[restart % 2], driver, recorded, tick)
             except LostError as lost:
@@ -183,7 +183,7 @@ class Engine:
         for number in range(1, FRESH + 1):
             tick = partial(self._tick, partial(say, f"fresh process {number} of {FRESH}"), left_s)
             try:
-                taken = self._restart(sides, test, list(test.calls), ("B",), "", test.recorded, tick)
+                taken = self._restart(sides, test, list(test.calls), ("B",), None, test.recorded, tick)
             except LostError as lost:
                 return {}, self._lost(lost, "present code", test)
             for label, call in test.calls.items():
@@ -231,7 +231,7 @@ class Engine:
         test: TimedTest,
         labels: Sequence[str],
         order: tuple[Side, ...],
-        driver: str,
+        driver: str | None,
         recorded: Mapping[str, bool],
         tick: Callable[[], None],
     ) -> Taken:
@@ -259,7 +259,7 @@ class Engine:
         test: TimedTest,
         labels: Sequence[str],
         order: tuple[Side, ...],
-        driver: str,
+        driver: str | None,
         seed: int,
         tick: Callable[[], None],
     ) -> Iterator[dict[Side, SideProcess]]:

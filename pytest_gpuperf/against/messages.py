@@ -43,8 +43,8 @@ class SidePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Labels of the test to time."""
     seed: int
     """Seed before the test if `gpuperf_seed` is off: both sides of a restart use the same data."""
-    driver: str
-    """Version of the driver if the side is to read the code of its calls; else empty."""
+    driver: str | None
+    """Version of the driver if the side is to read the code of its calls; else None."""
 
     @classmethod
     def read(cls, path: Path) -> SidePlan:

@@ -60,7 +60,7 @@ class Sides:
         return self._tree(side) / path.relative_to(self._checkout)
 
     def plan(
-        self, side: Side, nodeid: str, path: Path, labels: Sequence[str], seed: int, driver: str
+        self, side: Side, nodeid: str, path: Path, labels: Sequence[str], seed: int, driver: str | None
     ) -> SidePlan:
         """Return the plan of a side's process, without its end of the socket."""
         old, is_old = self._old, side == "A"
@@ -76,7 +76,7 @@ class Sides:
             nodeid=nodeid,
             labels=list(labels),
             seed=seed,
-            driver=driver if is_old else "",
+            driver=driver if is_old else None,
         )
 
     def plain(self, text: str) -> str:

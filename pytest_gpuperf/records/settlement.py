@@ -1,4 +1,4 @@
-"""Settlement of a time outside of the screen: by old and new code in turn, or by new code in fresh processes."""
+"""Settlement of a time outside the screen: by old and new code in turn, or by fresh processes of new code."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ class Settler:
         try:
             for commit in commits:
                 if missing := [label for label in able if label not in found]:
-                    series, failure = self._compare(self._test(state, missing, known), commit, left_s)
+                    series, failure = self._compare(self._test(state, missing, known, commit), commit, left_s)
                     for label in missing:
                         if (one := series.get(label)) is None or one.reason or not one.restarts:
                             why[label] = why[label] or failure or (one.reason if one is not None else "")
@@ -269,7 +269,11 @@ class Settler:
         return Settlement(how="in turn", against=series.record(commit), fresh_us=times, fresh_mhz=clocks)
 
     def _test(
-        self, state: ItemState, labels: Sequence[str], known: Mapping[str, MeasurementBaseline]
+        self,
+        state: ItemState,
+        labels: Sequence[str],
+        known: Mapping[str, MeasurementBaseline],
+        commit: Commit | None = None,
     ) -> TimedTest:
         measured = {label: state.measurements[label] for label in labels}
 
@@ -277,27 +281,28 @@ class Settler:
             stored = known.get(label)
             return "; ".join(compare_code(code, stored.code).differences) if stored is not None else ""
 
-        alike = self._against is None and any(
-            known[label].code is not None and self._same_toolchain(state.nodeid, _runs(known[label]))
-            for label in labels
-            if label in known
-        )
+        stored_codes = [known[label] for label in labels if label in known and known[label].code is not None]
+        alike = any(self._is_code_of(state.nodeid, commit, _runs(stored)) for stored in stored_codes)
         return TimedTest(
             state.nodeid,
             state.path,
             {label: one.call for label, one in measured.items() if one.call is not None},
             {label: _is_recorded(one) for label, one in measured.items()},
             self._tolerance_pct(state),
-            self._environment.toolchain.driver if alike else "",
+            self._environment.toolchain.driver if alike else None,
             code_differs,
         )
 
-    def _same_toolchain(self, nodeid: str, runs: tuple[str, ...]) -> bool:
-        """Return True if the newest session had the versions of this run that decide what is compiled."""
+    def _is_code_of(self, nodeid: str, commit: Commit | None, runs: tuple[str, ...]) -> bool:
+        """Return True if a commit is the code of the newest session, compiled as then.
+
+        A baseline has the hashes of its newest session.
+        """
         note = self._expected.runs(nodeid).get(runs[-1]) if runs else None
-        now = self._environment.toolchain
-        names = ("torch", "triton", "cuda", "driver")
-        return note is not None and all(getattr(note.toolchain, name) == getattr(now, name) for name in names)
+        if self._against is not None or note is None or self._code_of(nodeid, runs[-1]) != commit:
+            return False
+        now, names = self._environment.toolchain, ("torch", "triton", "cuda", "driver")
+        return all(getattr(note.toolchain, name) == getattr(now, name) for name in names)
 
     def _say(self, nodeid: str) -> Callable[[str], None]:
         return lambda text: self._show(f"{nodeid}: settled, {text}")

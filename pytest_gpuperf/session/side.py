@@ -259,5 +259,5 @@ class SideRunner(ChildRunner):
         parent = conversation_of(path)
         timer = cast("Preparer", Timer(gpu_info().l2_bytes, settings.budget_s, lambda: None))
         driver = parent.plan.driver
-        reader = CodeReader(driver) if driver else None
+        reader = CodeReader(driver) if driver is not None else None
         super().__init__(settings, SideSource(parent, timer, parent.plan.labels, reader))
