@@ -47,7 +47,6 @@ class Project:
         """First folders of PYTHONPATH, before the fake GPU and the plugin."""
         self.restarts = ""
         """Number of restarts of each comparison; empty for as many as it takes to decide."""
-        self.plugins = "pytest_gpuperf.plugin.entry"
         self.forks = False
         """Fork each run and its side processes, which spares them their imports."""
         self.git("init", "--quiet", "--initial-branch=main")
@@ -80,7 +79,7 @@ class Project:
             "PYTHONPATH": os.pathsep.join(map(str, path)),
             "TMPDIR": str(self.temporary),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTEST_PLUGINS": self.plugins,
+            "PYTEST_PLUGINS": "pytest_gpuperf.plugin.entry",
             "FAKE_GPU_RESTARTS": self.restarts,
         }
 

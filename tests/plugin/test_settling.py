@@ -185,13 +185,13 @@ def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyP
         f"def test_{name}(gpuperf): gpuperf.time(kernel)\n" for name in "ab"
     )
     monkeypatch.setenv("FAKE_GPUS", "2")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     project.commit({"kernels.py": by_card.format(10), "test_k.py": tests})
-    project.plugins = "pytest_gpuperf.plugin.entry,xdist.plugin"
-    done = project.session("--gpuperf-update=all", "-n2")
+    done = project.session("--gpuperf-update=all", "-p", "xdist", "-n2")
     assert done.returncode == 0, done.stdout
     project.commit({})
     project.write({"kernels.py": by_card.format(20)})
-    done = project.session(*SCREEN, "-n2")
+    done = project.session(*SCREEN, "-p", "xdist", "-n2")
     found = project.settlements()
     assert {one.how for one in found.values()} == {"in turn"}, done.stdout
     assert {one.against.new_us for one in found.values() if one.against} == {20.0, 21.0}
