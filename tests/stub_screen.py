@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest_gpuperf.session.base
 from msgspec.structs import replace
+
+import pytest_gpuperf.session.base
 from pytest_gpuperf.judge.result import Status, Suspect
 from pytest_gpuperf.judge.verdict import judge
 

@@ -177,17 +177,6 @@ class LiveRunner(KeepingRunner):
         self, states: Sequence[ItemState], invocation: Invocation, reporter: Terminal | None
     ) -> None:
         """Run the passes that the options ask for, then apply their results to the tests."""
-        self._settler = Settler(
-            self.settings,
-            self.environment,
-            self.expected,
-            invocation,
-            self._folder_of("against"),
-            self.tolerance_pct,
-            partial(Progress, reporter),
-            self._show_progress,
-            self._against,
-        )
         self._tolerances_pct = {state.nodeid: self.tolerance_pct(state) for state in states}
         # The tools of the passes measure one process.
         states = [state for state in states if not state.marker.gpus]
@@ -207,6 +196,17 @@ class LiveRunner(KeepingRunner):
                 self._profiling.reading = resumed.counters
         self.sanitized = self._results_of_passes.sanitized
         self._explain_unavailable(states)
+        self._settler = Settler(
+            self.settings,
+            self.environment,
+            self.expected,
+            invocation,
+            self._folder_of("against"),
+            self.tolerance_pct,
+            partial(Progress, reporter),
+            self._show_progress,
+            self._against,
+        )
 
     def _run_all(
         self, tests: Sequence[SelectedTest], invocation: Invocation, reporter: Terminal | None

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.records import AgainstTiming, Profile
+from pytest_gpuperf.records import AgainstTiming, Profile, Settlement
 from pytest_gpuperf.records.runs import encode_run
 from pytest_gpuperf.session.base import RUNNER
 from run_builders import H200, measured, profile, record, run, timing
@@ -361,26 +361,45 @@ def test_the_hint_names_the_run_that_is_replayed(
     assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
 
 
-@pytest.mark.parametrize("newer", [False, True])
-def test_replay_keeps_the_comparison_with_old_code_of_the_newest_recording(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], newer: bool
+OLD = "20261101-120000-aaaa"
+
+
+@pytest.mark.parametrize(
+    ("newer", "sessions", "used"),
+    [
+        (False, (), True),
+        (True, (), False),
+        (False, (OLD,), True),
+        (False, ("20261101-120000-bbbb",), False),
+    ],
+    ids=["commit", "newer", "same-baseline", "other-baseline"],
+)
+def test_replay_keeps_settlements_while_the_baseline_has_their_sessions(
+    pytester: pytest.Pytester,
+    add_recording: Callable[[Run], None],
+    newer: bool,
+    sessions: tuple[str, ...],
+    used: bool,
 ) -> None:
+    store = BaselineStore(pytester.path / "baselines")
+    accept(run(record("test_k.py::test_k", main=measured(5.3)), id=OLD), store, "all", 0.0, environ={})
     compared = AgainstTiming(ref="main", commit="1a2b3c4", log_ratios=(0.01, 0.02), old_us=5.2, new_us=5.3)
-    add_recording(run(record("test_k.py::test_k", main=replace(measured(5.3), against=compared))))
+    settlement = Settlement(how="in turn", against=compared, sessions=sessions)
+    add_recording(run(record("test_k.py::test_k", main=replace(measured(5.3), settlement=settlement))))
     if newer:
         not_compared = run(record("test_k.py::test_k", main=measured(5.3)), id="20261121-120000-aaaa")
         add_recording(replace(not_compared, started_at="2026-11-21T12:00:00Z"))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    found: list[AgainstTiming | None] = []
+    found: list[Settlement | None] = []
 
     class Reader:
         @staticmethod
         def pytest_sessionfinish(session: pytest.Session) -> None:
             results = session.config.stash[RUNNER].results
-            found.extend(result.record.measurements["main"].against for result in results)
+            found.extend(result.record.measurements["main"].settlement for result in results)
 
     pytester.runpytest_inprocess("--gpuperf", plugins=[Reader()])
-    assert found == [None if newer else compared]
+    assert found == [settlement if used else None]
 
 
 def test_run_without_measuring_tests_needs_no_recording(pytester: pytest.Pytester) -> None:

@@ -23,6 +23,7 @@ from pytest_gpuperf.records import (
     MetricValue,
     SanitizerHit,
     SanitizerResult,
+    Settlement,
     Verification,
 )
 from pytest_gpuperf.report.brief import MOST_CHARACTERS, MOST_LINES, brief_lines, shortened
@@ -71,9 +72,13 @@ CASES = {
     "against": (
         Measurement(
             timing=timing(),
-            against=AgainstTiming(ref="main", commit="abc1234", reason="the old code raised", broken=True),
+            settlement=Settlement(
+                how="impossible",
+                against=AgainstTiming(ref="main", commit="abc1234"),
+                reason="the old code raised",
+            ),
         ),
-        {},
+        {"strict": True},
     ),
     "inconclusive": (measured(5.4, mode="hot"), {"known": baseline(5.3), "strict": True}),
 }

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_gpuperf.judge.gate import compare_restarts
-from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue
+from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue, Settlement
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.report.pictures.of_test import pictures_of
 from pytest_gpuperf.report.pictures.picture import Bars, Line, Picture, Points
@@ -121,8 +121,9 @@ def test_restarts_tell_which_side_went_first() -> None:
         new_first=(True, False) * 2,
         new_us=5.0,
     )
+    settlement = Settlement(how="in turn", against=against)
     comparison = compare_restarts(against, 0.0)
-    found = pictures_of(Measurement(against=against), H200, comparison=comparison)
+    found = pictures_of(Measurement(settlement=settlement), H200, comparison=comparison)
     marks = points(found["restarts"])
     assert marks["new code first"].x == (1, 3)
     assert marks["old code first"].x == (2, 4)
