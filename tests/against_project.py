@@ -153,7 +153,7 @@ class Project:
         repository = Repository.around(self.root)
         commit = repository.commit(ref)
         with self.engine(arguments, looks, patience_s, seed, build) as engine:
-            series = {}
+            series: dict[tuple[str, str], Series] = {}
             for nodeid in tests:
                 test = self.timed(nodeid, labels)
                 found = engine.compare(test, repository, commit, say, left_s)

@@ -138,7 +138,7 @@ class FakeSource:
         """Return the time."""
         from run_builders import timing
 
-        prepared = FakePrepared(call, mode)
+        prepared: Any = FakePrepared(call, mode)
         return timing(prepared.block().time_us, mode=prepared.mode, bytes=bytes, flops=flops)
 
 

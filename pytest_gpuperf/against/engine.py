@@ -166,7 +166,7 @@ class Engine:
         return series
 
     def fresh(
-        self, test: TimedTest, say: Callable[[str], None], left_s: Callable[[], float]
+        self, test: TimedTest, say: Callable[[str], None], left_s: Callable[[], float], count: int = FRESH
     ) -> tuple[dict[str, list[tuple[SideBlock, ...]]], str]:
         """Time a test by fresh processes of new code; return their blocks by label, or why there are none.
 
@@ -174,14 +174,15 @@ class Engine:
             test: The test.
             say: Shows the progress, many times a second.
             left_s: Returns the seconds that are left.
+            count: Number of processes.
 
         Raises:
             OutOfTimeError: They were not enough.
         """
         blocks: dict[str, list[tuple[SideBlock, ...]]] = {label: [] for label in test.calls}
         sides = Sides(self._root, None, None, self._invocation, self._working_folder())
-        for number in range(1, FRESH + 1):
-            tick = partial(self._tick, partial(say, f"fresh process {number} of {FRESH}"), left_s)
+        for number in range(1, count + 1):
+            tick = partial(self._tick, partial(say, f"fresh process {number} of {count}"), left_s)
             try:
                 taken = self._restart(sides, test, list(test.calls), ("B",), None, test.recorded, tick)
             except LostError as lost:

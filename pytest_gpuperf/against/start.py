@@ -90,7 +90,7 @@ def main() -> None:
         sys.path.insert(1, plan["built"])
         path = filter(None, [plan["built"], os.environ.get("PYTHONPATH")])
         os.environ["PYTHONPATH"] = os.pathsep.join(path)
-        sys.meta_path.insert(0, Built(plan["built"]))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, Built(plan["built"]))
     import pytest
 
     leave(pytest.main())

@@ -40,6 +40,8 @@ class Toolchain(Record, frozen=True, kw_only=True):
     """The CUDA version torch was built for."""
     driver: str = ""
     ncu: str = ""
+    packages: dict[str, str] = {}
+    """Versions of other installed packages that the tests import and that launch kernels, by name."""
 
 
 class Environment(Record, frozen=True, kw_only=True):
@@ -50,4 +52,4 @@ class Environment(Record, frozen=True, kw_only=True):
     commit: str = ""
     """Commit of the measured repository; empty if it is not known."""
     dirty: bool | None = None
-    """True if tracked files differed from the commit; None if it is not known."""
+    """True if files differed from the commit, or were not in it; None if it is not known."""

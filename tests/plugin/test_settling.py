@@ -178,6 +178,18 @@ def test_old_code_has_to_launch_the_code_of_the_baseline(project: Project) -> No
     assert "does not launch the code of the baseline: k is a new kernel" in found.reason
 
 
+def test_processes_confirm_that_packages_moved_a_time(project: Project) -> None:
+    """Time a third process if old and new code are alike, and the baseline is of another Triton."""
+    project.git("checkout", "--quiet", "--", "kernels.py")
+    path = next(project.root.glob("baselines/*/test_k.json"))
+    path.write_text(path.read_text().replace('"3.6"', '"3.5"').replace("10.0", "9.0").replace(" 10", " 9"))
+    project.commit({})
+    project.session(*SCREEN)
+    found = project.settlements()["test_k"]
+    assert found.against is not None
+    assert (len(found.against.log_ratios), found.fresh_us) == (2, (10.0,) * 3)
+
+
 def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xdist")
     by_card = "import os\ndef kernel(): return {} + (os.environ['CUDA_VISIBLE_DEVICES'] == 'GPU-1')\n"
