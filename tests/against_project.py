@@ -7,7 +7,6 @@ import subprocess
 import sys
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ from pytest_gpuperf.against.engine import Engine, TimedTest
 from pytest_gpuperf.against.git import Repository
 from pytest_gpuperf.records import AgainstTiming, Fingerprint, Run, Settlement
 from pytest_gpuperf.records.passes import Invocation
-from pytest_gpuperf.statistics.decision import Thresholds
+from pytest_gpuperf.statistics import sequential
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -178,7 +177,8 @@ class Project:
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.chdir(self.root)
             monkeypatch.setattr("tempfile.tempdir", str(self.temporary))
-            monkeypatch.setattr(engine_module, "Thresholds", partial(Thresholds, looks=looks, pass_look=0))
+            monkeypatch.setattr(engine_module, "LOOKS", looks)
+            monkeypatch.setattr(sequential, "LOOKS", looks)
             fork_children(monkeypatch.setattr)
             command = [*ARGUMENTS, *arguments]
             invocation = Invocation(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpuperf.judge.result import Hints
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
-from run_builders import gate_of
+from run_builders import origin_of
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.result import TestVerdict
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 HINTS = Hints(
     accept="accept it with: gpuperf baseline accept",
     no_baseline="make one with: gpuperf baseline accept",
-    closer="look closer with: --gpuperf-against",
-    more_sessions="see more with: gpuperf baseline record",
 )
 
 
@@ -33,7 +31,7 @@ def baseline(
 
 
 def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) -> TestVerdict:
-    gate = kwargs.pop("gate", None) or gate_of({test.nodeid: known} if known is not None else {})
+    origin = kwargs.pop("origin", None) or origin_of()
     tolerance_pct = kwargs.pop("tolerance_pct", 0.0)
-    measured = Expected(known, gate, tolerance_pct, HINTS, "baselines/h200/test_square.json")
+    measured = Expected(known, origin, tolerance_pct, HINTS, "baselines/h200/test_square.json")
     return judge(test, measured=measured, **kwargs)

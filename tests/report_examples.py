@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_gpuperf.judge.gate import TimeComparison
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.records import (
     Conditions,
     Environment,
@@ -76,7 +76,6 @@ def compared(change_pct: float) -> TimeComparison:
         change_pct=change_pct,
         low_pct=change_pct - 0.5,
         high_pct=change_pct + 0.5,
-        detectable_pct=0.9,
         replicates=5,
     )
     return TimeComparison(decision, actual_us=5.3, baseline_us=5.3, raw_change_pct=change_pct)

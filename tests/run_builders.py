@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.judge.gate import Gate
+from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.records import (
     RUN_SCHEMA,
+    AgainstTiming,
     Correctness,
     Environment,
     GpuInfo,
@@ -16,18 +17,18 @@ from pytest_gpuperf.records import (
     Measurement,
     Profile,
     Run,
+    Settlement,
     TestRecord,
     Timing,
     TimingMode,
     Toolchain,
 )
-from pytest_gpuperf.records.baseline import Baseline, BaselineGpu, RunNote
+from pytest_gpuperf.records.baseline import RunNote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.records import MetricValue
-    from pytest_gpuperf.records.baseline import TestBaseline
 
 NODEID = "suites/test_square.py::test_triton[1823x781]"
 BUSY = {"sm_throughput": 30.0, "memory_throughput": 40.0, "waves": 8.0, "duration_us": 50.0}
@@ -101,17 +102,19 @@ def run(
     )
 
 
-def gate_of(tests: Mapping[str, TestBaseline], *, card: str = H200.uuid, comparisons: int = 1) -> Gate:
-    """Return a gate with one baseline file and sessions of one card."""
-    runs = {
-        session.run: RunNote(gpu_uuid=H200.uuid)
-        for test in tests.values()
-        for measurement in test.measurements.values()
-        if measurement.time is not None
-        for session in measurement.time.sessions
-    }
-    baseline = Baseline(schema=1, gpu=BaselineGpu(slug=H200.slug), runs=runs, tests=dict(tests))
-    return Gate([baseline], card=card, comparisons=comparisons)
+def origin_of(*sessions: str, card: str = H200.uuid, **now: str) -> Origin:
+    """Return the origin of a time on `card` whose sessions are of one card; `now` are other versions."""
+    before = Toolchain(gpuperf="0.1.0", triton="3.6", torch="2.11", driver="580")
+    runs = {run: RunNote(gpu_uuid=H200.uuid, toolchain=before) for run in sessions or ("r",)}
+    return Origin(card, msgspec.structs.replace(before, **now), runs)
+
+
+def in_turn(measurement: Measurement, *log_ratios: float, sessions: tuple[str, ...] = ("r",)) -> Measurement:
+    """Return a measurement that was settled by restarts with these ratios."""
+    us = measurement.timing.time_us if measurement.timing is not None else 0.0
+    pair = AgainstTiming(ref="1a2b3c4", commit="1a2b3c4d5e", log_ratios=log_ratios, old_us=us, new_us=us)
+    settlement = Settlement(how="in turn", against=pair, sessions=sessions)
+    return msgspec.structs.replace(measurement, settlement=settlement)
 
 
 def one_test(**kwargs: Any) -> Run:

@@ -7,7 +7,6 @@ from pytest_gpuperf.records import (
     ClockModel,
     Conditions,
     Correctness,
-    Fingerprint,
     FusionCandidate,
     KernelProfile,
     Measurement,
@@ -66,7 +65,6 @@ MEASURED = Measurement(
             FusionCandidate(kernels=("k", "k"), times=1, saved_launches=1, saved_us=1.0, at_most_us=2.0),
         ),
     ),
-    call=Fingerprint(arguments=("float32[8192]", "7"), mode="hot", bytes=8),
     settlement=Settlement(
         how="in turn",
         against=AgainstTiming(
@@ -82,10 +80,6 @@ MEASURED = Measurement(
             new_mhz=1500.0,
             seconds=2.0,
         ),
-        fresh_us=(5.3, 5.3, 5.3),
-        fresh_mhz=(1500.0, 1500.0, 1500.0),
-        sessions=("20261119-173012-3f9a",),
-        seconds=9.0,
     ),
 )
 KNOWN = run(record(main=MEASURED), id="20261119-173012-3f9a", started_at="2026-11-19T17:30:12Z")

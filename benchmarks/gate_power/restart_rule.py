@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from benchmarks.gate_power.kernels import IN_STEPS
 from benchmarks.gate_power.verdicts import Tally
 from pytest_gpuperf.statistics.decision import Outcome
-from pytest_gpuperf.statistics.sequential import decide_restarts, next_look
+from pytest_gpuperf.statistics.sequential import LOOKS, decide_restarts, next_look
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
     from benchmarks.gate_power.samples import RestartSample
-    from pytest_gpuperf.statistics.decision import Decision, Thresholds
+    from pytest_gpuperf.statistics.decision import Decision
 
     Couple = tuple[RestartSample, RestartSample]
     """Two restarts: in the first the old code goes first, in the second the new code."""
@@ -29,10 +29,9 @@ class Restarts:
 
     Args:
         lines: All restarts.
-        newer: Cards that were sampled after the thresholds were tuned: all of their restarts are held out.
     """
 
-    def __init__(self, lines: Iterable[RestartSample], newer: Container[str] = ()) -> None:
+    def __init__(self, lines: Iterable[RestartSample]) -> None:
         lines = list(lines)
         found = {line.restart for line in lines}
         self.numbers = sorted(restart for restart in found if _other(restart) in found)
@@ -45,36 +44,14 @@ class Restarts:
                 if line.restart not in self.cards[line.card]:
                     self.cards[line.card].append(line.restart)
         self.kernels = sorted({kernel for kernel, *_ in self.lines})
-        self._newer = newer
-
-    def halves(self) -> tuple[list[int], list[int]]:
-        """Return the restarts for tuning and those held out: of older cards, every second one's."""
-        older = [card for card in self.cards if card not in self._newer]
-        tuning = [number for card in older[::2] for number in self.cards[card]]
-        return tuning, [number for number in self.numbers if number not in tuning]
 
 
-def in_series(restarts: Restarts, chosen: Sequence[int], thresholds: Thresholds) -> int:
-    """Return the number of the chosen restarts in series that are long enough for a verdict."""
-    longest, wanted = thresholds.looks[-1], set(chosen)
-    usable = [sum({at, at + 1} <= wanted for at in numbers[::2]) for numbers in restarts.cards.values()]
-    return sum(longest * (2 * couples // longest) for couples in usable)
-
-
-def judge(
-    restarts: Restarts,
-    chosen: Sequence[int],
-    most: int,
-    thresholds: Thresholds,
-    kernels: Container[str] | None = None,
-) -> tuple[Tally, list[float]]:
+def judge(restarts: Restarts, most: int, kernels: Container[str] | None = None) -> tuple[Tally, list[float]]:
     """Judge each comparison as in a run, which restarts on one card until it can decide.
 
     Args:
         restarts: All restarts.
-        chosen: Restarts to use.
         most: Number of orders to draw for each series.
-        thresholds: Thresholds of the rule.
         kernels: Kernels to judge; all by default.
 
     Returns:
@@ -82,25 +59,20 @@ def judge(
     """
     counted = Tally()
     seconds = []
-    wanted = set(chosen)
     for (kernel, old, new), lines in restarts.lines.items():
         rng = Random(f"{kernel} {old} {new}")
         dose = None if old == new else new
         if (dose and kernel in IN_STEPS) or (kernels is not None and kernel not in kernels):
             continue
         usable = [
-            [
-                (lines[at], lines[at + 1])
-                for at in numbers
-                if not at % 2 and {at, at + 1} <= wanted & lines.keys()
-            ]
+            [(lines[at], lines[at + 1]) for at in numbers if not at % 2 and {at, at + 1} <= lines.keys()]
             for numbers in restarts.cards.values()
         ]
-        for series in [each for couples in usable for each in _apart(couples, thresholds.looks[-1], rng)]:
+        for series in [each for couples in usable for each in _apart(couples, LOOKS[-1], rng)]:
             orders = [_in_some_order(series, rng) for _ in range(most)]
             outcomes = []
             for order in orders:
-                decision, used = _sequential(order, thresholds, len(restarts.kernels))
+                decision, used = _sequential(order)
                 outcomes.append(decision.outcome.value)
                 seconds.append(sum(line.seconds for line in order[:used]))
             counted.add(kernel, dose, outcomes)
@@ -125,24 +97,14 @@ def _other(restart: int) -> int:
     return restart + 1 - 2 * (restart % 2)
 
 
-def _sequential(
-    order: Sequence[RestartSample], thresholds: Thresholds, comparisons: int
-) -> tuple[Decision, int]:
+def _sequential(order: Sequence[RestartSample]) -> tuple[Decision, int]:
     """Return the decision of a run with restarts in this order, and the number it takes."""
     ratios, raw = [line.log_ratio for line in order], [line.raw_log_ratio for line in order]
     new_first = [bool(line.restart % 2) for line in order]
     used = 0
     while True:
-        look = next_look(used, thresholds)
-        used = min(look or len(ratios), len(ratios))
-        final = next_look(used, thresholds) is None or used == len(ratios)
-        decision = decide_restarts(
-            ratios[:used],
-            thresholds,
-            comparisons,
-            final=final,
-            raw=raw[:used],
-            new_first=new_first[:used],
-        )
+        used = min(next_look(used) or len(ratios), len(ratios))
+        final = next_look(used) is None or used == len(ratios)
+        decision = decide_restarts(ratios[:used], final=final, raw=raw[:used], new_first=new_first[:used])
         if final or decision.outcome is not Outcome.INCONCLUSIVE:
             return decision, used

@@ -5,15 +5,15 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.gate_power.session_rule import draws, tally
-from benchmarks.gate_power.verdicts import PASS, SLOWER
+from benchmarks.gate_power.kernels import IN_STEPS
+from benchmarks.gate_power.session_rule import draws
+from benchmarks.gate_power.verdicts import PASS, SLOWER, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from benchmarks.gate_power.samples import SessionSample
     from benchmarks.gate_power.session_rule import Sessions
-    from benchmarks.gate_power.verdicts import Tally
 
 LIMIT_PCT = 5.0
 SIGNIFICANT = 0.05
@@ -60,22 +60,17 @@ RIVALS = {
 
 def judge(
     sessions: Sessions,
-    new: Sequence[int],
     most: int,
     exceeds: Callable[[SessionSample, Sequence[SessionSample]], list[bool]],
 ) -> Tally:
-    """Judge each new process against single other processes on its card."""
-
-    def outcomes(process: int, chosen: Sequence[tuple[int, ...]]) -> Callable[[str, int, int], list[str]]:
-        def of(kernel: str, base: int, dose: int) -> list[str]:
-            fresh = sessions.lines[process][kernel, dose]
-            lines = (sessions.lines[other].get((kernel, base)) for (other,) in chosen)
-            stored = [line for line in lines if line is not None]
-            return [SLOWER if slower else PASS for slower in exceeds(fresh, stored)] if stored else []
-
-        return of
-
-    def chosen(process: int) -> list[tuple[int, ...]]:
-        return draws(sessions.others(process), 1, most, str(process))
-
-    return tally(sessions, new, chosen, outcomes)
+    """Judge each process against single other processes on its card."""
+    counted = Tally()
+    for process, lines in sessions.lines.items():
+        chosen = [other for (other,) in draws(sessions.others(process), 1, most, str(process))]
+        for (kernel, dose), fresh in lines.items():
+            for base in {0, dose} if kernel not in IN_STEPS else {dose}:
+                known = [found for at in chosen if (found := sessions.lines[at].get((kernel, base)))]
+                if kernel in sessions.kernels and known:
+                    outcomes = [SLOWER if slower else PASS for slower in exceeds(fresh, known)]
+                    counted.add(kernel, None if base == dose else dose, outcomes)
+    return counted

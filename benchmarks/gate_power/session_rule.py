@@ -1,44 +1,51 @@
-"""Judge sampled sessions by the plugin's gate, with baselines drawn from them."""
+"""Screen sampled sessions by baselines that are drawn from them."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import combinations
 from math import comb
 from random import Random
-from statistics import median
+from statistics import median, variance
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
-from benchmarks.gate_power.verdicts import Tally
+from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally
 from pytest_gpuperf.baseline.sessions import merged_time
-from pytest_gpuperf.judge.gate import Gate
-from pytest_gpuperf.records import RUN_SCHEMA, Environment, GpuInfo, Run, Toolchain
+from pytest_gpuperf.judge.origin import Origin
+from pytest_gpuperf.judge.screen import screen
+from pytest_gpuperf.judge.settlement import FRESH, compare_fresh
+from pytest_gpuperf.records import (
+    HELD_BACK,
+    RUN_SCHEMA,
+    Environment,
+    GpuInfo,
+    Run,
+    Settlement,
+    Toolchain,
+)
 from pytest_gpuperf.records.baseline import (
-    BASELINE_SCHEMA,
-    Baseline,
-    BaselineGpu,
-    MeasurementBaseline,
     RunNote,
-    TestBaseline,
     TimeBaseline,
 )
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
+from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.estimate import trimmed_mean
-from pytest_gpuperf.statistics.variance import within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from benchmarks.gate_power.samples import SessionSample
+    from pytest_gpuperf.judge.screen import TimeComparison
     from pytest_gpuperf.records import Timing
-    from pytest_gpuperf.statistics.decision import Thresholds
-    from pytest_gpuperf.statistics.variance import Variance
 
-LABEL = "main"
+FULL_CLOCK, SHORT, BELOW_CLOCK, COLD = "full clock, from 5 µs on", "below 5 µs", "below full clock", "cold"
+"""Classes of times."""
+SHORT_US = 5.0
+"""Time below which figures are stated apart."""
 _SOMEWHERE = Environment(gpu=GpuInfo(name="", slug=""), toolchain=Toolchain())
 
 
@@ -49,10 +56,18 @@ class Sessions:
 
     Args:
         lines: The samples.
+        models: Name of the model of each card, by UUID; by default all are of one.
         at_known_clock: Count a power-limited kernel only if its clock model is known.
     """
 
-    def __init__(self, lines: Iterable[SessionSample], *, at_known_clock: bool = True) -> None:
+    def __init__(
+        self,
+        lines: Iterable[SessionSample],
+        models: Mapping[str, str] | None = None,
+        *,
+        at_known_clock: bool = True,
+    ) -> None:
+        self._models = models or {}
         by_process: dict[int, dict[tuple[str, int], SessionSample]] = {}
         self.without_clock: set[int] = set()
         """Processes in which a power-limited kernel does not count."""
@@ -75,10 +90,13 @@ class Sessions:
             if 2 * len(whole) > len(known):
                 self.lines[process] = {key: line for key, line in found.items() if key[0] in whole}
         times = Counter(kernel for process in self.lines for kernel in self.of(process))
+        self._typical = {
+            kernel: median(line.timing.time_us for line in self.of_kernel(kernel)) for kernel in times
+        }
+        self._baselines: dict[tuple[tuple[int, ...], str, int], TimeBaseline | None] = {}
         several = sorted(kernel for kernel, count in times.items() if count > 1)
         self.kernels = sorted(several, key=self.typical_us)
         """Kernels, short ones first."""
-        self._baselines: dict[tuple[tuple[int, ...], int], Baseline] = {}
 
     def of(self, process: int) -> list[str]:
         """Return the kernels that count in a process."""
@@ -88,24 +106,6 @@ class Sessions:
         """Return the samples of a kernel."""
         return [line for lines in self.lines.values() for (of, _), line in lines.items() if of == kernel]
 
-    def halves(self) -> tuple[list[int], list[int]]:
-        """Return the processes for tuning and those held out, of each card in turn."""
-        tuning: list[int] = []
-        held_out: list[int] = []
-        for processes in self._cards().values():
-            tuning += processes[::2]
-            held_out += processes[1::2]
-        return tuning, held_out
-
-    def with_all_kernels(self) -> list[int]:
-        """Return the processes on cards that timed all kernels: those of the newest sampling code."""
-        kernels: dict[str, set[str]] = {}
-        for process in self.lines:
-            kernels.setdefault(self.card(process), set()).update(self.of(process))
-        # Those in steps count only at a known clock.
-        needed = {*self.kernels} - {*IN_STEPS}
-        return [each for each in self.lines if needed <= kernels[self.card(each)]]
-
     def others(self, process: int) -> list[int]:
         """Return all other processes on the card of a process."""
         return [other for other in self._cards()[self.card(process)] if other != process]
@@ -114,8 +114,8 @@ class Sessions:
         """Return the UUID of the GPU of a process."""
         return next(iter(self.lines[process].values())).card
 
-    def spread(self, kernel: str) -> Variance:
-        """Return the variance of a time's logarithm between processes of a card.
+    def spread_pct(self, kernel: str) -> float:
+        """Return the standard deviation of a time between processes of a card, in %; 0 if it is not known.
 
         Times are at the reference clock if all processes have one.
         """
@@ -128,32 +128,46 @@ class Sessions:
             whole = all(timing.normalised_us for timing in timings)
             mhz = timings[0].clock_model.reference_mhz if whole and timings[0].clock_model else 0.0
             groups.append([math.log(time_at(timing, mhz)) for timing in timings])
-        return within(groups)
+        return sd_pct(groups)
 
-    def baseline(self, stored: tuple[int, ...], dose: int) -> Baseline:
-        """Return the baseline that accepting a dose in these processes makes."""
-        if (stored, dose) not in self._baselines:
-            self._baselines[stored, dose] = self._accepted(stored, dose)
-        return self._baselines[stored, dose]
+    def screened(
+        self, process: int, stored: tuple[int, ...], kernel: str, base: int, dose: int
+    ) -> TimeComparison | None:
+        """Screen a dose in a process by the sessions of another dose; None if one has no such time."""
+        line, known = self.lines[process].get((kernel, dose)), self._known(stored, kernel, base)
+        if line is None or known is None:
+            return None
+        notes = {_run(each).id: RunNote(gpu_uuid=self.card(each)) for each in stored}
+        return screen(line.timing, known, Origin(card=line.card, runs=notes))
 
-    def _accepted(self, stored: tuple[int, ...], dose: int) -> Baseline:
-        tests = {}
-        common = [kernel for kernel in self.kernels if all(kernel in self.of(each) for each in stored)]
-        for kernel in common:
-            timings = [(_run(each), self.lines[each][kernel, dose].timing) for each in stored]
-            alike = [(run, found) for run, timing in timings if (found := timing.by(timings[0][1].source))]
-            time = msgspec.convert(merged_time({}, alike, replace=True, dates={}), TimeBaseline)
-            tests[kernel] = TestBaseline(measurements={LABEL: MeasurementBaseline(time=time)})
-        return Baseline(
-            schema=BASELINE_SCHEMA,
-            gpu=BaselineGpu(slug=""),
-            runs={_run(each).id: RunNote(gpu_uuid=self.card(each)) for each in stored},
-            tests=tests,
-        )
+    def _known(self, stored: tuple[int, ...], kernel: str, dose: int) -> TimeBaseline | None:
+        """Return the sessions that accepting a dose of a kernel in these processes makes."""
+        key = (stored, kernel, dose)
+        if key not in self._baselines:
+            self._baselines[key] = None
+            lines = [self.lines[each].get((kernel, dose)) for each in stored]
+            timings = [(_run(at), one.timing) for at, one in zip(stored, lines, strict=True) if one]
+            if len(timings) == len(stored):
+                source = timings[0][1].source
+                alike = [(run, found) for run, timing in timings if (found := timing.by(source))]
+                self._baselines[key] = msgspec.convert(
+                    merged_time({}, alike, replace=True, dates={}), TimeBaseline
+                )
+        return self._baselines[key]
 
     def typical_us(self, kernel: str) -> float:
         """Return the median time of a kernel over all samples, in microseconds."""
-        return median(line.timing.time_us for line in self.of_kernel(kernel))
+        return self._typical[kernel]
+
+    def of_other_cards(self, process: int) -> list[int]:
+        """Return all processes on other cards of the same model."""
+        card = self.card(process)
+        model = self._models.get(card, "")
+        return [
+            other
+            for other in self.lines
+            if (own := self.card(other)) != card and self._models.get(own, "") == model
+        ]
 
     def _cards(self) -> dict[str, list[int]]:
         cards: dict[str, list[int]] = {}
@@ -172,85 +186,108 @@ def draws(others: Sequence[int], stored: int, most: int, seed: str) -> list[tupl
     return [tuple(sorted(rng.sample(others, stored))) for _ in range(most)]
 
 
-def judge(
-    sessions: Sessions,
-    new: Sequence[int],
-    stored: int,
-    most: int,
-    thresholds: Thresholds | None = None,
-    *,
-    kernels: Iterable[str] | None = None,
-) -> Tally:
-    """Judge each new process against baselines of `stored` other processes on its card.
+def judge(sessions: Sessions, stored: int, most: int, *, other_card: bool = False) -> dict[str, Tally]:
+    """Screen each process by baselines of `stored` other processes, on its card or on others of its model.
 
-    The suite is all kernels. Unchanged code is any dose against itself, slower code is a dose against none.
+    Unchanged code is any dose against itself, slower code is a dose against none. A suspect counts as slower
+    or faster.
 
     Args:
         sessions: All sessions.
-        new: Processes to judge.
         stored: Number of sessions of a baseline.
         most: Number of baselines to draw for each new process.
-        thresholds: Thresholds of the gate; the plugin's own by default.
-        kernels: Kernels whose verdicts count; by default all.
+        other_card: True to draw the baseline from other cards.
+
+    Returns:
+        The verdicts of each class of times.
     """
 
-    def outcomes(process: int, chosen: Sequence[tuple[int, ...]]) -> Callable[[str, int, int], list[str]]:
-        gates = {
-            base: [_gate(sessions, process, stored, base, thresholds) for stored in chosen]
-            for base in sessions.doses
-        }
+    def outcomes(process: int, chosen: tuple[int, ...], kernel: str, base: int, dose: int) -> tuple[str, str]:
+        time = sessions.screened(process, chosen, kernel, base, dose)
+        if time is None:
+            return "", ""
+        timing = sessions.lines[process][kernel, dose].timing
+        return _suspect(time), class_of(timing, [time.baseline_mhz], sessions.typical_us(kernel))
 
-        def of(kernel: str, base: int, dose: int) -> list[str]:
-            timing = sessions.lines[process][kernel, dose].timing
-            found = (gate.compare((kernel, LABEL), timing) for gate in gates[base])
-            return [each.decision.outcome.value for each in found if each is not None]
+    def drawn(process: int) -> list[tuple[int, ...]]:
+        others = sessions.of_other_cards(process) if other_card else sessions.others(process)
+        return draws(others, stored, most, f"{process} {stored}")
 
-        return of
-
-    def chosen(process: int) -> list[tuple[int, ...]]:
-        return draws(sessions.others(process), stored, most, f"{process} {stored}")
-
-    return tally(sessions, new, chosen, outcomes, kernels)
+    return _counted(sessions, drawn, outcomes)
 
 
-def tally(
+def judge_fresh(sessions: Sessions, stored: int, most: int) -> dict[str, Tally]:
+    """Settle each suspect by three further processes on its card; see `judge`."""
+
+    def outcomes(process: int, chosen: tuple[int, ...], kernel: str, base: int, dose: int) -> tuple[str, str]:
+        *known, one, two, three = chosen
+        time = sessions.screened(process, tuple(sorted(known)), kernel, base, dose)
+        fresh = [
+            sessions.screened(other, tuple(sorted(known)), kernel, base, dose) for other in (one, two, three)
+        ]
+        if time is None or None in fresh:
+            return "", ""
+        timing = sessions.lines[process][kernel, dose].timing
+        name = class_of(timing, [time.baseline_mhz], sessions.typical_us(kernel))
+        if time.decision.outcome is Outcome.PASS:
+            return PASS, name
+        settlement = Settlement(how="fresh", fresh_us=tuple(each.actual_us for each in fresh if each))
+        settled = compare_fresh(settlement, time, 0.0, same_machine=True)
+        assert settled is not None
+        return settled.decision.outcome.value, name
+
+    def drawn(process: int) -> list[tuple[int, ...]]:
+        others = sessions.others(process)
+        if len(others) < stored + FRESH:
+            return []
+        rng = Random(f"{process} {stored} fresh")
+        return [tuple(rng.sample(others, stored + FRESH)) for _ in range(most)]
+
+    return _counted(sessions, drawn, outcomes)
+
+
+def class_of(timing: Timing, mhz: Sequence[float], typical_us: float) -> str:
+    """Return the class of a time, whose noise the screen or these figures tell apart."""
+    highest = timing.conditions.max_sm_clock_mhz if timing.conditions is not None else 0
+    if timing.mode == "cold":
+        return COLD
+    if any(0 < each < HELD_BACK * highest for each in (timing.sm_clock_mhz, *mhz)):
+        return BELOW_CLOCK
+    return SHORT if typical_us < SHORT_US else FULL_CLOCK
+
+
+def _suspect(time: TimeComparison) -> str:
+    if time.decision.outcome is Outcome.PASS:
+        return PASS
+    return SLOWER if time.decision.change_pct > 0 else FASTER
+
+
+def _counted(
     sessions: Sessions,
-    new: Sequence[int],
-    chosen: Callable[[int], list[tuple[int, ...]]],
-    rule: Callable[[int, Sequence[tuple[int, ...]]], Callable[[str, int, int], list[str]]],
-    kernels: Iterable[str] | None = None,
-) -> Tally:
-    """Count a rule's verdicts on new processes against stored ones.
-
-    Args:
-        sessions: All sessions.
-        new: Processes to judge.
-        chosen: Choices of stored processes for a new one; none if there are too few.
-        rule: Takes a new process and choices; returns a function from kernel, stored dose and new dose to the
-            outcome with each choice.
-        kernels: Kernels to judge; by default all.
-    """
-    counted = Tally()
-    judged = sessions.kernels if kernels is None else [each for each in sessions.kernels if each in kernels]
-    for process in new:
-        choices = chosen(process)
-        if not choices:
-            continue
-        outcomes = rule(process, choices)
-        for kernel in judged:
-            for dose in sessions.doses if (kernel, 0) in sessions.lines[process] else ():
-                counted.add(kernel, None, outcomes(kernel, dose, dose))
-                if dose and kernel not in IN_STEPS:
-                    counted.add(kernel, dose, outcomes(kernel, 0, dose))
+    drawn: Callable[[int], list[tuple[int, ...]]],
+    outcomes: Callable[[int, tuple[int, ...], str, int, int], tuple[str, str]],
+) -> dict[str, Tally]:
+    counted: dict[str, Tally] = defaultdict(Tally)
+    for process in sessions.lines:
+        choices = drawn(process)
+        for kernel in sessions.of(process) if choices else ():
+            if kernel not in sessions.kernels:
+                continue
+            for dose in sessions.doses:
+                for base in {0, dose} if kernel not in IN_STEPS else {dose}:
+                    found = [outcomes(process, chosen, kernel, base, dose) for chosen in choices]
+                    for name in {name for outcome, name in found if outcome}:
+                        verdicts = [outcome for outcome, of in found if outcome and of == name]
+                        counted[name].add(kernel, None if base == dose else dose, verdicts)
     return counted
 
 
-def _gate(
-    sessions: Sessions, process: int, stored: tuple[int, ...], base: int, thresholds: Thresholds | None
-) -> Gate:
-    baseline = sessions.baseline(stored, base)
-    card = sessions.card(process)
-    return Gate([baseline], card=card, comparisons=len(baseline.tests), thresholds=thresholds)
+def sd_pct(groups: Iterable[Sequence[float]]) -> float:
+    """Return the standard deviation of logarithms within groups, in %; 0 if no group has two."""
+    several = [group for group in groups if len(group) > 1]
+    df = sum(len(group) - 1 for group in several)
+    pooled = sum((len(group) - 1) * variance(group) for group in several) / df if df else 0.0
+    return 100 * math.sqrt(pooled)
 
 
 def time_at(timing: Timing, mhz: float) -> float:

@@ -11,8 +11,8 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.statistics.change_noise import ChangeNoise
 from pytest_gpuperf.statistics.change_points import LEVEL, HistoryPoint, find_changes
-from pytest_gpuperf.statistics.decision import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class Reported(NamedTuple):
 
 Rule: TypeAlias = "Callable[[Sequence[HistoryPoint]], list[Reported]]"
 
-_SHIPPED = Thresholds()
+_SHIPPED = ChangeNoise()
 SENSITIVE_LEVEL = 0.01
 """Level at which this package, without indifference zone, is compared with a rule that has false alerts."""
 OTAVA_WINDOW = 50
@@ -40,7 +40,7 @@ HUD_DAYS = 4
 HUD_LEAST = 2
 
 
-def ours(level: float = LEVEL, thresholds: Thresholds = _SHIPPED) -> Rule:
+def ours(level: float = LEVEL, thresholds: ChangeNoise = _SHIPPED) -> Rule:
     """Return the rule of this package with a one-sided p-value."""
 
     def rule(points: Sequence[HistoryPoint]) -> list[Reported]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.gate_power.samples import Began, SessionSample
 from benchmarks.gate_power.session_rule import Sessions, judge
-from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, SLOWER
+from benchmarks.gate_power.verdicts import FASTER, SLOWER, Tally
 from benchmarks.markdown import table, us
 
 if TYPE_CHECKING:
@@ -29,15 +29,14 @@ def verdicts(lines: Sequence[Line]) -> str:
     """Format a row for each callable: its times, and the verdicts on unchanged code and on more work."""
     samples = [line for line in lines if isinstance(line, SessionSample)]
     sessions = Sessions(samples)
-    tallies = [judge(sessions, list(sessions.lines), stored, 1) for stored in STORED]
+    tallies = [Tally.together(judge(sessions, stored, 1).values()) for stored in STORED]
     titles = (
         "callable",
         "kernels, µs",
         "spread, %",
         "host, µs",
-        "false verdicts",
-        "inconclusive",
-        "5 % more work found",
+        "suspects, unchanged",
+        "suspects, 5 % more work",
     )
     rows = []
     for name in sessions.kernels:
@@ -50,10 +49,9 @@ def verdicts(lines: Sequence[Line]) -> str:
             (
                 name,
                 us(median(timing.time_us for timing in timings)),
-                f"{100 * sessions.spread(name).value ** 0.5:.2f}",
+                f"{sessions.spread_pct(name):.2f}",
                 f"{hosts[0]:.0f}-{hosts[-1]:.0f}",
                 _counts(unchanged, SLOWER, FASTER),
-                _counts(unchanged, INCONCLUSIVE),
                 _counts(more, SLOWER),
             )
         )

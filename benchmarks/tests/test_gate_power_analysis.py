@@ -7,13 +7,13 @@ from random import Random
 
 import msgspec
 import pytest
+from benchmarks.gate_power.tuning import RESTART_GRID, SESSION_GRID
 from scipy.stats import binomtest
 
 from benchmarks.gate_power import restart_rule, rivals, session_rule, tuning
 from benchmarks.gate_power.analysis import AGAINST, Summary, analyse, baseline_name
 from benchmarks.gate_power.kernels import DOSES_PERMILLE
 from benchmarks.gate_power.samples import Line, RestartSample, SessionSample, read
-from benchmarks.gate_power.tuning import RESTART_GRID, SESSION_GRID
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
 from benchmarks.results_file import encode
 from gate_samples import a_restart, a_session, samples, summary_of_samples

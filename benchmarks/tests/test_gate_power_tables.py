@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from benchmarks.gate_power.tuning import CHOICES, best
 
 from benchmarks.gate_power import samples as sample_files
 from benchmarks.gate_power.analysis import TUNED, Summary, analyse, read
 from benchmarks.gate_power.samples import Failed
 from benchmarks.gate_power.tables import by_kernel, effects, outcomes, report, summarised
-from benchmarks.gate_power.tuning import CHOICES, best
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Verdicts
 from benchmarks.results_file import encode
 from docs.generated import GENERATED, NOT_YET

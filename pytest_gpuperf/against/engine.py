@@ -23,7 +23,7 @@ from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.processes.signals import signals_held_off
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.statistics.decision import Thresholds
+from pytest_gpuperf.statistics.sequential import LOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -137,11 +137,10 @@ class Engine:
             GpuperfError: git makes no worktree, or old code cannot be built.
             OutOfTimeError: They were not enough.
         """
-        thresholds = Thresholds()
         series = {label: Series() for label in test.calls}
         say(f"old code {commit}")
         sides = self._sides(repository, commit)
-        last = thresholds.looks[-1]
+        last = LOOKS[-1]
         orders = self._rng.sample(ORDERS, len(ORDERS))
         for restart in range(1, last + 1):
             labels = [label for label, one in series.items() if not one.is_settled]
@@ -162,7 +161,7 @@ class Engine:
                 series[label].take(taken, label, commit)
                 why = series[label].reason or self._why_not_same(test, taken, label, commit)
                 series[label].reason = _explained(sides.plain(why))
-                series[label].judge(thresholds, test.tolerance_pct, final=restart == last)
+                series[label].judge(test.tolerance_pct, final=restart == last)
         return series
 
     def fresh(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, ratio, with_times
 from pytest_gpuperf.records import AgainstTiming
-from pytest_gpuperf.statistics.decision import Decision, Outcome, Thresholds
+from pytest_gpuperf.statistics.decision import Decision, Outcome
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 from pytest_gpuperf.statistics.sequential import Side, decide_restarts
 
@@ -84,13 +84,12 @@ class Series:
         self.mode = mode
         self.seconds += seconds
 
-    def judge(self, thresholds: Thresholds, tolerance_pct: float, *, final: bool) -> None:
+    def judge(self, tolerance_pct: float, *, final: bool) -> None:
         """Decide by the restarts so far, if there are any."""
         if self.log_ratios and not self.is_settled:
             self.decision = decide_restarts(
                 self.log_ratios,
-                thresholds,
-                tolerance_pct=tolerance_pct,
+                tolerance_pct,
                 final=final,
                 raw=[restart.raw_log_ratio for restart in self.restarts],
                 new_first=[restart.new_first for restart in self.restarts],

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from pytest_gpuperf.judge.accuracy import is_comparable, paired_outputs, worse_figures
-from pytest_gpuperf.judge.counters import chosen_otherwise, is_exact
+from pytest_gpuperf.judge.counters import chosen_otherwise
 from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.records.change import show_pair, show_signed, show_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.baseline.gather import Taken
     from pytest_gpuperf.judge.times import BaselineComparison
@@ -102,14 +102,9 @@ def _of_other_launches(taken: Taken, known: MeasurementBaseline) -> bool:
     return taken.profile is not None and taken.has_counters and bool(chosen_otherwise(taken.profile, known))
 
 
-def other_code(comparison: BaselineComparison) -> str:
-    """Return the evidence that the stored sessions are of other code; empty without any."""
-    if comparison.time is not None and (comparison.slower or comparison.faster):
-        return f"time moved {show_signed(comparison.time.decision.change_pct)} %"
-    if comparison.counters.kernels:
-        return "other kernels run"
-    exact = [change for change in comparison.counters.changes if is_exact(change.metric)]
-    return next((f"{change.metric} changed" for change in (*comparison.worse_exact, *exact)), "")
+def gone_entry(nodeid: str, label: str, gone: Sequence[str]) -> Entry:
+    """Describe parts of a baseline that go because the test no longer measures them."""
+    return Entry(nodeid, label, "changed", (f"no longer measured: {', '.join(gone)}",))
 
 
 def _added(taken: Taken, known: MeasurementBaseline) -> list[str]:

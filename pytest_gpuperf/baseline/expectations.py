@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.counters import STATIC_SOURCE
@@ -15,20 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.baseline.store import BaselineStore
-    from pytest_gpuperf.judge.gate import Gate
     from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.records import GpuInfo, LaunchedCode
+    from pytest_gpuperf.judge.origin import Origin
+    from pytest_gpuperf.records import Environment, GpuInfo
     from pytest_gpuperf.records.baseline import (
         Baseline,
         MeasurementBaseline,
         RunNote,
         TestBaseline,
-        TimeBaseline,
     )
 
 
 class Expectations:
-    """Reads each baseline file once, and compares times with all of them.
+    """Reads each baseline file once.
 
     Args:
         store: The baseline files.
@@ -39,8 +37,7 @@ class Expectations:
     def __init__(self, store: BaselineStore, gpu: GpuInfo, cards: Mapping[str, str] | None = None) -> None:
         self.store = store
         self._gpu = gpu
-        self._cards = cards
-        self._tests: list[str] = []
+        self._cards = cards or {}
         self._files: dict[tuple[str, str], tuple[Baseline | None, str]] = {}
 
     def add(self, nodeid: str) -> None:
@@ -51,7 +48,6 @@ class Expectations:
         """
         self.of(nodeid)
         self.of(nodeid, STATIC_SOURCE)
-        self._tests.append(nodeid)
 
     def of(self, nodeid: str, slug: str = "") -> TestBaseline | None:
         """Return the baseline of a test on the present GPU, or in another folder of the baselines."""
@@ -72,23 +68,6 @@ class Expectations:
         baseline = self.of(nodeid, slug)
         return baseline.measurements.get(label) if baseline is not None else None
 
-    def time_of_same_code(
-        self, nodeid: str, label: str, code: LaunchedCode | None, mode: str
-    ) -> TimeBaseline | None:
-        """Return the stored time of a measurement with the same code; None without one.
-
-        Args:
-            nodeid: The test.
-            label: Name of the measurement.
-            code: Code of the call now.
-            mode: Timing mode that the test asks for: one of that mode, or with `auto` of any but `cold`.
-        """
-        known = self.measurement(nodeid, label)
-        if known is None or known.time is None or not compare_code(code, known.code).same:
-            return None
-        as_asked = mode == known.time.mode or (mode == "auto" and known.time.mode != "cold")
-        return known.time if as_asked else None
-
     def limits(self, nodeid: str) -> tuple[Limit, ...]:
         """Return the limits of a test in the baseline file."""
         baseline = self.of(nodeid)
@@ -104,15 +83,12 @@ class Expectations:
         others = [other for other in self.store.slugs() if other not in (self._gpu.slug, STATIC_SOURCE)]
         return f" (there are baselines for {', '.join(others)}, not for {self._gpu.slug})" if others else ""
 
-    @cached_property
-    def gate(self) -> Gate:
-        """The gate that judges the times of these tests."""
-        from pytest_gpuperf.judge.gate import Gate
+    def origin(self, nodeid: str, environment: Environment) -> Origin:
+        """Return where a test's times are from: card and versions of the run, and those of its sessions."""
+        from pytest_gpuperf.judge.origin import Origin
 
-        files = {self._file(nodeid)[1]: self._file(nodeid)[0] for nodeid in self._tests}
-        known = [baseline for baseline in files.values() if baseline is not None]
-        tests = frozenset(self._tests)
-        return Gate(known, card=self._gpu.uuid, comparisons=len(tests), tests=tests, cards=self._cards)
+        card = self._cards.get(nodeid, self._gpu.uuid)
+        return Origin(card, environment.toolchain, self.runs(nodeid))
 
     def _file(self, nodeid: str, slug: str = "") -> tuple[Baseline | None, str]:
         key = (slug or self._gpu.slug, nodeid.partition("::")[0])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         LaunchedCode,
         Profile,
         Run,
+        Settlement,
         TestRecord,
         Timing,
         TimingSource,
@@ -46,6 +47,8 @@ class Taken:
     """Code of the newest of `times`; None if it is not known."""
     call: Fingerprint | None = None
     """The call of the newest of `times`; None if it is not known."""
+    settlement: Settlement | None = None
+    """Settlement of the first of `times`; None if it was no suspect."""
     cards: Mapping[str, str] = field(default_factory=dict)
     """UUID of the card by run id, if it is another one than the run's."""
 
@@ -54,7 +57,14 @@ class Taken:
         """Measurement to compare with the baseline: the first time, the counters, trace and accuracy."""
         time = self.times[0][1] if self.times else None
         checked = Correctness(passed=True, accuracy=self.accuracy) if self.accuracy is not None else None
-        return Measurement(correctness=checked, timing=time, profile=self.profile, trace=self.trace)
+        return Measurement(
+            correctness=checked,
+            timing=time,
+            profile=self.profile,
+            trace=self.trace,
+            code=self.code,
+            settlement=self.settlement,
+        )
 
     def by(self, source: TimingSource) -> Taken:
         """Return the values with the times of another source, if all runs have them."""
@@ -82,6 +92,8 @@ class Gathered:
     refused: tuple[tuple[str, str], ...] = ()
     """Labels that cannot be taken, empty for the whole test, with the reasons."""
     labels: Mapping[str, Taken] = field(default_factory=dict)
+    measured: Mapping[str, Measurement] | None = None
+    """All that the newest run measured; None if the test failed in each."""
     tolerance_pct: float = 0.0
     """Tolerance of the test; 0 if it has none."""
     seconds: float = 0.0
@@ -127,12 +139,11 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
     wrong = [test for _, test in records if _is_wrong(test)]
     if wrong:
         return Gathered(nodeid, (("", f"the output is wrong{_share(wrong, records)}"),))
-    failed = [test for _, test in records if _has_failed(test)]
+    failed = [test for _, test in records if test.failure]
     refused = [("", why) for why in dict.fromkeys(map(_impossible, records)) if why]
     if failed:
-        why = f"the test failed: {failed[0].failure}" if failed[0].failure else "nothing was measured"
-        refused.append(("", f"{why}{_share(failed, records)}"))
-    good = [(run, test) for run, test in records if not (_has_failed(test) or _impossible((run, test)))]
+        refused.append(("", f"the test failed: {failed[0].failure}{_share(failed, records)}"))
+    good = [(run, test) for run, test in records if not (test.failure or _impossible((run, test)))]
     by_label: dict[str, list[tuple[Run, Measurement]]] = {}
     for run, test in good:
         for label, measurement in test.measurements.items():
@@ -149,7 +160,9 @@ def _gathered(nodeid: str, records: list[tuple[Run, TestRecord]]) -> Gathered:
         if taken.has_values:
             labels[label] = replace(taken, cards=cards)
     tolerance, seconds = (good[0][1].tolerance_pct, good[-1][1].seconds) if good else (0.0, 0.0)
-    return Gathered(nodeid, tuple(refused), labels, tolerance, seconds)
+    return Gathered(
+        nodeid, tuple(refused), labels, good[-1][1].measurements if good else None, tolerance, seconds
+    )
 
 
 def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
@@ -173,20 +186,20 @@ def _taken(measurements: list[tuple[Run, Measurement]]) -> tuple[Taken, str]:
     trace = traces[-1] if traces else None
     accuracies = [found for _, measurement in measurements if (found := _accuracy(measurement)) is not None]
     accuracy = accuracies[-1] if accuracies else None
-    newest = next((found for _, found in reversed(measurements) if found.timing is not None), Measurement())
+    timed = [found for _, found in measurements if found.timing is not None] or [Measurement()]
+    newest = timed[-1]
     code = newest.code if newest.code is not None and newest.code.kernels else None
+    settlement = timed[0].settlement
+    # One against a commit that the user named tells nothing of the baseline.
+    settlement = settlement if settlement is not None and settlement.sessions else None
     run_id = run.id if run else ""
-    taken = Taken(tuple(same), profile, run_id, readings, trace, accuracy, code, newest.call)
+    taken = Taken(tuple(same), profile, run_id, readings, trace, accuracy, code, newest.call, settlement)
     if not taken.has_values:
         return taken, "neither a time nor counters were measured"
     if others and first is not None:
         how = f"{others[0].mode} by {others[0].source}, not {first.mode} by {first.source}"
         return taken, f"the time was taken {how}{_share(others, times)}"
     return taken, ""
-
-
-def _has_failed(test: TestRecord) -> bool:
-    return bool(test.failure) or not test.measurements
 
 
 def _accuracy(measurement: Measurement) -> Accuracy | None:

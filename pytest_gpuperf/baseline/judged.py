@@ -13,19 +13,14 @@ from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.records import Measurement, Run
-    from pytest_gpuperf.records.runs import RunStore
+    from pytest_gpuperf.records import Run
 
 ACCEPT = "gpuperf baseline accept"
 
 
-def judge_run(
-    run: Run, store: BaselineStore, tolerance_pct: float = 0.0, runs: RunStore | None = None
-) -> list[TestResult]:
+def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> list[TestResult]:
     """Judge the tests of a run, in their order.
 
     Limits in the baseline files count, and those that the records have from their tests. Of an assertion only
@@ -35,7 +30,6 @@ def judge_run(
         run: Measured or compiled tests.
         store: The baselines to judge by.
         tolerance_pct: Accepted slowdown, in %, of tests that have none in their baseline or their record.
-        runs: Runs that may confirm a slower or faster time of the same code; None for none.
 
     Raises:
         GpuperfError: A baseline file is broken, of a newer schema, or for another GPU.
@@ -62,12 +56,11 @@ def judge_run(
             limits=limits,
             measured=Expected(
                 baseline,
-                expected.gate,
+                expected.origin(test.nodeid, run.environment),
                 known if known is not None else test.tolerance_pct or tolerance_pct,
                 hints,
                 expected.file(test.nodeid),
                 run.environment.gpu,
-                _earlier(runs, run, test.nodeid),
             ),
             compiled=Expected(
                 expected.of(test.nodeid, STATIC_SOURCE),
@@ -78,13 +71,6 @@ def judge_run(
         )
         results.append(TestResult(test, verdict))
     return results
-
-
-def _earlier(runs: RunStore | None, run: Run, nodeid: str) -> Callable[[str], Measurement | None]:
-    def earlier(label: str) -> Measurement | None:
-        return None if runs is None else runs.earlier(run.id, run.cards[nodeid], nodeid, label)
-
-    return earlier
 
 
 def not_measured(run: Run, store: BaselineStore) -> list[str]:

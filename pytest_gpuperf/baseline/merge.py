@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.baseline.entry import Entry, only_new
+from pytest_gpuperf.baseline.entry import Entry, gone_entry, only_new
 from pytest_gpuperf.baseline.gather import gather, in_order
 from pytest_gpuperf.baseline.update import ChangingFile, Update
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.gate import Gate
-from pytest_gpuperf.judge.parts import split_run
-from pytest_gpuperf.records import NO_GPU, Run
+from pytest_gpuperf.judge.origin import Origin
+from pytest_gpuperf.judge.parts import split_run, unmeasured
+from pytest_gpuperf.records import NO_GPU, Measurement, Run
 from pytest_gpuperf.records.baseline import TestBaseline, suite_of
 from pytest_gpuperf.settings.settings import in_ci
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.baseline.entry import Which
-    from pytest_gpuperf.baseline.sessions import Rule
     from pytest_gpuperf.baseline.store import BaselineStore
 
 
@@ -44,8 +43,6 @@ def plan(
     store: BaselineStore,
     which: Which,
     tolerance_pct: float,
-    *,
-    sessions: Rule = "auto",
 ) -> UpdatePlan:
     """Plan the changes from accepting runs; writes nothing.
 
@@ -59,7 +56,6 @@ def plan(
         which: The values to accept.
         tolerance_pct: Slowdown that counts as none, in %; the tolerance of a test in the baseline file comes
             first, then the one in its record.
-        sessions: The rule for the sessions that are stored.
 
     Raises:
         GpuperfError: A baseline file is broken, or the runs are of several models of GPU.
@@ -68,15 +64,13 @@ def plan(
     parts = [part for run in runs for part in split_run(run)]
     of_gpus = [part for part in parts if part.environment.gpu.slug != NO_GPU.slug]
     compiled = [part for part in parts if part.environment.gpu.slug == NO_GPU.slug]
-    plans = [_plan(group, store, which, tolerance_pct, sessions) for group in (of_gpus, compiled) if group]
+    plans = [_plan(group, store, which, tolerance_pct) for group in (of_gpus, compiled) if group]
     files = {path: content for part in plans for path, content in part.files.items()}
     entries = tuple(entry for part in plans for entry in part.entries)
     return UpdatePlan(files, entries)
 
 
-def _plan(
-    runs: Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float, sessions: Rule
-) -> UpdatePlan:
+def _plan(runs: Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float) -> UpdatePlan:
     """Plan the changes from runs of one GPU, or of none."""
     runs = in_order(runs)
     slug = runs[0].environment.gpu.slug
@@ -86,25 +80,27 @@ def _plan(
     files = {
         store.path(slug, suite): ChangingFile(store.load_for_update(slug, suite), runs) for suite in suites
     }
-    gate = Gate(
-        [file.baseline for file in files.values() if file.baseline is not None],
-        card=runs[0].environment.gpu.uuid,
-        comparisons=len(tests),
-        tests={test.nodeid for test in tests},
-        cards=runs[0].cards,
-    )
+    cards, toolchain = runs[0].cards, runs[0].environment.toolchain
     for test in tests:
         path = store.path(slug, suite_of(test.nodeid))
         entries += [Entry(test.nodeid, label, "refused", (why,)) for label, why in test.refused]
         baseline = files[path].tests.get(test.nodeid, TestBaseline())
         tolerance = baseline.tolerance_pct or test.tolerance_pct or tolerance_pct
+        if test.measured == {} and not baseline.measurements:
+            entries.append(Entry(test.nodeid, "", "refused", ("nothing was measured",)))
+        if which != "new" and test.measured is not None:
+            for label, stored in baseline.measurements.items():
+                if gone := unmeasured(stored, test.measured.get(label, Measurement())):
+                    files[path].drop(test.nodeid, label, gone)
+                    entries.append(gone_entry(test.nodeid, label, gone))
+        origin = Origin(cards.get(test.nodeid, ""), toolchain, files[path].notes)
         for label, found in test.labels.items():
             known = baseline.measurements.get(label)
             if known is not None and known.time is not None:
                 found = found.by(known.time.source)
             taken = only_new(found, known) if which == "new" and known is not None else found
             if taken.has_values:
-                update = Update(test.nodeid, label, taken, known, gate, tolerance, sessions)
+                update = Update(test.nodeid, label, taken, known, origin, tolerance)
                 entry = update.apply(files[path], which)
                 if entry is not None:
                     entries.append(entry)
@@ -119,7 +115,6 @@ def accept(
     which: Which,
     tolerance_pct: float,
     *,
-    sessions: Rule = "auto",
     incomplete: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> UpdatePlan:
@@ -130,7 +125,6 @@ def accept(
         store: The baselines to change.
         which: The values to accept.
         tolerance_pct: As in `plan`.
-        sessions: As in `plan`.
         incomplete: True to accept a run that was interrupted.
         environ: The environment variables, for `CI`.
 
@@ -146,7 +140,7 @@ def accept(
                 next_step="run it again, or take what there is with `gpuperf baseline accept --incomplete`",
             )
     with store.locked():
-        result = plan(runs, store, which, tolerance_pct, sessions=sessions)
+        result = plan(runs, store, which, tolerance_pct)
         if result.files:
             store.write(result.files)
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
 from pytest_gpuperf.records.baseline import Session
@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import ClockModel, Run, Timing
 
 MAX_SESSIONS = 20
-"""Maximum number of sessions: more tell hardly more, and the oldest are of other drivers and temperatures."""
-
-Rule = Literal["auto", "append", "replace"]
-"""Rule for the stored sessions. `append`: they stay, because the person who accepts says that the code is the
-same; `replace`: they go; `auto`: they go if the measurement shows that the code has changed."""
+"""Maximum number of sessions. The oldest stays: small losses add up against its code."""
 
 
 def merged_time(
@@ -58,7 +54,7 @@ def merged_time(
         **known,
         "mode": first.mode,
         "source": first.source,
-        "sessions": in_order[-MAX_SESSIONS:],
+        "sessions": [*in_order[:1], *in_order[1:][1 - MAX_SESSIONS :]],
     }
     if reference:
         merged["reference_mhz"] = reference
@@ -75,7 +71,7 @@ def told(
         after: The merged time.
         taken: The ids of the accepted runs.
         replaced: True if the stored sessions went.
-        why: The evidence that their code has changed; empty if a person has said so.
+        why: The evidence that their code has changed.
     """
     old = [session["run"] for session in before.get("sessions", ())]
     new = [session["run"] for session in after["sessions"]]
@@ -83,12 +79,12 @@ def told(
     gone = [run for run in old if run not in new]
     parts = []
     if replaced and gone:
-        parts.append(f"{count_sessions(len(old))} replaced by {len(new)}" + (f" ({why})" if why else ""))
+        parts.append(f"{count_sessions(len(old))} replaced by {len(new)} ({why})")
     elif old and added:
         one = f"session {new.index(added[0]) + 1} of {len(new)} added"
         parts.append(one if len(added) == 1 else f"{count_sessions(len(added))} added to {len(old)}")
         if gone:
-            parts.append("the oldest dropped" if len(gone) == 1 else f"the {len(gone)} oldest dropped")
+            parts.append("the second dropped" if len(gone) == 1 else f"{len(gone)} after the first dropped")
     left_out = [run for run in taken if run not in new]
     if left_out:
         parts.append(f"{count_sessions(len(left_out))} older than the {MAX_SESSIONS} that are kept")

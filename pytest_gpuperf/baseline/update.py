@@ -9,27 +9,41 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.baseline.entry import Entry, make_entry, other_code
+from pytest_gpuperf.baseline.entry import Entry, make_entry
 from pytest_gpuperf.baseline.notes import keep_used_notes
 from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
 from pytest_gpuperf.baseline.rounding import round_counter, round_to_digits, stored_accuracy
 from pytest_gpuperf.baseline.sessions import merged_time, told
 from pytest_gpuperf.judge.counters import chosen_otherwise, compare_counters, distinct_kernels
-from pytest_gpuperf.judge.times import compare_time
+from pytest_gpuperf.judge.times import compare_time, judgement_of
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, same_quantity
+from pytest_gpuperf.records.change import show_signed
 from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_gpuperf.baseline.entry import Which
     from pytest_gpuperf.baseline.gather import Taken
-    from pytest_gpuperf.baseline.sessions import Rule
-    from pytest_gpuperf.judge.gate import Gate
+    from pytest_gpuperf.judge.origin import Origin
     from pytest_gpuperf.judge.times import BaselineComparison
     from pytest_gpuperf.records import Profile, Run
     from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline
 
+_OF_PART = {
+    "time": ("time", "code", "call"),
+    "counters": (
+        "kernels",
+        "counters",
+        "counters_run",
+        "counters_by",
+        "counters_sessions",
+        "counters_range",
+        "launches",
+        "regex",
+    ),
+}
 DURATION_DIGITS = 2
 """More would change with every run."""
 
@@ -44,11 +58,11 @@ class ChangingFile:
 
     def __init__(self, found: tuple[Baseline, dict[str, Any]] | None, runs: Sequence[Run]) -> None:
         self._runs = runs
-        self.baseline = found[0] if found else None
         self.tests = found[0].tests if found else {}
+        self.notes = found[0].runs if found else {}
         self._before = found[1] if found else {}
         self._after = copy.deepcopy(self._before)
-        self.dates = {run_id: note.date for run_id, note in found[0].runs.items()} if found else {}
+        self.dates = {run_id: note.date for run_id, note in self.notes.items()}
         self.dates.update({run.id: run.started_at for run in runs})
 
     def known_time(self, nodeid: str, label: str) -> dict[str, Any]:
@@ -64,6 +78,15 @@ class ChangingFile:
         target.update(part)
         for key in [key for key, value in part.items() if value is None]:
             del target[key]
+
+    def drop(self, nodeid: str, label: str, gone: Sequence[str]) -> None:
+        """Remove parts of one measurement that its test no longer measures; all of it if nothing is left."""
+        measurements = self._after["tests"][nodeid]["measurements"]
+        for part in gone:
+            for key in _OF_PART.get(part, (part,)):
+                measurements[label].pop(key, None)
+        if not {"time", "counters", "trace", "accuracy"}.intersection(measurements[label]):
+            del measurements[label]
 
     def note_duration(self, nodeid: str, seconds: float) -> None:
         """Keep the duration of a test whose values were taken; 0 leaves it as it is."""
@@ -89,17 +112,13 @@ class Update:
     label: str
     taken: Taken
     known: MeasurementBaseline | None
-    gate: Gate
+    origin: Origin
     tolerance_pct: float
-    rule: Rule
 
     def apply(self, file: ChangingFile, which: Which) -> Entry | None:
         """Put the values into the file and return the effect; None if they are not wanted."""
         comparison = None if self.known is None else self._compare(self.known)
         replaces, why = self._replaces(comparison)
-        if replaces and self.rule == "append":
-            refusal = f"the sessions that are stored cannot be kept: {why}"
-            return Entry(self.nodeid, self.label, "refused", (refusal,))
         part = self._counters(comparison)
         if self.taken.trace is not None:
             part["trace"] = self.taken.trace.exact
@@ -123,26 +142,27 @@ class Update:
 
     def _compare(self, known: MeasurementBaseline) -> BaselineComparison:
         measurement = self.taken.measurement
-        key, timing = (self.nodeid, self.label), measurement.timing
-        time = self.gate.compare(key, timing, self.tolerance_pct) if timing else None
+        judgement = judgement_of(measurement, known, self.origin, self.tolerance_pct)
+        time = judgement.time if judgement is not None else None
         return compare_time(measurement, known, compare_counters(measurement, known), time)
 
     def _replaces(self, comparison: BaselineComparison | None) -> tuple[bool, str]:
-        """Return True if the stored sessions go, and the evidence for it."""
+        """Return True if the stored sessions go, and why: the time moved, or is another quantity."""
         known = None if self.known is None else self.known.time
-        if not self.taken.times or known is None or comparison is None:
+        if not self.taken.times or self.known is None or known is None or comparison is None:
             return False, ""
         if not same_quantity(self.taken.times[0][1], known):
             return True, f"they were taken {known.mode} by {known.source}"
-        called = None if self.known is None else self.known.call
+        called = self.known.call
         if called is not None and self.taken.call is not None and called.difference(self.taken.call):
             return True, "they are of another call"
-        if self.rule != "auto":
-            return self.rule == "replace", ""
         # The runs are of one code, so if one of them is stored, that is the code of the sessions.
         stored = {session.run for session in known.sessions}
-        why = "" if stored.intersection(run.id for run, _ in self.taken.times) else other_code(comparison)
-        return bool(why), why
+        time = comparison.time
+        if time is None or not stored.isdisjoint(run.id for run, _ in self.taken.times):
+            return False, ""
+        moved = time.decision.outcome is not Outcome.PASS
+        return moved, f"time moved {show_signed(time.decision.change_pct)} %" if moved else ""
 
     def _counters(self, comparison: BaselineComparison | None) -> dict[str, Any]:
         profile = self.taken.profile
@@ -178,8 +198,7 @@ class Update:
         timed = known.time.sessions if known.time else ()
         stored = {known.counters_run, *(session.run for session in timed)}
         again = not stored.isdisjoint(run_id for run_id, _ in self.taken.readings)
-        # Unless a person says otherwise, a count that moved beyond its tolerance is of other code:
-        # the range between the two would hide changes to come.
-        other = self.rule == "auto" and not again and (comparison.counters.work or other_code(comparison))
-        joined = None if other or self.rule == "replace" else known
-        return sessions_and_range(names, readings, joined, again=again)
+        # A count that moved beyond its tolerance is of other code: the range between the two would hide
+        # changes to come.
+        other = not again and (comparison.counters.work or comparison.counters.kernels or comparison.slower)
+        return sessions_and_range(names, readings, None if other else known, again=again)

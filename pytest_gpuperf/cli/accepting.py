@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pytest_gpuperf.baseline.gather import in_order
-from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
 from pytest_gpuperf.cli.output import DEFAULT, echo, show
 from pytest_gpuperf.cli.project import count_tests
 from pytest_gpuperf.records.json_files import show_path
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.baseline.entry import Entry
     from pytest_gpuperf.baseline.merge import UpdatePlan
-    from pytest_gpuperf.baseline.sessions import Rule
     from pytest_gpuperf.cli.project import Project
     from pytest_gpuperf.records import Run
 
@@ -51,18 +49,6 @@ TOLERANCE = click.option(
     help="Ignore slowdowns up to this many %, unless the baseline file or the run has a tolerance "
     "(default: gpuperf_tolerance of pytest's configuration).",
 )
-APPEND = click.option(
-    "--append/--replace",
-    default=None,
-    help="Keep the sessions of a time and add the new ones, which is right only for the same code, or "
-    f"replace them; at most {MAX_SESSIONS} are kept (default: replace if the time moved beyond its "
-    "tolerance, other kernels run, or an exact counter changed).",
-)
-
-
-def rule_of(append: bool | None) -> Rule:
-    """Return the rule of `--append` or `--replace`."""
-    return "auto" if append is None else "append" if append else "replace"
 
 
 def load_runs(project: Project, refs: Sequence[str]) -> list[list[Run]]:

@@ -8,12 +8,10 @@ import click
 
 from pytest_gpuperf.baseline.merge import accept, plan
 from pytest_gpuperf.cli.accepting import (
-    APPEND,
     ONLY,
     RUNS,
     TOLERANCE,
     load_runs,
-    rule_of,
     show_plans,
     show_written,
 )
@@ -34,7 +32,6 @@ def command() -> None:
 @command.command("accept")
 @RUNS
 @ONLY
-@APPEND
 @TOLERANCE
 @click.option("--incomplete", is_flag=True, help="Accept a run that was interrupted.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
@@ -45,7 +42,6 @@ def accept_command(
     project: Project,
     runs: tuple[str, ...],
     only: Which,
-    append: bool | None,
     tolerance: float | None,
     incomplete: bool,
     dry_run: bool,
@@ -54,17 +50,18 @@ def accept_command(
 ) -> None:
     """Make RUNS the baselines of their GPUs.
 
-    A run is an id, the start of an id, a run.json, or its folder; the newest run by default. Each run becomes
-    a session. Limits and notes stay. Refused if CI is set, unless it is a dry run.
+    A run is an id, the start of an id, a run.json, or its folder; the newest run by default. The session
+    of a run that passed is added; one that is slower or faster replaces the stored ones. Parts that a test no
+    longer measures go. Limits and notes stay. Refused if CI is set, unless it is a dry run.
     """
     if exit_code and not dry_run:
         raise click.UsageError("--exit-code needs --dry-run.")
     models = load_runs(project, runs)
-    used, rule = tolerance or project.tolerance_pct, rule_of(append)
+    used = tolerance or project.tolerance_pct
     plans = [
-        plan(measured, project.store, only, used, sessions=rule)
+        plan(measured, project.store, only, used)
         if dry_run
-        else accept(measured, project.store, only, used, sessions=rule, incomplete=incomplete)
+        else accept(measured, project.store, only, used, incomplete=incomplete)
         for measured in models
     ]
     show_plans(project, list(zip(models, plans, strict=True)), form)

@@ -159,7 +159,7 @@ def _by_suite(run: Run | None) -> dict[str, set[str]]:
     suites: dict[str, set[str]] = {}
     for test in run.tests if run else ():
         # Tests that only check or warm up have no baseline.
-        if any(one.timing or one.not_timed or one.profile for one in test.measurements.values()):
+        if any(one.timing or one.profile for one in test.measurements.values()):
             suites.setdefault(suite_of(test.nodeid), set()).add(test.nodeid)
     return suites
 

@@ -79,7 +79,7 @@ def command(
         merged = merge_runs([run for ref in runs for run in project.load_all(ref)])
         judged = []
         for run in merged.runs:
-            results = judge_run(run, project.store, project.tolerance_pct, project.runs)
+            results = judge_run(run, project.store, project.tolerance_pct)
             missing = [] if partial else not_measured(run, project.store)
             judged.append(JudgedRun(run, results, missing))
     except GpuperfError as error:

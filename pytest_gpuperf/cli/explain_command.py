@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.compare.choosing import choose_all
@@ -17,9 +18,8 @@ from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain.explain import (
     turned,
 )
-from pytest_gpuperf.judge.times import compare_time
+from pytest_gpuperf.judge.times import compare_time, judgement_of
 from pytest_gpuperf.metrics.chips import chip_of
-from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.change_lines import change_lines
@@ -111,26 +111,22 @@ class _Changes:
     """The changes of a run since the baselines of its GPU."""
 
     def __init__(self, project: Project, run: Run) -> None:
-        from pytest_gpuperf.judge.gate import Gate
-
-        gpu = run.environment.gpu
-        suites = dict.fromkeys(suite_of(test.nodeid) for test in run.tests)
-        known = [found for suite in suites if (found := project.store.load(gpu.slug, suite)) is not None]
-        self._tests = {nodeid: test for baseline in known for nodeid, test in baseline.tests.items()}
-        self._gate = Gate(known, card=gpu.uuid, comparisons=len(run.tests), cards=run.cards)
+        self._expected = Expectations(project.store, run.environment.gpu, run.cards)
+        self._environment = run.environment
         self._tolerance_pct = project.tolerance_pct
 
     def lines(self, test: TestRecord, label: str) -> tuple[str, ...]:
-        known = self._tests.get(test.nodeid)
+        known = self._expected.of(test.nodeid)
         if known is None or label not in known.measurements:
             return ()
         measurement = test.measurements[label]
         tolerance = known.tolerance_pct or test.tolerance_pct or self._tolerance_pct
-        timing = measurement.timing
-        time = self._gate.compare((test.nodeid, label), timing, tolerance) if timing else None
         baseline = known.measurements[label]
+        origin = self._expected.origin(test.nodeid, self._environment)
+        judgement = judgement_of(measurement, baseline, origin, tolerance)
+        time = judgement.time if judgement is not None else None
         comparison = compare_time(measurement, baseline, compare_counters(measurement, baseline), time)
-        return change_lines(comparison, timing, turned(measurement, baseline.counters))
+        return change_lines(comparison, measurement.timing, turned(measurement, baseline.counters))
 
 
 def _chip(compute_capability: str) -> str:

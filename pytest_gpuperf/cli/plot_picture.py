@@ -12,6 +12,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.trace.recorded import classify_again
 from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import NO_GPU, Measurement, Profile
+from pytest_gpuperf.records.baseline import MeasurementBaseline
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.runs import load_run
@@ -93,26 +94,22 @@ def _entry(project: Project, ref: str) -> tuple[Entry, Path]:
 
 def _pictures(project: Project, entry: Entry, folder: Path) -> dict[str, Picture]:
     from pytest_gpuperf.baseline.expectations import Expectations
-    from pytest_gpuperf.judge.gate import compare_restarts
+    from pytest_gpuperf.judge.times import judgement_of
 
     run, measurement, nodeid = entry.run, entry.measurement, entry.test.nodeid
     gpu = run.environment.gpu
     expected = Expectations(project.store, gpu)
-    for test in run.tests:
-        expected.add(test.nodeid)
     slug = STATIC_SOURCE if measurement.is_static else ""
     known = expected.of(nodeid, slug)
-    comparison = None
-    if measurement.settlement is not None and measurement.settlement.against is not None:
-        comparison = compare_restarts(measurement.settlement.against, entry.test.tolerance_pct)
-    if comparison is None and measurement.timing is not None:
-        comparison = expected.gate.compare((nodeid, entry.label), measurement.timing)
+    baseline = known.measurements.get(entry.label) if known is not None else None
+    origin = expected.origin(nodeid, run.environment)
+    judgement = judgement_of(measurement, baseline or MeasurementBaseline(), origin, entry.test.tolerance_pct)
     return pictures_of(
         measurement,
         gpu,
-        baseline=known.measurements.get(entry.label) if known is not None else None,
+        baseline=baseline,
         runs=expected.runs(nodeid, slug),
-        comparison=comparison,
+        comparison=judgement.time if judgement is not None else None,
         folder=folder,
     )
 

@@ -63,15 +63,12 @@ def _right_tests(run: Run) -> Run:
 
 def _check(run: Run) -> None:
     problem = ""
-    not_timed = [test for test in run.tests if any(one.not_timed for one in test.measurements.values())]
     if not run.complete:
         problem = "was interrupted before its end"
     elif not run.tests:
         problem = "holds no test"
     elif run.environment.gpu.slug == NO_GPU.slug:
         problem = "compiled kernels and measured none, so there is nothing to replay"
-    elif not_timed:
-        problem = f"did not time {count_tests(not_timed)} (--gpuperf-changed-only)"
     else:
         wrong = next((test.nodeid for test in run.tests if _is_wrong(test)), "")
         problem = f"has a test that failed: {wrong}" if wrong else ""

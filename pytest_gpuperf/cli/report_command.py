@@ -49,7 +49,7 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     sections = []
     for path, run in loaded:
         store, other = _store(project, run, before)
-        results = judge_run(run, store, project.tolerance_pct, project.runs)
+        results = judge_run(run, store, project.tolerance_pct)
         summary = Summary(
             results, run.environment, None, counters_unavailable=run.counters_unavailable, root=project.root
         )

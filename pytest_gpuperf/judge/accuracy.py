@@ -66,7 +66,7 @@ def paired_outputs(now: Accuracy, known: Accuracy) -> list[tuple[Accuracy, Accur
 def _compare_output(now: Accuracy, known: Accuracy, label: str, accept: str, of: str) -> Iterator[Finding]:
     if not is_comparable(now, known):
         if narrower := _narrower(now, known):
-            yield Finding(Status.REGRESSED, narrower, label, (accept,))
+            yield Finding(Status.REGRESSED, narrower, label, (), accept)
         elif known.rms_ulp is not None:
             line = f"the accuracy is {_kind(now)}, the baseline's {_kind(known)}: not compared"
             yield Finding(Status.PASS, line, label)
@@ -77,7 +77,7 @@ def _compare_output(now: Accuracy, known: Accuracy, label: str, accept: str, of:
             line = (
                 f"{name}{of} {actual} is worse than the baseline {expected} (tolerated: {show_value(most)})"
             )
-            yield Finding(Status.REGRESSED, line, label, (*_rounding(now, known), accept))
+            yield Finding(Status.REGRESSED, line, label, tuple(_rounding(now, known)), accept)
 
 
 def is_comparable(now: Accuracy, known: Accuracy) -> bool:

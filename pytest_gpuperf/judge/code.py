@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 SHOWN_DIFFERENCES = 8
 """Maximum number of kernels whose differences are shown."""
-UNCHANGED = "not timed: the code is the same as in the baseline (--gpuperf-changed-only)"
-LOOK_AT_MACHINE = ": look at the machine"
 _VALUES = {
     "registers_per_thread": "registers",
     "local_bytes": "local memory (stack and spills)",
@@ -32,19 +30,8 @@ class CodeComparison(msgspec.Struct, frozen=True, gc=False):
 
     same: bool = False
     """True if code, launches, arguments and driver are known and the same."""
-    kernels: int = 0
-    """Number of kernels with their configurations."""
     differences: tuple[str, ...] = ()
     """A line for each kernel that differs."""
-
-    @property
-    def line(self) -> str:
-        """A sentence on the same code; empty if it is not the same."""
-        if not self.same:
-            return ""
-        if self.kernels == 1:
-            return "the code of the kernel is the same as in the baseline"
-        return f"the code of all {self.kernels} kernels is the same as in the baseline"
 
 
 def compare_code(now: LaunchedCode | None, known: LaunchedCode | None) -> CodeComparison:
@@ -62,7 +49,7 @@ def compare_code(now: LaunchedCode | None, known: LaunchedCode | None) -> CodeCo
         lines.append(f"driver {known.driver or 'unknown'} -> {now.driver or 'unknown'}")
     if len(lines) > SHOWN_DIFFERENCES:
         lines[SHOWN_DIFFERENCES:] = [f"and {len(lines) - SHOWN_DIFFERENCES} more differences of kernels"]
-    return CodeComparison(complete and not lines, len(now.kernels), tuple(lines))
+    return CodeComparison(complete and not lines, tuple(lines))
 
 
 def _differences(now: LaunchedCode, known: LaunchedCode) -> Iterator[str]:

@@ -16,7 +16,7 @@ from pytest_gpuperf.records.change import Change, show_pair, show_value
 from pytest_gpuperf.records.trace import EXACT_VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from pytest_gpuperf.records import Measurement, MetricValue, Profile
     from pytest_gpuperf.records.baseline import MeasurementBaseline
@@ -35,20 +35,13 @@ READ_ALIKE = frozenset({"achieved_occupancy", "tensor_active"})
 """Counters that depend on the GPU's state, on which ncu and CUPTI agree within these tolerances for each
 kernel of `benchmarks/results/counter_agreement.json`. They agree on exact ones and counts of work, too."""
 LEFT_OUT = "those on which the two disagree are not compared"
-SHOWN_CHANGES = 8
+SHOWN_CHANGES = 4
 """Maximum number of changed counters below a finding; reports show the rest."""
-CAUSES = (
-    "launches",
-    "synchronizations",
-    "registers_per_thread",
-    "local_spill_instructions",
-    "theoretical_occupancy",
-    "instructions",
-)
-"""Counters that cause a slower time, the likeliest first."""
-EFFECTS = ("stall.", "l2_hit", "l1_hit")
-"""First letters of counters that show an effect; considered after all causes."""
 
+_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_COUNTS = frozenset({"byte", "inst", "sector", "request", "op", "cycle"})
+_UNITS = {"byte": "B", "us": "µs", "%": "%", "GB/s": "GB/s", "TFLOP/s": "TFLOP/s", "MHz": "MHz"}
+"""Units that a name does not say."""
 # A baseline file rounds a count, and an exact value that is not a whole number, to six digits.
 _EXACT_RELATIVE = 1e-5
 
@@ -78,13 +71,8 @@ class CounterComparison(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def details(self) -> tuple[str, ...]:
-        """A line for each change, worse exact counters first, and one for the kernels."""
+        """A line for the kernels, and one for each of the largest changes."""
         return _detail_lines(self)
-
-    @cached_property
-    def explanation(self) -> str:
-        """The counter that explains a slower time best; empty if no such counter got worse."""
-        return _explanation(self.changes)
 
     @property
     def same_work(self) -> bool:
@@ -189,39 +177,36 @@ def _findings(compared: CounterComparison, label: str, accept: str) -> Iterator[
         actual, expected = show_pair(first.actual, first.baseline)
         more = f", and {len(others)} more" if others else ""
         line = f"{first.metric} {actual} is worse than the baseline {expected} (no tolerance){more}"
-        yield Finding(Status.REGRESSED, line, label, (*compared.details, accept))
+        yield Finding(Status.REGRESSED, line, label, compared.details, accept)
     more_work = [change for change in compared.work if change.worse]
     if more_work:
         yield Finding(Status.PASS, f"{more_work[0]} at the same time: an early warning", label)
 
 
 def _detail_lines(compared: CounterComparison) -> tuple[str, ...]:
-    """Return a line for each change, worse exact counters first, and one for the kernels."""
-    exact = {change.metric for change in compared.worse_exact}
-    changes = sorted(compared.changes, key=lambda change: change.metric not in exact)
-    details = [str(change) for change in changes[:SHOWN_CHANGES]]
-    if len(changes) > SHOWN_CHANGES:
-        details.append(f"and {len(changes) - SHOWN_CHANGES} more counters")
-    return (*details, compared.kernels) if compared.kernels else tuple(details)
+    """Return a line for the kernels, and one for each of the largest changes."""
+    details = [compared.kernels] if compared.kernels else []
+    ranked = sorted(compared.changes, key=lambda change: -abs(change.change_pct or math.inf))
+    details += [in_units(change) for change in ranked[:SHOWN_CHANGES]]
+    if len(ranked) > SHOWN_CHANGES:
+        details.append(f"and {len(ranked) - SHOWN_CHANGES} more counters (gpuperf report)")
+    return tuple(details)
 
 
-def _explanation(changes: Iterable[Change]) -> str:
-    worse = [
-        change for change in changes if (change.worse or _more_stalls(change)) and not _negligible(change)
-    ]
-    causes = [change for name in CAUSES for change in worse if change.metric == name]
-    effects = [
-        change
-        for change in worse
-        if change.metric == "achieved_occupancy" or change.metric.startswith(EFFECTS)
-    ]
-    return next((str(change) for change in (*causes, *effects)), "")
-
-
-def _more_stalls(change: Change) -> bool:
-    """Return True if warps wait more for one reason, which is worse only if the time is longer, too."""
-    numbers = isinstance(change.actual, float | int) and isinstance(change.baseline, float | int)
-    return numbers and change.metric.startswith("stall.") and float(change.actual) > float(change.baseline)
+def in_units(change: Change) -> str:
+    """Return `dram_bytes 524 -> 1,049 MB (+100.0 %)`: large numbers by their prefix."""
+    metric = catalogue.get(change.metric)
+    unit = metric.unit if metric is not None else ""
+    before, now = change.baseline, change.actual
+    if isinstance(before, str) or isinstance(now, str):
+        return str(change)
+    least = min(filter(None, (abs(before), abs(now))), default=0.0)
+    prefixes = (pair for pair in _PREFIXES if unit in _COUNTS and least >= pair[0])
+    scale, prefix = next(prefixes, (1.0, ""))
+    shown = Change(change.metric, before / scale, now / scale, change.change_pct, change.worse)
+    values, _, relative = str(shown).partition(" (")
+    text = f"{values} {prefix}{_UNITS.get(unit, '')}".rstrip()
+    return f"{text} ({relative}" if relative else text
 
 
 def _compare_trace(measurement: Measurement, baseline: MeasurementBaseline) -> tuple[Change, ...]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.result import Finding, Status
+from pytest_gpuperf.judge.screen import spread_pct
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
 from pytest_gpuperf.records.correctness import ACCURACY_UNITS
@@ -52,6 +53,8 @@ TIME_UNITS: Mapping[str, str] = {
     "exposed_us": "us",
 }
 """Values of a time that a limit can name, with their units."""
+_OF_PROCESS = frozenset({"time_us", "gb_per_s", "tflop_per_s", "bus_gb_per_s"})
+"""Values that differ between processes as times do: a limit fails only if it is beyond that."""
 _OWN_UNITS = {**TIME_UNITS, **TRACE_UNITS, **ACCURACY_UNITS}
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -227,8 +230,8 @@ class LimitCheck:
     """Result of checking a limit on one measurement."""
 
     status: Status
-    """`LIMIT`: broken. `INVALID`: not judged, and the user must fix the test. `PASS`: holds, or not judged
-    for a reason on the machine's side."""
+    """`LIMIT`: broken. `INCONCLUSIVE`: broken by less than processes differ. `INVALID`: not judged, and the
+    user must fix the test. `PASS`: holds, or not judged for a reason on the machine's side."""
     line: str = ""
     """Message; empty if the limit holds."""
 
@@ -268,7 +271,8 @@ def check_limit(
         return LimitCheck(
             Status.INVALID, f"{limit.name} is {kind}, {actual}, and cannot be compared with {shown}"
         )
-    return _compared(limit, actual, shown, baseline)
+    between = spread_pct(timing) if timing is not None and limit.name in _OF_PROCESS else 0.0
+    return _compared(limit, actual, shown, baseline, between)
 
 
 def check_limits(
@@ -286,12 +290,6 @@ def check_limits(
         labels = [label for label in measured if limit.is_for(label)]
         # A test that only times one of its callables has a limit on counters for the others.
         able = [label for label in labels if getattr(measured[label], limit.part) is not None] or labels[:1]
-        not_timed = [label for label in measured if measured[label].not_timed]
-        if limit.part == "timing" and not_timed:
-            # The limit may come from the baseline's time, so the time of another call is not judged, either.
-            line = f"{', '.join(not_timed)} was not timed, so the limit {limit} {source} is not judged"
-            yield Finding(Status.PASS, line)
-            continue
         if not able:
             done = f"compiled nothing for {limit.arch}" if limit.arch and measured else "measured nothing"
             yield Finding(Status.INVALID, f"the limit {limit} {source} cannot be judged: the test {done}")
@@ -312,9 +310,20 @@ def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue
     return baseline.trace.get(name, baseline.counters.get(name))
 
 
-def _compared(limit: Limit, actual: MetricValue, shown: str, baseline: MetricValue | None) -> LimitCheck:
+def _compared(
+    limit: Limit, actual: MetricValue, shown: str, baseline: MetricValue | None, spread_pct: float = 0.0
+) -> LimitCheck:
+    """Compare a value, of which other processes may find one that is up to `spread_pct` away."""
     if _COMPARE[limit.op](actual, limit.value):
         return HOLDS
+    if not isinstance(actual, str) and limit.op not in ("==", "!="):
+        others = (actual * (1 - spread_pct / 100), actual * (1 + spread_pct / 100))
+        if any(_COMPARE[limit.op](other, limit.value) for other in others):
+            value, _ = show_pair(actual, limit.value)
+            line = (
+                f"{limit.name} {value} is across {shown}, by less than processes differ ({spread_pct:.1f} %)"
+            )
+            return LimitCheck(Status.INCONCLUSIVE, line)
     value, _ = show_pair(actual, limit.value)
     expected = "" if baseline is None else f" (baseline {show_value(baseline)})"
     return LimitCheck(Status.LIMIT, f"{limit.name} {value} {_BROKEN[limit.op]} {shown}{expected}")

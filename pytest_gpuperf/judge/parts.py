@@ -90,5 +90,17 @@ def same_compiler(
     return msgspec.structs.replace(baseline, measurements=measurements), findings
 
 
+def unmeasured(known: MeasurementBaseline, found: Measurement) -> list[str]:
+    """Return the parts of a baseline that a test did not measure: nothing guards them any more."""
+    # A profile without counters tells why the machine has none.
+    parts = {
+        "time": (known.time, found.timing),
+        "counters": (known.counters, found.profile),
+        "trace": (known.trace, found.trace),
+        "accuracy": (known.accuracy, found.correctness),
+    }
+    return [name for name, (before, now) in parts.items() if before and now is None]
+
+
 def _compiler(measurement: Measurement | None) -> object:
     return measurement.profile.combined.get("compiler") if measurement and measurement.profile else None

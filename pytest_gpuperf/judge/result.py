@@ -6,7 +6,7 @@ from enum import Enum
 
 import msgspec
 
-from pytest_gpuperf.judge.gate import TimeComparison
+from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.change import printable
 
@@ -15,8 +15,8 @@ class Status(str, Enum):
     """The verdict on a test, worst first."""
 
     INVALID = "invalid"
-    """Could not be judged for a reason the user must fix: no kernel matched, an unknown metric, a time below
-    what the GPU can reach."""
+    """Could not be judged for a reason the user must fix: no kernel matched, an unknown metric, a part of the
+    baseline that was not measured, a time below what the GPU can reach."""
     WRONG = "wrong"
     """The output differs from the reference."""
     REGRESSED = "regressed"
@@ -24,7 +24,7 @@ class Status(str, Enum):
     LIMIT = "limit"
     """Outside a limit of the test or of the baseline file."""
     INCONCLUSIVE = "inconclusive"
-    """Too uncertain to call; fails only under `--gpuperf-strict`."""
+    """Not decided; fails only under `--gpuperf-strict`."""
     NEW = "new"
     """Without a baseline."""
     IMPROVED = "improved"
@@ -44,12 +44,8 @@ class Hints(msgspec.Struct, frozen=True, gc=False):
     """If a change is intended."""
     no_baseline: str = ""
     """To make a baseline."""
-    again: str = ""
-    """To confirm a time in a fresh process."""
     closer: str = ""
     """To have old and new code measured in turn."""
-    more_sessions: str = ""
-    """To make smaller changes visible."""
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):
@@ -60,14 +56,24 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     """Limit, actual value and baseline on one line."""
     label: str = ""
     details: tuple[str, ...] = ()
+    """Evidence, the strongest first."""
+    next_step: str = ""
+    """Command to type next; empty for none."""
+    drift: str = ""
+    """What else than the code moved a time that is alike in turn: `driver 580 -> 590`."""
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """Lines below the first: the evidence and the next step."""
+        return (*self.details, *filter(None, [self.next_step]))
 
 
 class Suspect(msgspec.Struct, frozen=True, gc=False):
-    """A time outside of the screen that has not been settled."""
+    """A time outside the screen that was not settled yet."""
 
     label: str
     change_pct: float
-    """Against the baseline; slower is positive."""
+    """Change against the stored sessions, in %; slower is positive."""
 
 
 class TestVerdict(msgspec.Struct, frozen=True, gc=False):
@@ -84,27 +90,49 @@ class TestVerdict(msgspec.Struct, frozen=True, gc=False):
     strict: bool = False
     """True if `inconclusive` fails the test."""
     suspects: tuple[Suspect, ...] = ()
-    """Times to settle before the test is judged for good; none if it fails for another reason."""
+    """Times to settle; none if the test fails otherwise."""
 
     @property
     def fails(self) -> bool:
         """True if the test fails."""
         return self.fails_by(self.status)
 
+    @property
+    def drift(self) -> str:
+        """What else than the code moved a time; empty if nothing did, or if another verdict is worse."""
+        found = (finding.drift for finding in self.findings if finding.drift)
+        return next(found, "") if self.status is Status.PASS else ""
+
+    @property
+    def loss_pct(self) -> float:
+        """Largest slowdown of a time, in %; 0 if none is slower."""
+        return max((time.decision.change_pct for time in self.times.values()), default=0.0)
+
     def fails_by(self, status: Status) -> bool:
         """Return True if a finding of this status fails the test."""
         return status.fails or (self.strict and status is Status.INCONCLUSIVE)
+
+    @property
+    def warning(self) -> str:
+        """Reason to warn of a test that does not fail: it is not decided, or drifted; else empty."""
+        if self.fails or not (self.status is Status.INCONCLUSIVE or self.drift):
+            return ""
+        undecided = [one for one in self.findings if one.drift or one.status is Status.INCONCLUSIVE]
+        return "; ".join(printable(_labelled(finding)) for finding in undecided)
 
     def message(self) -> str:
         """Return the text of a failed test: a line for each finding, its details indented below."""
         lines: list[str] = []
         for finding in self.findings:
             if self.fails_by(finding.status):
-                label = "" if finding.label in ("", "main") else f"{finding.label}: "
-                first, *more = f"gpuperf: {label}{finding.line}".splitlines()
+                first, *more = f"gpuperf: {_labelled(finding)}".splitlines()
                 lines.append(printable(first))
-                lines.extend(f"    {printable(line)}" for line in (*more, *finding.details))
+                lines.extend(f"    {printable(line)}" for line in (*more, *finding.more))
         return "\n".join(lines)
+
+
+def _labelled(finding: Finding) -> str:
+    return finding.line if finding.label in ("", "main") else f"{finding.label}: {finding.line}"
 
 
 class TestResult(msgspec.Struct, frozen=True, gc=False):

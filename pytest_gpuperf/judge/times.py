@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.judge.code import LOOK_AT_MACHINE, CodeComparison, compare_code
+from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.counters import CounterComparison
-from pytest_gpuperf.judge.gate import TimeComparison, compare_restarts
-from pytest_gpuperf.judge.result import Finding, Status
+from pytest_gpuperf.judge.result import Finding, Status, Suspect
+from pytest_gpuperf.judge.screen import TimeComparison, screen
+from pytest_gpuperf.judge.settlement import Judgement, compare_restarts, judge_suspect
 from pytest_gpuperf.records.baseline import MeasurementBaseline
 from pytest_gpuperf.records.change import show_pair, show_signed, show_value
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from pytest_gpuperf.judge.gate import Gate
+    from pytest_gpuperf.judge.code import CodeComparison
+    from pytest_gpuperf.judge.origin import Origin
     from pytest_gpuperf.judge.result import Hints
     from pytest_gpuperf.records import Measurement, Timing, TimingMode
     from pytest_gpuperf.records.baseline import TimeBaseline
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
 
 MOVED_PCT = 1.0
 """Change of the raw time, in % beyond that of the normalised one, that shows that the machine has changed."""
+_STATUS = {
+    Outcome.REGRESSED: Status.REGRESSED,
+    Outcome.IMPROVED: Status.IMPROVED,
+    Outcome.INCONCLUSIVE: Status.INCONCLUSIVE,
+    Outcome.PASS: Status.PASS,
+}
+_REPLICATES = {"screen": "stored session", "in turn": "restart", "fresh": "fresh process"}
 
 
 class BaselineComparison(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +68,8 @@ class BaselineComparison(msgspec.Struct, frozen=True, gc=False):
     def moved(self) -> bool:
         """True if anything is beyond its tolerance; a time of another mode that was asked for is not."""
         found = self.counters
-        return bool(self.slower or self.faster or self.fell_back or found.changes or found.kernels)
+        undecided = self.time is not None and self.time.decision.outcome is not Outcome.PASS
+        return bool(undecided or self.fell_back or found.changes or found.kernels)
 
 
 def compare_time(
@@ -74,7 +84,7 @@ def compare_time(
         measurement: The measured values.
         baseline: The expected values.
         counters: The counters compared with their baseline.
-        time: The time compared with its baseline by a `Gate`; None if there is none to compare.
+        time: The time compared with its baseline by `judgement_of`; None if there is none to compare.
     """
     timing, known = measurement.timing, baseline.time
     if time is not None or timing is None or known is None:
@@ -94,6 +104,37 @@ def compare_time(
     return BaselineComparison(counters, not_compared=reason)
 
 
+def judgement_of(
+    measurement: Measurement, baseline: MeasurementBaseline, origin: Origin, tolerance_pct: float
+) -> Judgement | None:
+    """Judge a time by the old code that the user named, or else by the screen and the settlement.
+
+    Args:
+        measurement: The measured values.
+        baseline: The expected values.
+        origin: Where both are from.
+        tolerance_pct: Slowdown that is accepted, in %.
+
+    Returns:
+        None if it is compared with nothing.
+    """
+    settlement, timing, known = measurement.settlement, measurement.timing, baseline.time
+    if settlement is not None and not settlement.sessions:
+        turn = compare_restarts(settlement.against, tolerance_pct) if settlement.against is not None else None
+        return Judgement(turn) if turn is not None else None
+    time = screen(timing, known, origin, tolerance_pct) if timing is not None and known is not None else None
+    if time is None or known is None or time.decision.outcome is Outcome.PASS:
+        return Judgement(time) if time is not None else None
+    if settlement is not None and not {session.run for session in known.sessions}.issuperset(
+        settlement.sessions
+    ):
+        settlement = None
+    code = baseline.code
+    known_code = code is not None and bool(code.kernels) and all(kernel.code for kernel in code.kernels)
+    differences = origin.differences(known.sessions)
+    return judge_suspect(time, settlement, differences, tolerance_pct, known_code=known_code)
+
+
 class TimeVerdict(msgspec.Struct, frozen=True, gc=False):
     """Verdict on the time of one measurement."""
 
@@ -102,160 +143,124 @@ class TimeVerdict(msgspec.Struct, frozen=True, gc=False):
     moved: bool = False
     """True if the time has regressed or improved."""
     findings: tuple[Finding, ...] = ()
+    suspect: Suspect | None = None
+    """None if nothing is to be settled."""
 
 
 def judge_time(
-    key: tuple[str, str],
+    label: str,
     measurement: Measurement,
     baseline: MeasurementBaseline | None,
     counters: CounterComparison,
-    gate: Gate | None,
+    origin: Origin,
     tolerance_pct: float,
     hints: Hints,
-    earlier: Callable[[], Measurement | None] = lambda: None,
 ) -> TimeVerdict:
-    """Judge a time by the restarts of old code in turn, or else by the sessions of its baseline.
+    """Judge a time, and say why.
 
     Args:
-        key: Test and label.
+        label: Name of the measurement.
         measurement: The measured values.
         baseline: The expected values; None if there are none.
         counters: The counters compared with their baseline.
-        gate: Compares with the sessions; None for a test that was only compiled.
+        origin: Where both are from.
         tolerance_pct: Slowdown that is accepted, in %.
         hints: Commands to type next.
-        earlier: Returns the measurement of the run before this one, which was another process.
     """
-    settlement, timing, label = measurement.settlement, measurement.timing, key[1]
-    against = settlement.against if settlement is not None else None
-    findings: list[Finding] = []
-    # Old code in turn needs no stored sessions, and is judged more sharply than by any of them.
-    time = compare_restarts(against, tolerance_pct) if against is not None else None
-    if settlement is not None and against is not None and time is None:
-        line = f"not compared with {against.ref}: {settlement.reason}"
-        findings.append(Finding(Status.INCONCLUSIVE, line, label))
-    if baseline is None and time is None:
-        return TimeVerdict(findings=tuple(findings))
-    baseline = baseline or MeasurementBaseline()
-    if timing is not None and gate is not None:
-        time = time or gate.compare(key, timing, tolerance_pct)
-    comparison = compare_time(measurement, baseline, counters, time)
-    code = compare_code(measurement.code, baseline.code)
-    moved = comparison.slower or comparison.faster
-    doubted = moved and code.same and time is not None and not time.in_turn
-    if doubted and time is not None and gate is not None:
-        before = earlier()
-        direction = time.decision.outcome
-        moved = before is not None and _confirms(key, before, baseline, gate, tolerance_pct, direction)
-    if timing is not None and time is not None and doubted and not moved:
-        line = f"{time_line(time, timing.mode)}; {code.line}{LOOK_AT_MACHINE}"
-        details = (*counters.details, hints.again, hints.closer)
-        findings.append(Finding(Status.INCONCLUSIVE, line, label, details))
-    elif timing is not None:
-        findings += _time_findings(comparison, timing, baseline.time, label, hints, code)
-    return TimeVerdict(comparison.time, moved, tuple(findings))
-
-
-def _confirms(
-    key: tuple[str, str],
-    before: Measurement,
-    baseline: MeasurementBaseline,
-    gate: Gate,
-    tolerance_pct: float,
-    direction: Outcome,
-) -> bool:
-    """Return True if another process was slower, or faster, than the baseline too, with the same code."""
-    timing = before.timing
-    if timing is None or not compare_code(before.code, baseline.code).same:
-        return False
-    time = gate.compare(key, timing, tolerance_pct)
-    return time is not None and time.decision.outcome is direction
+    known = baseline or MeasurementBaseline()
+    settlement, timing = measurement.settlement, measurement.timing
+    judgement = judgement_of(measurement, known, origin, tolerance_pct)
+    named = settlement is not None and not settlement.sessions
+    if settlement is not None and named and judgement is None:
+        ref = settlement.against.ref if settlement.against is not None else "old code"
+        status = Status.NEW if baseline is None else Status.INCONCLUSIVE
+        line = f"not compared with {ref}: {settlement.reason}"
+        return TimeVerdict(findings=(Finding(status, line, label),))
+    if timing is None or (baseline is None and judgement is None):
+        return TimeVerdict()
+    other = (
+        ""
+        if named or known.call is None or measurement.call is None
+        else measurement.call.difference(known.call)
+    )
+    if other and judgement is not None:
+        line = f"another call than the baseline's: {other}"
+        finding = Finding(Status.INCONCLUSIVE, line, label, next_step=hints.accept)
+        return TimeVerdict(findings=(finding,))
+    time = judgement.time if judgement is not None else None
+    comparison = compare_time(measurement, known, counters, time)
+    code = compare_code(measurement.code, known.code)
+    findings = list(_time_findings(comparison, judgement, timing.mode, label, hints, code))
+    remarks = (
+        _host(timing, known.time),
+        _machine_moved(comparison),
+        _autotuned_otherwise(timing, known.time),
+    )
+    findings += [Finding(Status.PASS, remark, label) for remark in remarks if remark]
+    suspect = None
+    if judgement is not None and judgement.suspect:
+        suspect = Suspect(label, judgement.time.decision.change_pct)
+    return TimeVerdict(time, comparison.slower or comparison.faster, tuple(findings), suspect)
 
 
 def _time_findings(
     comparison: BaselineComparison,
-    timing: Timing,
-    baseline: TimeBaseline | None,
-    label: str,
-    hints: Hints,
-    code: CodeComparison,
-) -> Iterator[Finding]:
-    if comparison.fell_back:
-        details = (*comparison.counters.details, hints.accept)
-        yield Finding(Status.REGRESSED, comparison.not_compared, label, details)
-    elif comparison.other_source:
-        details = (*comparison.counters.details, hints.accept)
-        yield Finding(Status.INCONCLUSIVE, comparison.not_compared, label, details)
-    elif comparison.not_compared:
-        yield Finding(Status.NEW, f"{comparison.not_compared}; {hints.no_baseline}", label)
-    elif comparison.time is not None:
-        yield from _of_time(comparison.counters, comparison.time, timing.mode, label, hints, code)
-    else:
-        yield Finding(Status.NEW, f"the baseline has no time yet; {hints.no_baseline}", label)
-    remarks = (_host(timing, baseline), _machine_moved(comparison), _autotuned_otherwise(timing, baseline))
-    for remark in remarks:
-        if remark:
-            yield Finding(Status.PASS, remark, label)
-
-
-def _of_time(
-    counters: CounterComparison,
-    time: TimeComparison,
+    judgement: Judgement | None,
     mode: TimingMode,
     label: str,
     hints: Hints,
     code: CodeComparison,
 ) -> Iterator[Finding]:
-    if time.decision.outcome is Outcome.PASS:
-        return
-    details, line = (*counters.details, *code.differences), time_line(time, mode)
-    if code.same and not time.in_turn:
-        details = (*details, f"{code.line}{LOOK_AT_MACHINE}")
-    closer = () if time.in_turn else (hints.closer,)
-    if time.slower:
-        if counters.explanation:
-            line = f"{counters.explanation}: {line}"
-        if counters.same_work and not code.same:
-            details = (*details, "the kernels did the same work: look at the machine, too")
-        yield Finding(Status.REGRESSED, line, label, (*details, *closer, hints.accept))
-    elif time.faster:
-        yield Finding(Status.IMPROVED, line, label, (*details, hints.accept))
-    elif time.decision.outcome is Outcome.INCONCLUSIVE:
-        more = () if time.in_turn else (hints.more_sessions,)
-        yield Finding(Status.INCONCLUSIVE, line, label, (*details, *more, *closer))
+    counters = comparison.counters
+    if comparison.fell_back:
+        line = comparison.not_compared
+        yield Finding(Status.REGRESSED, line, label, counters.details, hints.accept)
+    elif comparison.other_source:
+        yield Finding(Status.INCONCLUSIVE, comparison.not_compared, label, counters.details, hints.accept)
+    elif comparison.not_compared:
+        yield Finding(Status.NEW, f"{comparison.not_compared}; {hints.no_baseline}", label)
+    elif judgement is None:
+        yield Finding(Status.NEW, f"the baseline has no time yet; {hints.no_baseline}", label)
+    elif judgement.why or judgement.time.decision.outcome is not Outcome.PASS:
+        status, line = (
+            _STATUS[judgement.time.decision.outcome],
+            time_line(judgement.time, mode, judgement.why),
+        )
+        details = (*code.differences, *counters.details)
+        if status is Status.PASS:
+            step = hints.accept if judgement.drift else ""
+            yield Finding(status, line, label, (), step, judgement.drift)
+        else:
+            step = hints.closer if status is Status.INCONCLUSIVE else hints.accept
+            yield Finding(status, line, label, details, step)
 
 
-def time_line(time: TimeComparison, mode: TimingMode) -> str:
-    """Return `time_us 5.43 is 2.1 % slower than the baseline 5.32 (+1.2 to +3.0 %, 5 sessions, hot, …)`."""
+def time_line(time: TimeComparison, mode: TimingMode, why: tuple[str, ...] = ()) -> str:
+    """Return `49.4 % slower: 66.8 → 99.8 µs (48.8 to 50.0 %; in turn, 2 restarts, old code 1a2b3c4)`."""
     decision = time.decision
     # Logarithms and back leave a difference in the last digits.
     actual, expected = show_pair(float(f"{time.actual_us:.6g}"), float(f"{time.baseline_us:.6g}"))
-    direction = "slower" if decision.change_pct >= 0 else "faster"
-    baseline = f"the baseline {expected}" if not time.against else f"{expected} of {time.against}"
-    verdict = ", too uncertain to be called" if decision.outcome is Outcome.INCONCLUSIVE else ""
+    slower = decision.change_pct >= 0
+    low, high = (decision.low_pct, decision.high_pct) if slower else (-decision.high_pct, -decision.low_pct)
+    unit = "µs" if mode == "hot" else f"µs {mode}"
     return (
-        f"time_us {actual} is {abs(decision.change_pct):.1f} % {direction} than {baseline}{verdict} "
-        f"({', '.join(_how(time, mode))})"
+        f"{abs(decision.change_pct):.1f} % {'slower' if slower else 'faster'}: {expected} → {actual} {unit} "
+        f"({low:.1f} to {high:.1f} %; {', '.join((*_how(time), *why))})"
     )
 
 
-def _how(time: TimeComparison, mode: TimingMode) -> list[str]:
-    decision = time.decision
-    replicate = "restart" if time.in_turn else "session"
-    several = "" if decision.replicates == 1 else "s"
-    parts = [
-        f"{show_signed(decision.low_pct)} to {show_signed(decision.high_pct)} %",
-        f"detects {decision.detectable_pct:.1f} % and more",
-        f"{decision.replicates} {replicate}{several}",
-        mode,
-    ]
-    if time.at_mhz:
-        parts.append(f"at {time.at_mhz:.0f} MHz")
-    elif decision.as_measured:
-        parts.append(f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz")
+def _how(time: TimeComparison) -> Iterator[str]:
+    decision, replicate = time.decision, _REPLICATES[time.how]
+    ending = "" if decision.replicates == 1 else "es" if replicate.endswith("s") else "s"
+    if time.in_turn:
+        yield "in turn"
+    yield f"{decision.replicates} {replicate}{ending}"
+    if time.in_turn:
+        yield f"old code {time.against}"
+    if decision.as_measured:
+        yield f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz"
     if decision.new_card:
-        parts.append("on a card that the baseline has not seen")
-    return parts
+        yield "on a card that the baseline has not seen"
 
 
 def _machine_moved(comparison: BaselineComparison) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,10 +11,10 @@ from pytest_gpuperf.judge.accuracy import compare_accuracy
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.explain import explain_lines
 from pytest_gpuperf.judge.floor import impossible_time
-from pytest_gpuperf.judge.gate import Gate, TimeComparison
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
-from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record
-from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
+from pytest_gpuperf.judge.origin import Origin
+from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record, unmeasured
+from pytest_gpuperf.judge.result import Finding, Hints, Status, Suspect, TestVerdict
 from pytest_gpuperf.judge.times import judge_time
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
@@ -25,9 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.judge.limits import Limit
+    from pytest_gpuperf.judge.screen import TimeComparison
 
-EXPLAINED = (Status.REGRESSED, Status.LIMIT)
-"""Findings that have the diagnosis below them."""
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
 
@@ -36,17 +33,15 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
 
     baseline: TestBaseline | None = None
     """None if the test has none."""
-    gate: Gate | None = None
-    """Judges times; None for a test that was only compiled."""
+    origin: Origin = Origin()
+    """Where the measurements and the baseline are from."""
     tolerance_pct: float = 0.0
-    """Slowdown that is accepted, in %; 0 leaves it to statistics."""
+    """Slowdown that is accepted, in %."""
     hints: Hints = Hints()
     file: str = "the baseline file"
     """Name of the file that `baseline` is from."""
     gpu: GpuInfo = NO_GPU
     """GPU that measured, for the floor of its times."""
-    earlier: Callable[[str], Measurement | None] = lambda _: None
-    """Returns the measurement with a label from the run before this one."""
 
 
 def judge(
@@ -78,9 +73,15 @@ def judge(
         baseline, findings = same_compiler(static, known.baseline, known.hints.no_baseline)
         verdict.judge(static, limits_static, replace(known, baseline=baseline), () if on_gpu else errors)
         verdict.findings += findings
-    findings = sorted(verdict.findings, key=lambda finding: _RANK[finding.status])
+    for part, expected in ((on_gpu, measured), (static, compiled)):
+        if expected is not None and not (record.failure or errors or verdict.fails):
+            verdict.findings += _unmeasured(part, expected)
+    # The largest loss comes first among those of one kind.
+    findings = sorted(verdict.findings, key=lambda one: (_RANK[one.status], -verdict.loss_pct(one.label)))
     status = findings[0].status if findings else Status.PASS
-    return TestVerdict(status, tuple(findings), verdict.times, strict)
+    # A test that fails otherwise is not settled.
+    suspects = () if status.fails or record.failure else tuple(verdict.suspects)
+    return TestVerdict(status, tuple(findings), verdict.times, strict, suspects)
 
 
 class _Verdict:
@@ -89,6 +90,16 @@ class _Verdict:
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.times: dict[str, TimeComparison] = {}
+        self.suspects: list[Suspect] = []
+
+    @property
+    def fails(self) -> bool:
+        """True if a finding so far fails the test."""
+        return any(finding.status.fails for finding in self.findings)
+
+    def loss_pct(self, label: str) -> float:
+        """Return the slowdown of a label, in %; 0 without a time."""
+        return self.times[label].decision.change_pct if label in self.times else 0.0
 
     def judge(
         self, record: TestRecord, limits: Sequence[Limit], expected: Expected, errors: Sequence[str]
@@ -111,20 +122,12 @@ class _Verdict:
         # A value that an error kept from being measured needs no second complaint.
         found += [one for one in broken if not (found and one.status is Status.INVALID)]
         for label, measurement in record.measurements.items():
-            found += self._compare((record.nodeid, label), measurement, known.get(label), expected)
-        missing = ", ".join(label for label in known if label not in record.measurements)
-        if missing:
-            found.append(Finding(Status.PASS, f"{missing} is in {expected.file} and was not measured"))
+            found += self._compare(label, measurement, known.get(label), expected)
         self.findings += _explained(found, record)
 
     def _compare(
-        self,
-        key: tuple[str, str],
-        measurement: Measurement,
-        baseline: MeasurementBaseline | None,
-        expected: Expected,
+        self, label: str, measurement: Measurement, baseline: MeasurementBaseline | None, expected: Expected
     ) -> Iterator[Finding]:
-        _, label = key
         impossible = impossible_time(measurement, expected.gpu, label)
         if impossible is not None:
             yield impossible
@@ -132,27 +135,30 @@ class _Verdict:
         known = baseline or MeasurementBaseline()
         counters = compare_counters(measurement, known, label, hints.accept)
         judged = judge_time(
-            key,
-            measurement,
-            baseline,
-            counters,
-            expected.gate,
-            expected.tolerance_pct,
-            hints,
-            partial(expected.earlier, label),
+            label, measurement, baseline, counters, expected.origin, expected.tolerance_pct, hints
         )
         if judged.time is not None:
             self.times[label] = judged.time
+        if judged.suspect is not None:
+            self.suspects.append(judged.suspect)
         accuracy = measurement.correctness.accuracy if measurement.correctness is not None else None
         yield from compare_accuracy(accuracy, known.accuracy, label, hints.accept)
         yield from counters.remarks
         if not judged.moved:
             yield from counters.findings
         yield from judged.findings
-        if measurement.not_timed:
-            yield Finding(Status.PASS, measurement.not_timed, label)
         if baseline is None and judged.time is None and _is_comparable(measurement):
             yield Finding(Status.NEW, f"no baseline yet; {hints.no_baseline}", label)
+
+
+def _unmeasured(record: TestRecord | None, expected: Expected) -> Iterator[Finding]:
+    """Find the parts of a baseline that a test did not measure: its call is gone, so nothing guards it."""
+    known = expected.baseline.measurements if expected.baseline is not None else {}
+    measured = record.measurements if record is not None else {}
+    for label, baseline in known.items():
+        if gone := unmeasured(baseline, measured.get(label, Measurement())):
+            line = f"{' and '.join(gone)} of {label!r} in {expected.file}: not measured by this test"
+            yield Finding(Status.INVALID, line, label, next_step=expected.hints.accept)
 
 
 def _wrong(record: TestRecord) -> Iterator[Finding]:
@@ -175,11 +181,11 @@ def _is_comparable(measurement: Measurement) -> bool:
 
 
 def _explained(findings: Sequence[Finding], record: TestRecord) -> Iterator[Finding]:
-    """Add the diagnosis of its kernels to the worst failure of each label."""
+    """Add the diagnosis of its kernels to the first broken limit of each label."""
     done: set[str] = set()
-    for finding in sorted(findings, key=lambda finding: _RANK[finding.status]):
+    for finding in findings:
         measurement = record.measurements.get(finding.label)
-        if measurement is None or finding.label in done or finding.status not in EXPLAINED:
+        if measurement is None or finding.label in done or finding.status is not Status.LIMIT:
             yield finding
             continue
         done.add(finding.label)

@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import asdict, replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.code import UNCHANGED
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.measure.static.compile import compile_static
@@ -23,7 +22,6 @@ from pytest_gpuperf.plugin.arguments import (
 )
 from pytest_gpuperf.plugin.fuzz_method import Fuzzes
 from pytest_gpuperf.records import Measurement, Profile
-from pytest_gpuperf.records.baseline import time_of
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.selection import Selection, check_kernels, check_launches
@@ -97,7 +95,6 @@ class Gpuperf(Fuzzes):
             fn, *args, inputs=inputs, bytes=bytes, flops=flops, mode=mode, label=label, **kwargs
         )
         self.profile(fn, *args, inputs=inputs, kernels=kernels, launches=launches, label=label, **kwargs)
-        # The stored measurement has no time if `--gpuperf-changed-only` did not time the call.
         return replace(self._state.measurements[label], timing=timing)
 
     def check(
@@ -201,18 +198,13 @@ class Gpuperf(Fuzzes):
             kwargs: Keyword arguments of `fn`.
 
         Returns:
-            Time in microseconds per call, its spread, and its timing mode; that of the baseline if
-            `--gpuperf-changed-only` does not time the call.
+            Time in microseconds per call, its spread, and its timing mode.
         """
         __tracebackhide__ = True
         source, given, call = self._begin("timing", label, fn, args, kwargs, inputs)
         try:
             code = source.code(call)
             mode = check_mode(mode, self._runner.settings.mode)
-            known = self._runner.unchanged(self._state, label, code, mode)
-            if known is not None:
-                self._keep(label, code=code, not_timed=UNCHANGED)
-                return time_of(known, bytes=check_count("bytes", bytes), flops=check_count("flops", flops))
             result = source.time(
                 self._checked.with_reference(
                     call, given, None if mutates is None else check_mutates(mutates)

@@ -39,6 +39,7 @@ WITHOUT_EFFECT = (
     "the gpuperf marker of this test has no effect; expected `gpuperf`, or another fixture that measures, "
     "among the arguments of the test"
 )
+NOTHING_JUDGED = "no test was judged; expected one that asks for the gpuperf fixture, or leave out --gpuperf"
 
 
 def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
@@ -109,6 +110,7 @@ class Hooks:
         self._seen: set[str] = set()
         self._narrowed = False
         self._failed: dict[str, str] = {}
+        self._nothing = ""
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Note a test before options deselect it."""
@@ -139,6 +141,11 @@ class Hooks:
             return
         runner = self._start(measuring)
         self._runner = config.stash[RUNNER] = runner
+        for item in items if runner.judges else ():
+            # One that no longer asks for a fixture is judged by what its baseline has.
+            if STATE not in item.stash and runner.guards(item.nodeid):
+                item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
+                runner.expect(item.nodeid)
         if runner.only is not None:
             _keep(config, items, runner.only)
         self._keep_shard(config, items)
@@ -271,6 +278,8 @@ class Hooks:
         item.user_properties.extend(properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
+        if why := result.verdict.warning:
+            item.warn(pytest.PytestWarning(f"gpuperf: {why}"))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note expected failures, and the messages of others."""
@@ -286,13 +295,20 @@ class Hooks:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the run, the summary for CI, and the baselines if the user asked for that."""
         runner, own = self._runner, OwnErrors.of(session.config)
+        passed = exitstatus == pytest.ExitCode.OK and not session.config.option.collectonly
         if runner is None:
+            settings = self._settings
+            child = settings.profiling_pass or settings.sanitizing_pass or settings.side
+            if passed and self._link is None and not child:
+                self._nothing = NOTHING_JUDGED
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         complete = ended and not session.shouldfail and not session.shouldstop
         steps = [lambda: runner.finish(complete=complete), runner.tell_facts]
         if self._link is None:
             steps += [
+                *([runner.check_judged] if passed and runner.judges else []),
                 runner.check_problems,
                 runner.write_markdown,
                 runner.write_html,
@@ -322,5 +338,7 @@ class Hooks:
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""
+        if self._nothing:
+            terminalreporter.write_line(f"gpuperf: error: {self._nothing}")
         if self._runner is not None and self._runner.judges and self._link is None:
             self._runner.report(terminalreporter)

@@ -77,8 +77,7 @@ class Recorder:
     def _refuse_second(self, part: str, label: str) -> None:
         __tracebackhide__ = True
         measured = self._state.measurements.get(label)
-        not_timed = measured is not None and part == "timing" and measured.not_timed
-        if not_timed or getattr(measured, part, None) is not None:
+        if getattr(measured, part, None) is not None:
             self._fail(
                 GpuperfError(
                     f"this test has measured {part.replace('_', '-')} under the label {label!r} already",

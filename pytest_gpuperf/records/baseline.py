@@ -170,22 +170,6 @@ def card_of(session: Session, runs: Mapping[str, RunNote]) -> str:
     return session.gpu_uuid or (runs[session.run].gpu_uuid if session.run in runs else "")
 
 
-def time_of(known: TimeBaseline, *, bytes: int, flops: int) -> Timing:
-    """Return the mean of the sessions as a time, with the given work of a call."""
-    newest = known.sessions[-1]
-    return Timing(
-        mode=known.mode,
-        source=known.source,
-        time_us=known.mean_us,
-        spread_pct=newest.spread_pct,
-        blocks_us=(known.mean_us,),
-        calls_per_block=1,
-        bytes=bytes,
-        flops=flops,
-        l2_flushed=known.mode == "cold",
-    )
-
-
 def same_quantity(one: Timing | TimeBaseline, other: Timing | TimeBaseline) -> bool:
     """Return True if two times can be compared: they have the same mode and source."""
     return (one.mode, one.source) == (other.mode, other.source)

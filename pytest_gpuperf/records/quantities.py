@@ -12,8 +12,6 @@ LEAST_US, LEAST_MHZ, MOST_MHZ = 1e-6, 1, 10_000
 MOST_RTOL, MOST_ATOL = 1e6, 1e300
 MAX_BLOCK = 1024
 MOST_LIMITS = 1000
-MOST_LOOKS_SD_PCT = 20.0
-"""Looks at one code that differ by more are of a disturbed GPU, and must not excuse a slower kernel."""
 _DAY = r"(19[7-9]|20\d)\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])([T ][0-9:.]+(Z|[+-]\d\d:?\d\d)?)?$"
 Date: TypeAlias = Annotated[str, Meta(pattern=f"^{_DAY}")]
 """ISO 8601; a computer without a clock starts in 1970."""
@@ -33,7 +31,6 @@ MemoryClock: TypeAlias = Annotated[int, Meta(ge=0, le=100_000)]
 Temperature: TypeAlias = Annotated[int, Meta(ge=0, le=1000)]
 Power: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 Spread: TypeAlias = Annotated[float, Meta(ge=0, le=1e6)]
-LooksSd: TypeAlias = Annotated[float, Meta(ge=0, le=MOST_LOOKS_SD_PCT)]
 StandardError: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=101)]
 """Part of a whole, in %; a sum of shares may be above 100 by rounding."""

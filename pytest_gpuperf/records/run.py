@@ -28,8 +28,6 @@ class Measurement(Record, frozen=True, kw_only=True):
     trace: Trace | None = None
     code: LaunchedCode | None = None
     """Code of the kernels of a timed call; None if it was not looked for."""
-    not_timed: str = ""
-    """Reason why a call was not timed (`--gpuperf-changed-only`); empty if it was, or was not to be."""
     call: Fingerprint | None = None
     """What another call needs in common with this one to be compared; None if it was not timed."""
     settlement: Settlement | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-from contextlib import suppress
 from datetime import timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,14 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from pytest_gpuperf.records import Measurement, TestRecord
+    from pytest_gpuperf.records import TestRecord
 
 STATE_FOLDER = ".gpuperf"
 """Below pytest's rootdir: run files and the lock of the baselines; never committed."""
 
 RUN_FILES = ("run.json", "run.json.gz")
-EARLIER_RUNS = 5
-"""Maximum number of runs to read for an earlier time of a test."""
 EXPECTED = "a run.json"
 """Expected content of a run file, for errors."""
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -58,8 +55,6 @@ class RunStore:
     def __init__(self, state: Path, baselines: Path | None = None) -> None:
         self.folder = state / "runs"
         self._baselines = baselines
-        self._earlier: dict[str, Run] = {}
-        """Runs before another one, by id."""
 
     @staticmethod
     def new_id(now: datetime) -> str:
@@ -95,23 +90,6 @@ class RunStore:
     def ids(self) -> set[str]:
         """Return the ids of all runs."""
         return set(self._runs())
-
-    def earlier(self, run_id: str, card: str, nodeid: str, label: str) -> Measurement | None:
-        """Return time and code by another process: of the newest run before one that has the test on a card.
-
-        Returns:
-            The measurement; None if none of the `EARLIER_RUNS` runs before has it, or if one is broken.
-        """
-        with suppress(GpuperfError, OSError):
-            before = sorted((other for other in self.ids() if other < run_id), reverse=True)
-            for other in before[:EARLIER_RUNS]:
-                if other not in self._earlier:
-                    self._earlier[other] = load_run(self.resolve(other))
-                run = self._earlier[other]
-                found = [test for test in run.tests if test.nodeid == nodeid]
-                if found and run.cards[nodeid] == card:
-                    return found[0].measurements.get(label)
-        return None
 
     def resolve(self, ref: str | None = None) -> Path:
         """Find a run file.

@@ -14,7 +14,6 @@ from pytest_gpuperf.records.quantities import (
     Count,
     Difference,
     Duration,
-    LooksSd,
     MemoryClock,
     Positive,
     Power,
@@ -107,10 +106,6 @@ class Verification(Record, frozen=True, kw_only=True):
     """Reason why the time is refused; empty if it is not."""
 
 
-LOOKS = 3
-"""Times of a call if the first differs from its baseline: by then a disturbance is gone, a change is not."""
-
-
 class Timing(Record, frozen=True, kw_only=True):
     """Time of one call of a callable on the GPU."""
 
@@ -165,9 +160,6 @@ class Timing(Record, frozen=True, kw_only=True):
     """Configurations that Triton's autotuner picked, as `kernel: config`."""
     measured_again: tuple[str, ...] = ()
     """Reasons why earlier attempts were discarded, one sentence each."""
-    looks_sd_pct: LooksSd = 0.0
-    """Standard deviation of the `LOOKS` times of which this is the median, without the first, in %, at one
-    clock if they have models; 0 if the first time was in no doubt."""
     l2_flushed: bool = False
     not_captured: str = ""
     """Reason why a CUDA graph could not be captured, if that decided `mode`; else empty."""

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.report.notices import undecided
 from pytest_gpuperf.report.rows import build_rows, counts_by_status, failures, header_lines, overall_status
 from pytest_gpuperf.report.show import count
 
@@ -62,7 +63,7 @@ def brief_lines(summary: Summary) -> list[str]:
         lines.append("  " + printable(" ".join(filter(None, shown))))
     if len(failed) > TESTS_SHOWN:
         lines.append(f"  … {len(failed) - TESTS_SHOWN:,} more failed")
-    lines += _notices(summary.notices, MOST_LINES - len(lines))
+    lines += _notices([*summary.notices, *undecided(results)], MOST_LINES - len(lines))
     return [*map(_cut, lines)]
 
 

@@ -8,6 +8,7 @@ from pytest_gpuperf.judge.counters import SHOWN_CHANGES
 from pytest_gpuperf.judge.times import time_line
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.show import count
+from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.explain import Turned
@@ -25,11 +26,11 @@ def change_lines(comparison: BaselineComparison, timing: Timing | None, turned: 
 
     Returns:
         The time, the kernels, then the counters that moved, the largest mover first; then the diagnoses that
-        came and went. Nothing if the time has neither regressed nor improved, no exact counter is worse
-        and the same kernels run.
+        came and went. Nothing if the time is within the screen, no exact counter is worse and the same
+        kernels run.
     """
     counters, time = comparison.counters, comparison.time
-    time_moved = comparison.slower or comparison.faster
+    time_moved = time is not None and time.decision.outcome is not Outcome.PASS
     if not (time_moved or comparison.worse_exact or counters.kernels):
         return ()
     lines = [time_line(time, timing.mode)] if time and time_moved and timing else []

@@ -50,7 +50,6 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
                     "change_pct": time.decision.change_pct,
                     "change_low_pct": time.decision.low_pct,
                     "change_high_pct": time.decision.high_pct,
-                    "detectable_pct": time.decision.detectable_pct,
                 }
         if measurement.correctness and (accuracy := measurement.correctness.accuracy):
             values |= accuracy.values

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.code import LOOK_AT_MACHINE, UNCHANGED
 from pytest_gpuperf.judge.counters import LEFT_OUT
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
@@ -39,9 +38,7 @@ def notices(summary: Summary) -> list[str]:
     lines.extend(_not_captured(results))
     lines.extend(_grouped(results, "timed without verified outputs", _not_verified))
     lines.extend(_read_otherwise(results))
-    lines.extend(_same_code(results))
-    skipped = sum(any(m.not_timed for m in result.record.measurements.values()) for result in results)
-    lines.extend([f"{_tests(skipped)} {UNCHANGED}"] if skipped else [])
+    lines.extend(_drifts(results))
     lines.extend(_grouped(results, "with a reference that tells little", _low_signals))
     lines.extend(_compiled(list(filter(_is_compiled, results)), updated=summary.updated))
     new = sum(result.verdict.status is Status.NEW and not _is_compiled(result) for result in results)
@@ -93,17 +90,31 @@ def _read_otherwise(results: Sequence[TestResult]) -> list[str]:
     return [printable(f"{_tests(len(read))} {what}: {LEFT_OUT}")] if read else []
 
 
-def _same_code(results: Sequence[TestResult]) -> list[str]:
-    """Name the tests with another time and the same code: an inconclusive verdict has no message."""
-    moved = [
-        result
-        for result in results
-        if any(finding.line.endswith(LOOK_AT_MACHINE) for finding in result.verdict.findings)
-    ]
-    if not moved:
-        return []
-    line = f"{_tests(len(moved))} slower or faster with the same code as in the baseline: {_names(moved)}"
-    return [printable(f"{line}; look at the machine, and run again to confirm it in a fresh process")]
+def _drifts(results: Sequence[TestResult]) -> list[str]:
+    """Name what moved tests that are alike in turn, with how far, and the one command that renews them."""
+    lines = []
+    for cause, tests in _by_reason(results, lambda result: [result.verdict.drift]):
+        changes = [abs(time.decision.change_pct) for test in tests for time in test.verdict.times.values()]
+        least, most = f"{min(changes):.0f}", f"{max(changes):.0f}"
+        size = most if least == most else f"{least} to {most}"
+        line = f"{_tests(len(tests))} moved by {size} %, {cause}: gpuperf baseline accept renews them"
+        lines.append(printable(line))
+    return lines
+
+
+def undecided(results: Sequence[TestResult]) -> list[str]:
+    """Return what a run leaves open, as the last lines: improvements to accept, slowdowns not decided."""
+    lines = []
+    faster = [result for result in results if result.verdict.status is Status.IMPROVED]
+    if faster:
+        lines.append(f"{_tests(len(faster))} improved: until accepted, a loss of that size passes")
+    suspects = [result for result in results if result.verdict.status is Status.INCONCLUSIVE]
+    slower = sum(result.verdict.loss_pct > 0 for result in suspects)
+    if slower:
+        lines.append(f"{count(slower, 'slowdown')} not decided")
+    if len(suspects) > slower:
+        lines.append(f"{_tests(len(suspects) - slower)} not decided for other reasons")
+    return lines
 
 
 def _timings(result: TestResult) -> Iterable[Timing]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.records.writing import named
 from pytest_gpuperf.report.brief import brief_lines
 from pytest_gpuperf.report.github import error_annotations
+from pytest_gpuperf.report.notices import undecided
 from pytest_gpuperf.report.step_summary import summary_markdown
 from pytest_gpuperf.report.table import Screen
 from pytest_gpuperf.report.terminal import summary_lines
@@ -33,7 +34,7 @@ def publish(summary: Summary, terminal: TerminalReporter, *, brief: bool = False
     columns = width if terminal.isatty else max(width, LEAST_COLUMNS)
     lines = summary_lines(summary, Screen(columns, terminal.hasmarkup), verbosity=terminal.verbosity)
     notices = summary.notices if summary.results else [n for n in summary.notices if n.startswith("error")]
-    lines.extend(f"gpuperf: {notice}" for notice in notices)
+    lines.extend(f"gpuperf: {notice}" for notice in (*notices, *undecided(summary.results)))
     if not lines:
         return
     terminal.section("gpuperf")

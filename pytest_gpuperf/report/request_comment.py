@@ -83,11 +83,12 @@ def request_comment(judged: Sequence[JudgedRun], facts: RequestFacts, notes: Seq
         notes: Remarks about the runs.
     """
     counts = counts_by_status([result for one in judged for result in one.results])
-    said = ", ".join(f"{number:,} {status.value}" for status, number in counts.items()) or "no tests"
+    said = ", ".join(f"{number:,} {status.value}" for status, number in counts.items())
     fails = any(status.fails for status in counts) or facts.conclusion not in ("", "success")
+    mark = MARKS["bad" if fails else "pass" if said else "unsure"]
     head = [
         _marker(facts),
-        f"## {MARKS['bad' if fails else 'pass']}gpuperf: {said}",
+        f"## {mark}gpuperf: {said or 'nothing was judged'}",
         _origin(facts),
         *_changes(judged[:MODELS]),
     ]
@@ -130,12 +131,16 @@ def _origin(facts: RequestFacts) -> str:
 
 def _changes(judged: Sequence[JudgedRun]) -> list[str]:
     cells: dict[str, dict[int, Row]] = {}
+    losses: dict[str, float] = {}
     for place, one in enumerate(judged):
         for result, rows in zip(one.results, build_rows(one.results), strict=True):
             labels = list(result.record.measurements) or ["main"]
             for label, row in zip(labels, rows, strict=True):
                 name = result.record.nodeid
-                cells.setdefault(name if label == "main" else f"{name} ({label})", {})[place] = row
+                name = name if label == "main" else f"{name} ({label})"
+                cells.setdefault(name, {})[place] = row
+                if (time := result.verdict.times.get(label)) is not None:
+                    losses[name] = max(losses.get(name, 0.0), time.decision.change_pct)
     unchanged = [(Status.PASS, Status.NEW) if _is_all_new(one) else (Status.PASS,) for one in judged]
     changed = {
         name: rows
@@ -144,7 +149,13 @@ def _changes(judged: Sequence[JudgedRun]) -> list[str]:
     }
     if not changed:
         return ["No test changed."] if cells else []
-    worst = sorted(changed, key=lambda name: min(SEVERITY[row.status] for row in changed[name].values()))
+    worst = sorted(
+        changed,
+        key=lambda name: (
+            min(SEVERITY[row.status] for row in changed[name].values()),
+            -losses.get(name, 0.0),
+        ),
+    )
     _, names = split_names(worst)
     lines = []
     for key, name in zip(worst, names, strict=True):
@@ -176,6 +187,7 @@ def _remarks(judged: Sequence[JudgedRun], notes: Sequence[str]) -> list[str]:
         tolerant = sum(result.record.tolerance_pct > 0 for result in one.results)
         if one.results and _is_all_new(one):
             remarks.append(f"no test has a baseline on {gpu}")
+        remarks += _accepted(one, gpu)
         if one.missing:
             names = ", ".join(map(_code, one.missing[:NAMES_SHOWN]))
             more = len(one.missing) - NAMES_SHOWN
@@ -185,6 +197,23 @@ def _remarks(judged: Sequence[JudgedRun], notes: Sequence[str]) -> list[str]:
         if tolerant:
             remarks.append(f"{count(tolerant, 'test')} on {gpu} with a tolerance in the test's marker")
     return remarks
+
+
+def _accepted(one: JudgedRun, gpu: str) -> list[str]:
+    """Name the slowdowns that the request accepts: by its own baselines they were no suspects to settle."""
+    found = [
+        (suspect.change_pct, result.record.nodeid)
+        for result in one.results
+        for suspect in result.verdict.suspects
+        if suspect.change_pct > 0
+    ]
+    if not found:
+        return []
+    ranked = sorted(found, reverse=True)
+    names = ", ".join(f"{_code(nodeid)} +{change:.1f} %" for change, nodeid in ranked[:NAMES_SHOWN])
+    more = f" and {len(ranked) - NAMES_SHOWN:,} more" if len(ranked) > NAMES_SHOWN else ""
+    what = "slowdown that the baselines of this pull request accept"
+    return [f"{count(len(ranked), what, what.replace('down', 'downs', 1))} on {gpu}: {names}{more}"]
 
 
 def _messages(judged: Sequence[JudgedRun]) -> list[str]:
@@ -209,7 +238,7 @@ def _all_tests(judged: Sequence[JudgedRun], room: int) -> list[str]:
     for one in judged:
         _, names = split_names([result.record.nodeid for result in one.results])
         above = "\n".join(map(_code, header_lines(one.run.environment, None)))
-        head = f"{above}\n\n| test | time | change | detects | verdict |\n| --- | ---: | ---: | ---: | --- |"
+        head = f"{above}\n\n| test | time | change | verdict |\n| --- | ---: | ---: | --- |"
         groups = zip(names, one.results, build_rows(one.results), strict=True)
         lines = [_line(name, result, rows) for name, result, rows in groups]
         room -= len(head.encode()) + 4
@@ -230,7 +259,7 @@ def _line(name: str, result: TestResult, rows: Sequence[Row]) -> str:
     for label, row in zip(labels, rows, strict=True):
         shown = _code(name if label == "main" else f"{name} ({label})", cell=True)
         verdict = f"{MARKS.get(TONES[row.status], '')}{row.status.value}"
-        lines.append(f"| {shown} | {row.time} | {row.change} | {row.detects} | {verdict} |")
+        lines.append(f"| {shown} | {row.time} | {row.change} | {verdict} |")
     return "\n".join(lines)
 
 

@@ -83,10 +83,8 @@ class Row:
     """The reason for which most warp cycles waited: `long_scoreboard 62 %`."""
     change: str
     """Time against the baseline with its interval: `+0.3 ±0.5 %`, or `new`."""
-    detects: str
-    """The smallest slowdown that would not pass: `0.9 %`."""
     verdict: str
-    """The status, then `(replayed)` if nothing was launched."""
+    """The status, then `(drifted)` if the machine moved the time, `(replayed)` if nothing was launched."""
     status: Status
     compiled: str = ""
     """Facts about a compiled kernel: `208 regs, 144 KiB shared, wgmma, 128-bit loads`."""
@@ -114,7 +112,6 @@ def columns_of(rows: Sequence[Row]) -> list[Column]:
             "outcome",
             tones=moved,
         ),
-        Column("detects", [row.detects for row in rows], "outcome"),
         Column("verdict", [row.verdict for row in rows], "outcome", left=True, tones=tones),
     ]
 
@@ -151,9 +148,9 @@ def overall_status(result: TestResult) -> Status:
 
 
 def failures(results: Sequence[TestResult]) -> list[TestResult]:
-    """Return the failed tests, the worst first."""
+    """Return the failed tests, the worst first, of one verdict the largest loss first."""
     failed = [result for result in results if result.verdict.fails or result.record.failure]
-    return sorted(failed, key=lambda result: SEVERITY[overall_status(result)])
+    return sorted(failed, key=lambda result: (SEVERITY[overall_status(result)], -result.verdict.loss_pct))
 
 
 def failure_message(result: TestResult) -> str:
@@ -214,10 +211,10 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
     accuracy = measurement.correctness.accuracy if measurement and measurement.correctness else None
     status = label_status(result, label)
     time = result.verdict.times.get(label)
+    shown_change = "new" if timing and status is Status.NEW else ""
     if time is not None:
-        shown_change, detects = show_change(time.decision)
-    else:
-        shown_change, detects = "new" if timing and status is Status.NEW else "", ""
+        shown_change = show_change(time.decision)
+    verdict = f"{status.value} (drifted)" if result.verdict.drift and status is Status.PASS else status.value
     return Row(
         test=name,
         time=show_timing(timing) if timing else "",
@@ -226,8 +223,7 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         occupancy=show_occupancy(metrics),
         stall=show_stall(metrics),
         change=shown_change,
-        detects=detects,
-        verdict=f"{status.value} (replayed)" if result.replayed else status.value,
+        verdict=f"{verdict} (replayed)" if result.replayed else verdict,
         status=status,
         compiled=show_compiled(metrics) if measurement and measurement.is_static else "",
         error=show_accuracy(accuracy) if accuracy else "",

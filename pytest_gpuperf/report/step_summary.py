@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.forms.as_markdown import bullets, escape, table_rows
-from pytest_gpuperf.report.notices import notices
+from pytest_gpuperf.report.notices import notices, undecided
 from pytest_gpuperf.report.rows import (
     SEVERITY,
     build_rows,
@@ -46,7 +46,7 @@ def summary_markdown(summary: Summary) -> str:
     parts = [f"## gpuperf: {counts or 'no tests'}"]
     parts += [escape(line) for line in header_lines(summary.environment, summary.replayed_from)]
     parts += _table(results)
-    if remarks := notices(summary):
+    if remarks := [*notices(summary), *undecided(results)]:
         parts.append(bullets(remarks).rstrip())
     parts += _failures(results)
     return "\n\n".join(parts) + "\n"

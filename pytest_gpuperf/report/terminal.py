@@ -167,6 +167,6 @@ def _remarks(result: TestResult, width: int) -> list[str]:
     lines += [line for timing in timings if (line := clock_line(timing))]
     for finding in result.verdict.findings:
         if not result.verdict.fails_by(finding.status):
-            lines += [finding.line, *(f"  {detail}" for detail in finding.details)]
+            lines += [finding.line, *(f"  {detail}" for detail in finding.more)]
     # Each measurement of a test may say the same.
     return [" " * INDENT + line for line in wrapped(list(dict.fromkeys(lines)), width - INDENT)]

@@ -23,8 +23,8 @@ from pytest_gpuperf.report.rows import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.judge.gate import TimeComparison
     from pytest_gpuperf.judge.result import Finding, TestResult
+    from pytest_gpuperf.judge.screen import TimeComparison
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.report.rows import Summary
 
@@ -41,8 +41,6 @@ class TimeChange(Record, frozen=True, kw_only=True, omit_defaults=False):
     low_pct: Number
     """Lower end of the interval of `change_pct`."""
     high_pct: Number
-    detectable_pct: Number
-    """The smallest slowdown that would not pass."""
     actual_us: Number
     baseline_us: Number
     raw_change_pct: Number
@@ -50,7 +48,9 @@ class TimeChange(Record, frozen=True, kw_only=True, omit_defaults=False):
     at_mhz: Clock
     """SM clock of `actual_us` and `baseline_us`; 0 if they are compared as measured."""
     replicates: Count
-    """Sessions of the baseline, or restarts if old and new code were measured in turn."""
+    """Number of stored sessions, restarts or fresh processes."""
+    how: Literal["screen", "in turn", "fresh"]
+    """By the screen of the stored sessions, by old and new code in turn, or by fresh processes."""
     against: str
     """Name of the older code; empty for the stored sessions."""
 
@@ -218,7 +218,7 @@ def _finding(result: TestResult, finding: Finding) -> JudgedFinding:
         fails=result.verdict.fails_by(finding.status),
         label=finding.label,
         line=finding.line,
-        details=tuple(filter(None, finding.details)),
+        details=tuple(filter(None, finding.more)),
     )
 
 
@@ -245,11 +245,11 @@ def _change(time: TimeComparison) -> TimeChange:
         change_pct=decision.change_pct,
         low_pct=decision.low_pct,
         high_pct=decision.high_pct,
-        detectable_pct=decision.detectable_pct,
         actual_us=time.actual_us,
         baseline_us=time.baseline_us,
         raw_change_pct=time.raw_change_pct,
         at_mhz=time.at_mhz,
         replicates=decision.replicates,
+        how=time.how,
         against=time.against,
     )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import shlex
 import time
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -16,17 +14,18 @@ from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import Hints, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
-from pytest_gpuperf.records import TestRecord
+from pytest_gpuperf.records import NO_GPU, TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.quantities import MOST_LIMITS
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.session.orphans import last_change
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,14 +37,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.errors import NoGpuError
     from pytest_gpuperf.records import (
         Environment,
-        LaunchedCode,
-        Measurement,
         Run,
         SanitizerResult,
         Settlement,
         StaticKernel,
     )
-    from pytest_gpuperf.records.baseline import TimeBaseline
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation, SelectedTest
     from pytest_gpuperf.report.rows import Summary
@@ -161,6 +157,11 @@ class Runner:
         with suppress(GpuperfError):  # in a broken file; later it ends the run
             return any(self.expected.of(nodeid, slug) is not None for slug in ("", STATIC_SOURCE))
         return False
+
+    def guards(self, nodeid: str) -> bool:
+        """Return True if a baseline has values of a test."""
+        known = (self.expected.of(nodeid, slug) for slug in ("", STATIC_SOURCE))
+        return any(baseline is not None and baseline.measurements for baseline in known)
 
     def begin(self, reporter: Terminal | None) -> None:
         """Wait until no other run measures on this GPU."""
@@ -318,54 +319,37 @@ class Runner:
         self._results = dict(sorted(self._results.items(), key=lambda one: places.get(one[0], len(places))))
 
     def _verdict(self, record: TestRecord, state: ItemState) -> TestVerdict:
-        baseline = self.expected.of(state.nodeid)
         limits = state.stated_limits
-        is_compiled = any(measurement.is_static for measurement in record.measurements.values())
         errors = [*(errors_of(record.sanitizer) if record.sanitizer else ()), *state.errors]
         if len(limits) > MOST_LIMITS:
             errors.append(f"the test states {len(limits):,} limits; expected at most {MOST_LIMITS:,}")
-        return judge(
+        verdict = judge(
             record,
             limits=limits,
             measured=Expected(
-                baseline,
-                self.expected.gate,
+                self.expected.of(state.nodeid),
+                self.expected.origin(state.nodeid, self.environment),
                 self.tolerance_pct(state),
-                self._hints(state.nodeid),
+                self._hints(),
                 self.expected.file(state.nodeid),
                 self.environment.gpu,
-                partial(self.earlier, state.nodeid),
             ),
-            compiled=self._expected_of_compiled(state.nodeid) if is_compiled else None,
+            compiled=self._expected_of_compiled(state.nodeid),
             errors=errors,
             strict=self.settings.strict,
         )
+        return self._strict(verdict, state.nodeid) if self.settings.strict else verdict
 
-    def unchanged(
-        self, state: ItemState, label: str, code: LaunchedCode | None, mode: str
-    ) -> TimeBaseline | None:
-        """Return the time of the baseline if `--gpuperf-changed-only` does not time this call; else None.
-
-        Tests with limits on times are timed, and all tests if the run compares with a commit or becomes the
-        baseline.
-
-        Args:
-            state: The test.
-            label: Name of the measurement.
-            code: Code of the call.
-            mode: Timing mode that the test asks for.
-        """
-        settings = self.settings
-        if not settings.changed_only or settings.against or settings.update == "all":
-            return None
-        limits = (*state.stated_limits, *self.expected.limits(state.nodeid))
-        if any(limit.part == "timing" for limit in limits):
-            return None
-        return self.expected.time_of_same_code(state.nodeid, label, code, mode)
-
-    def earlier(self, _nodeid: str, _label: str) -> Measurement | None:
-        """Return the measurement of a test from the run before this one; None if none is kept."""
-        return None
+    def _strict(self, verdict: TestVerdict, nodeid: str) -> TestVerdict:
+        """Fail a test that is new although an ancestor's baselines have it: somebody has lost its values."""
+        if verdict.status is not Status.NEW or self.guards(nodeid) or self.settings.update != "never":
+            return verdict
+        commit = last_change(self.expected.store.root / self.environment.gpu.slug, nodeid)
+        if not commit:
+            return verdict
+        line = f"new, although baselines of an ancestor have it, last changed by {commit} (--gpuperf-strict)"
+        finding = Finding(Status.INVALID, line, next_step=self._hints().accept)
+        return replace(verdict, status=Status.INVALID, findings=(finding, *verdict.findings))
 
     def _expected_of_compiled(self, nodeid: str) -> Expected:
         hints = Hints(
@@ -413,8 +397,24 @@ class Runner:
         Raises:
             GpuperfError: There are some.
         """
+        gpu = self.environment.gpu
+        measured = self.results and gpu.slug != NO_GPU.slug and self.settings.update == "never"
+        if self.settings.strict and measured and not self.expected.store.suites(gpu.slug):
+            self.problems.append(
+                f"there is no baseline for {gpu.slug} (--gpuperf-strict); {self.accept_command} makes one"
+            )
         if self.problems:
             raise GpuperfError("; ".join(self.problems))
+
+    def check_judged(self) -> None:
+        """Refuse to pass a run that has judged nothing, whoever skipped its tests.
+
+        Raises:
+            GpuperfError: No test was judged.
+        """
+        if self.judges and not self.results:
+            why = next(iter(self.skipped.values()), "")
+            raise GpuperfError("no test was judged" + (f": {why}" if why else ", all were skipped"))
 
     def write_markdown(self) -> None:
         """Append the summary as Markdown to the file that the user or GitHub names.
@@ -494,16 +494,12 @@ class Runner:
             root=self.settings.root,
         )
 
-    def _hints(self, nodeid: str) -> Hints:
-        quoted = shlex.quote(nodeid)
+    def _hints(self) -> Hints:
         update = "pytest --gpuperf --gpuperf-update=new"
         makes_one = self.accept_command if self.replayed_from is not None else update
         return Hints(
             accept=f"if this is intended: {self.accept_command}",
             no_baseline=f"{makes_one} makes one{self.expected.other_gpus}",
-            again=f"to confirm it in a fresh process: pytest --gpuperf {quoted}",
-            closer=f"to look closer: pytest --gpuperf --gpuperf-against=REF {quoted}",
-            more_sessions="to see smaller changes: gpuperf baseline record --sessions 5",
         )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.measure.device.lock import GpuLock
-    from pytest_gpuperf.records import Measurement, TestRecord
+    from pytest_gpuperf.records import TestRecord
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
@@ -58,10 +58,6 @@ class KeepingRunner(Runner):
     def shown_run(self) -> Run:
         """This run, as far as it has come."""
         return self._as_run(complete=True)
-
-    def earlier(self, nodeid: str, label: str) -> Measurement | None:
-        """Return the measurement of a test from the newest run before this one that has the test."""
-        return self.runs.earlier(self.run_id, self.environment.gpu.uuid, nodeid, label)
 
     def take(self, result: TestResult) -> None:
         """Keep a result, and write its record at once: the next test may end this process."""

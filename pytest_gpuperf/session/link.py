@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from pytest_gpuperf.judge.gate import TimeComparison
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.records import Environment, TestRecord
 from pytest_gpuperf.records.passes import SelectedTest
 from pytest_gpuperf.session.orders import Orders

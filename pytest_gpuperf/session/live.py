@@ -17,7 +17,6 @@ from pytest_gpuperf.measure.device.presence import why_no_gpu
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
-from pytest_gpuperf.records.change import show_signed
 from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.session.keeping import KeepingRunner
@@ -28,7 +27,6 @@ from pytest_gpuperf.session.pass_results import PassResults, read_results
 from pytest_gpuperf.session.progress import Progress, StatusLine
 from pytest_gpuperf.session.settling import Against, Settler
 from pytest_gpuperf.session.unread import is_unread
-from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
         LaunchedCode,
         Settlement,
         TestRecord,
-        Timing,
         TimingMode,
         TimingSource,
     )
@@ -87,8 +84,6 @@ class LiveRunner(KeepingRunner):
         self._counters = make_counters(settings, gpu, ncu, self._folder_of("ncu"))
         self._reads_later = settings.counters == "auto" and ncu is not None
         self._tests: dict[str, SelectedTest] = {}
-        self._tolerances_pct: dict[str, float] = {}
-        """Accepted slowdown of each test."""
         timer = Timer(
             gpu.l2_bytes,
             settings.budget_s,
@@ -100,7 +95,6 @@ class LiveRunner(KeepingRunner):
             self._counters,
             self._tests,
             timer,
-            self._doubt,
             self._known_time,
             self._show_progress,
             self._folder / "traces",
@@ -118,7 +112,7 @@ class LiveRunner(KeepingRunner):
         self._lock = GpuLock(gpu.uuid)
         self._host_lock = GpuLock(HOST)
         self._ranks = self.ranks = LiveRanks(
-            settings.budget_s, settings.rank_timeout_s, self._doubt, self._show_progress
+            settings.budget_s, settings.rank_timeout_s, self._show_progress
         )
         self._reporter: Terminal | None = None
         self._status = StatusLine(None)
@@ -177,7 +171,6 @@ class LiveRunner(KeepingRunner):
         self, states: Sequence[ItemState], invocation: Invocation, reporter: Terminal | None
     ) -> None:
         """Run the passes that the options ask for, then apply their results to the tests."""
-        self._tolerances_pct = {state.nodeid: self.tolerance_pct(state) for state in states}
         # The tools of the passes measure one process.
         states = [state for state in states if not state.marker.gpus]
         self._tests.update({state.nodeid: self._select(state) for state in states})
@@ -264,15 +257,6 @@ class LiveRunner(KeepingRunner):
 
     def _show_progress(self, text: str) -> None:
         self._status.show(text)
-
-    def _doubt(self, call: Call, timing: Timing) -> str:
-        """Return the verdict on a first time; empty if it passes or has no baseline."""
-        key, gate = (call.nodeid, call.label), self.expected.gate
-        tolerance_pct = self._tolerances_pct.get(call.nodeid, 0.0)
-        time = gate.compare(key, timing, tolerance_pct)
-        if time is not None and time.decision.outcome is not Outcome.PASS:
-            return f"{time.decision.outcome.value} at first, {show_signed(time.decision.change_pct)} %"
-        return ""
 
     def _known_time(
         self, call: Call, code: LaunchedCode | None, mode: TimingMode

@@ -11,13 +11,12 @@ from pytest_gpuperf.measure.ranks.callables import packed
 from pytest_gpuperf.measure.ranks.messages import Check, Time
 from pytest_gpuperf.measure.ranks.results import correctness_of, timing_of
 from pytest_gpuperf.measure.ranks.team import Team
-from pytest_gpuperf.session.live_source import undoubted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_gpuperf.records import Correctness, Timing
-    from pytest_gpuperf.records.call import Call, RankCall
+    from pytest_gpuperf.records.call import RankCall
     from pytest_gpuperf.records.ranks import Collective
 
 
@@ -27,7 +26,6 @@ class LiveRanks:
     Args:
         budget_s: Seconds for the blocks of a timing.
         silence_s: Seconds without a sign of life after which a rank hangs; 0 for any.
-        doubt: Returns why a time should be measured again; empty if it should not.
         progress: Shows the present measurement; an empty text ends it.
     """
 
@@ -35,12 +33,10 @@ class LiveRanks:
         self,
         budget_s: float,
         silence_s: float,
-        doubt: Callable[[Call, Timing], str],
         progress: Callable[[str], None],
     ) -> None:
         self._budget_s = budget_s
         self._silence_s = silence_s
-        self._doubt = doubt
         self._progress = progress
         self._team: Team | None = None
 
@@ -62,19 +58,15 @@ class LiveRanks:
             self._progress("")
 
     def time_ranks(self, call: RankCall, *, collective: Collective, bytes: int, flops: int) -> Timing:
-        """Time the call on all ranks; if the time differs from its baseline, return the median of three."""
+        """Time the call on all ranks."""
         team = self._team_of(call)
         order = Time(packed({"fn": call.fn, "inputs": call.make}, call.seed), self._budget_s)
-
-        def time_once() -> Timing:
-            times = team.ask(order, lambda what: self._progress(f"{call.nodeid}: {what}"))
-            on_gpu = team.device == "cuda"
-            return timing_of(times, on_gpu=on_gpu, collective=collective, bytes=bytes, flops=flops)
-
         try:
-            return undoubted(time_once, lambda timing: self._doubt(call, timing))
+            times = team.ask(order, lambda what: self._progress(f"{call.nodeid}: {what}"))
         finally:
             self._progress("")
+        on_gpu = team.device == "cuda"
+        return timing_of(times, on_gpu=on_gpu, collective=collective, bytes=bytes, flops=flops)
 
     def end(self) -> None:
         """End all ranks."""

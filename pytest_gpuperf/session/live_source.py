@@ -6,15 +6,11 @@ import re
 import zlib
 from contextlib import nullcontext
 from functools import partial
-from math import log
-from statistics import stdev
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.records.quantities import MOST_LOOKS_SD_PCT
 from pytest_gpuperf.records.selection import check_regex
-from pytest_gpuperf.records.timing import LOOKS
 from pytest_gpuperf.session.seeds import random_numbers_kept
 
 if TYPE_CHECKING:
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
-    from pytest_gpuperf.measure.timing.timer import KnownTime, Timer
+    from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
         ClockModel,
         Correctness,
@@ -50,7 +46,6 @@ class LiveSource:
         counters: Has the counters of each call.
         tests: The selected tests, by node id.
         timer: Times on the current device.
-        doubt: Returns why a time should be measured again; empty if it should not.
         known: Returns the source, and the clock model of this code, that the baseline has for a call and a
             mode.
         progress: Shows the present measurement; an empty text ends it.
@@ -64,7 +59,6 @@ class LiveSource:
         counters: ProfilingPass | CuptiCounters,
         tests: Mapping[str, SelectedTest],
         timer: Timer,
-        doubt: Callable[[Call, Timing], str],
         known: Callable[
             [Call, LaunchedCode | None, TimingMode], tuple[TimingSource, ClockModel | None] | None
         ],
@@ -76,7 +70,6 @@ class LiveSource:
         self._counters = counters
         self._tests = tests
         self._timer = timer
-        self._doubt = doubt
         self._known = known
         self._progress = progress
         self._traces = traces
@@ -137,11 +130,7 @@ class LiveSource:
         return replace(timing, argument_bytes=argument_bytes(call.args, call.kwargs))
 
     def _time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
-        """Time the call; if the time differs from its baseline, return the median of three.
-
-        The further ones have copies of the arguments, at other places in memory: a time may depend on those.
-        """
-        from pytest_gpuperf.measure.verification.values import CallElsewhere, copied_call
+        from pytest_gpuperf.measure.verification.values import CallElsewhere
         from pytest_gpuperf.measure.verification.verify import Verifier
 
         nodeid, label, code = self._code_of
@@ -150,10 +139,10 @@ class LiveSource:
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: {text}")
 
-        def time(call: Call, known: KnownTime) -> Timing:
-            progress("compiles")
-            verifier = Verifier(call)
-            try:
+        verifier = Verifier(call)
+        progress("compiles")
+        try:
+            with random_numbers_kept():
                 timing = self._timer.time(
                     call,
                     mode=mode,
@@ -161,38 +150,13 @@ class LiveSource:
                     flops=flops,
                     progress=progress,
                     verify=verifier,
-                    known=known,
+                    known=partial(self._known, call, code),
                     elsewhere=partial(CallElsewhere, call),
                 )
-            finally:
-                verifier.restore()
-            return replace(timing, verification=verifier.of(timing))
-
-        copied: list[Call] = []  # they stay, so that each copy has a place of its own
-
-        def without_model(mode: TimingMode) -> tuple[TimingSource, None] | None:
-            known = self._known(call, code, mode)
-            return known and (known[0], None)
-
-        def time_copy() -> Timing:
-            try:
-                copied.append(copied_call(call))
-                return time(copied[-1], without_model)
-            except Exception:
-                # There may be too little memory, or the callable knows its own arguments.
-                copied.clear()
-            return time(call, without_model)
-
-        try:
-            # How often a call is timed differs from run to run; what the test draws next must not.
-            with random_numbers_kept():
-                return undoubted(
-                    lambda: time(call, partial(self._known, call, code)),
-                    lambda timing: self._doubt(call, timing),
-                    time_copy,
-                )
         finally:
+            verifier.restore()
             self._progress("")
+        return replace(timing, verification=verifier.of(timing))
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Profile the call, or look it up in the report of the profiling pass."""
@@ -213,39 +177,6 @@ class LiveSource:
             return capture(call, self._traces / trace_file_name(call.nodeid, call.label))
         finally:
             self._progress("")
-
-
-def undoubted(
-    time_once: Callable[[], Timing], doubt: Callable[[Timing], str], again: Callable[[], Timing] | None = None
-) -> Timing:
-    """Return a time; if it is in doubt, the median of three.
-
-    Args:
-        time_once: Takes the first time.
-        doubt: Returns why a time is in doubt; empty if it is not.
-        again: Takes the others; by default `time_once`.
-    """
-    first = time_once()
-    why = doubt(first)
-    if not why:
-        return first
-    from pytest_gpuperf.measure.timing.timer import at_one_clock
-
-    further = [(again or time_once)() for _ in range(LOOKS - 1)]
-    # Near the limit for CUPTI a further time may have another source.
-    looks = (first, *(timing.by(first.source) or timing for timing in further))
-    median = sorted(looks, key=lambda timing: timing.time_us)[LOOKS // 2]
-    refused = next((timing.verification for timing in looks if timing.refused), median.verification)
-    # The first look was chosen for its difference, so it tells nothing of the noise.
-    times_us = at_one_clock(looks[1:])
-    if min(times_us) <= 0:
-        times_us = [timing.time_us for timing in looks[1:]]
-    return replace(
-        median,
-        measured_again=(*median.measured_again, why),
-        looks_sd_pct=min(round(100 * stdev(map(log, times_us)), 4), MOST_LOOKS_SD_PCT),
-        verification=refused,
-    )
 
 
 def trace_file_name(nodeid: str, label: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.processes.git import GitError, run_git
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 
@@ -60,6 +62,8 @@ def is_narrowed(config: pytest.Config) -> bool:
 def orphans(config: pytest.Config, runner: Runner, collected: Collection[str]) -> list[str]:
     """Describe each baseline file whose tests are all gone, of those that this run is about.
 
+    With `--gpuperf-strict` one that is gone is enough.
+
     Args:
         config: pytest's.
         runner: The run.
@@ -78,13 +82,36 @@ def orphans(config: pytest.Config, runner: Runner, collected: Collection[str]) -
             return nodeid not in collected
         return not path.exists() and any(one == path or one in path.parents for one in asked)
 
-    return [
-        f"{show_path(path)} has baselines of {len(baseline.tests)} tests that do not exist, such as "
-        f"{next(iter(baseline.tests))}; expected the names of tests; if they have new names, replace the old "
-        f"ones in this file, otherwise type `git rm {show_path(path)}`"
-        for path, baseline in _baselines(runner.expected.store, runner.environment.gpu.slug)
-        if baseline.tests and all(map(is_gone, baseline.tests))
-    ]
+    found = []
+    for path, baseline in _baselines(runner.expected.store, runner.environment.gpu.slug):
+        gone = [nodeid for nodeid in baseline.tests if is_gone(nodeid)]
+        if gone and len(gone) == len(baseline.tests):
+            found.append(
+                f"{show_path(path)} has baselines of {len(gone)} tests that do not exist, such as {gone[0]}; "
+                "expected the names of tests; if they have new names, replace the old ones in this file, "
+                f"otherwise type `git rm {show_path(path)}`"
+            )
+        elif gone and runner.settings.strict:
+            found.append(
+                f"{show_path(path)} has a baseline of {gone[0]}, which does not exist (--gpuperf-strict); if "
+                "that is intended, remove it from this file"
+            )
+    return found
+
+
+def last_change(folder: Path, nodeid: str) -> str:
+    """Return the last commit up to HEAD that brought a test into baseline files, or removed it; else empty.
+
+    Args:
+        folder: The baselines of one model of GPU.
+        nodeid: The test.
+    """
+    with suppress(GitError):
+        where = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
+        name = json.dumps(nodeid, ensure_ascii=False)
+        found = run_git(where, "log", "-1", "--format=%h", f"-S{name}", "HEAD", "--", str(folder))
+        return found.decode().strip()
+    return ""
 
 
 def _baselines(store: BaselineStore, gpu: str) -> Iterator[tuple[Path, Baseline]]:

@@ -128,14 +128,7 @@ OPTIONS = (
     Option(
         "strict",
         "no",
-        "fail tests whose verdict is inconclusive",
-        switch=True,
-    ),
-    Option(
-        "changed-only",
-        "no",
-        "check, but do not time, calls whose code, launches and driver are those of the baseline, "
-        "unless their times have limits",
+        "fail also what is not decided: inconclusive verdicts, lost baselines, tests that vanished",
         switch=True,
     ),
     Option(

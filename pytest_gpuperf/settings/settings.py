@@ -59,7 +59,6 @@ class Settings:
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
     strict: bool
     """True if `inconclusive` fails a test."""
-    changed_only: bool
     """True if calls with the code of the baseline are not timed."""
     seed: str
     """`on` if tests are seeded by their ids, else `off`."""
@@ -145,7 +144,6 @@ class Settings:
             rank_timeout_s=_number("gpuperf_rank_timeout", values["rank-timeout"], most=MAX_TIMEOUT_S),
             tolerance_pct=_number("gpuperf_tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
-            changed_only=values["changed-only"] == "yes",
             seed=values["seed"],
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),

@@ -16,9 +16,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_gpuperf.statistics.decision import Thresholds
+from pytest_gpuperf.statistics.change_noise import ChangeNoise
 from pytest_gpuperf.statistics.level_shapes import Ramp, Shapes
-from pytest_gpuperf.statistics.variance import expected_variance, guess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,21 +98,21 @@ class _Scan(NamedTuple):
 
 
 def find_changes(
-    points: Sequence[HistoryPoint], thresholds: Thresholds | None = None, *, level: float = LEVEL
+    points: Sequence[HistoryPoint], expected: ChangeNoise | None = None, *, level: float = LEVEL
 ) -> tuple[Change, ...]:
     """Find the changes of a test's level, in the order of their commits.
 
-    A change is reported if it is significantly larger than `thresholds.indifference_pct`.
+    A change is reported if it is significantly larger than `expected.indifference_pct`.
 
     Args:
         points: The history, oldest first.
-        thresholds: The noise to expect; by default that of times by the GPU's clock.
+        expected: The noise to expect; by default that of times by the GPU's clock.
         level: One-sided p-value below which a change is reported.
     """
     if len(points) < 2 * LEAST_POINTS:
         return ()
     skipped = max(0, len(points) - MOST_POINTS)
-    history = _History(points[skipped:], thresholds or Thresholds(), level)
+    history = _History(points[skipped:], expected or ChangeNoise(), level)
     return tuple(
         change._replace(before=change.before + skipped, after=change.after + skipped)
         for change in history.changes()
@@ -123,11 +122,11 @@ def find_changes(
 class _History:
     """Points of a test as a linear mixed model: level, effects of the clock and of the cards, changes."""
 
-    def __init__(self, points: Sequence[HistoryPoint], thresholds: Thresholds, level: float) -> None:
+    def __init__(self, points: Sequence[HistoryPoint], expected: ChangeNoise, level: float) -> None:
         import numpy as np
 
         self.points = points
-        self.thresholds = thresholds
+        self.expected = expected
         self.level = level
         self.count = len(points)
         clocks = np.array([point.mhz for point in points])
@@ -141,10 +140,10 @@ class _History:
         self.cards: Array = np.array(
             [[point.card == card for card in cards] for point in points], dtype=float
         )
-        self.noise = expected_variance(measured, thresholds)
+        self.noise = expected.of_sessions(measured)
         self.clock: Array = slowdown * CLOCK_SHARE_SD / math.sqrt(self.noise.value)
         """Effect of the clock if the share is off by its standard deviation, in units of the noise."""
-        self.between = guess(thresholds.card_sd_pct, thresholds.card_df)
+        self.between = expected.of_cards
 
     def changes(self) -> list[Change]:
         """Return all changes."""
@@ -313,7 +312,7 @@ class _History:
         import numpy as np
         from scipy.special import stdtr
 
-        zone = math.log1p(self.thresholds.indifference_pct / 100)
+        zone = math.log1p(self.expected.indifference_pct / 100)
         df = scan.df if df is None else df
         return np.asarray(stdtr(df, (zone - np.abs(scan.log_ratio)) / scan.standard_error))
 
@@ -331,7 +330,7 @@ class _History:
         free = columns - base @ (inverse @ (base.T @ columns))
         usable = scan.information > 0
         weight = np.where(usable, free / np.where(usable, scan.information, 1.0), 0.0)
-        known = self.known**2 @ weight**4 / self.thresholds.session_df
+        known = self.known**2 @ weight**4 / self.expected.session_df
         variance = scan.standard_error**4
         return scan, variance / (variance / scan.df + known)
 
@@ -398,8 +397,8 @@ class _History:
     ) -> tuple[Array, Array, Array, Array]:
         """Estimate the variances between sessions and between cards with each candidate in the model.
 
-        Each is the expected one blended with that of the points, as in `variance.moderate` and in
-        `one_session`: the first is at least half that of the points.
+        Each is the expected one blended with that of the points; the first is at least half that of the
+        points.
 
         Returns:
             Variance between sessions and its degrees of freedom, variance between cards and its.

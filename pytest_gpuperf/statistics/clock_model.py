@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import hypot, sqrt
 from operator import mul
+from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -88,25 +89,32 @@ def fit(
     """
     if len(times_us) < LEAST_BLOCKS or min(times_us) <= 0 or max(mhz) - min(mhz) <= LEAST_NOISE * min(mhz):
         return None
-    import numpy as np
-    from scipy.optimize import nnls
-
-    times, clocks = np.asarray(times_us, dtype=float), np.asarray(mhz, dtype=float)
-    reference = float(np.median(clocks)) if reference_mhz is None else reference_mhz
-    weight = np.ones_like(times) if weights is None else np.asarray(weights, dtype=float)
-    root = np.sqrt(weight / weight.mean())
-    # Columns are relative times: the parameters are the two parts of the time at the reference clock.
-    design = (root / times)[:, None] * np.column_stack([reference / clocks, np.ones_like(clocks)])
-    (moving_us, fixed_us), residual = nnls(design, root)
-    noise = np.hypot(residual / np.sqrt(len(times) - 2), LEAST_NOISE * np.sqrt(len(times) / LEAST_BURSTS))
+    reference = median(mhz) if reference_mhz is None else reference_mhz
+    factor = len(times_us) / sum(weights) if weights else 1.0
+    # Each row is one equation: two relative times, and the two parts of the time at the reference clock.
+    rows = [
+        (reference / clock / time, 1 / time, factor * weight)
+        for time, clock, weight in zip(times_us, mhz, weights or [1.0] * len(times_us), strict=True)
+    ]
+    aa, ab, bb = (
+        sum(by * moving**power * fixed ** (2 - power) for moving, fixed, by in rows) for power in (2, 1, 0)
+    )
+    a, b = sum(by * moving for moving, _, by in rows), sum(by * fixed for _, fixed, by in rows)
+    determinant = aa * bb - ab * ab
+    moving_us, fixed_us = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
+    if min(moving_us, fixed_us) < 0:
+        moving_us, fixed_us = (0.0, b / bb) if moving_us < 0 else (a / aa, 0.0)
+    residual = sqrt(sum(by * (1 - moving * moving_us - fixed * fixed_us) ** 2 for moving, fixed, by in rows))
+    noise = hypot(residual / sqrt(len(rows) - 2), LEAST_NOISE * sqrt(len(rows) / LEAST_BURSTS))
     total_us = moving_us + fixed_us
-    slope = np.array([fixed_us, -moving_us]) / total_us**2
-    share_error = float(noise * np.sqrt(slope @ np.linalg.inv(design.T @ design) @ slope))
+    slope = fixed_us / total_us**2, -moving_us / total_us**2
+    spread = (slope[0] ** 2 * bb - 2 * slope[0] * slope[1] * ab + slope[1] ** 2 * aa) / determinant
+    share_error = noise * sqrt(spread)
     if share_error > MOST_SHARE_ERROR:
         return None
     return ClockModel(
-        cycles=float(moving_us) * reference,
-        fixed_us=float(fixed_us),
+        cycles=moving_us * reference,
+        fixed_us=fixed_us,
         reference_mhz=reference,
         share_error=share_error,
     )

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from statistics import fmean
+from statistics import fmean, variance
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_gpuperf.statistics.decision import Estimate, Thresholds
-from pytest_gpuperf.statistics.variance import guess, shrink, within
+from pytest_gpuperf.statistics.decision import t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+ROUND_SD_PCT = 0.25
+"""Least spread of rounds: that of sessions of steady kernels (`tests/data/noise_sessions.json`)."""
+ROUND_DF = 3
+"""Degrees of freedom of the least spread."""
+LEVEL = 0.05
+"""One-sided level of each bound."""
 
 
 class Bounds(NamedTuple):
@@ -21,21 +27,18 @@ class Bounds(NamedTuple):
     high: float
 
 
-def time_bounds(rounds_us: Sequence[float], thresholds: Thresholds) -> Bounds:
+def time_bounds(rounds_us: Sequence[float]) -> Bounds:
     """Return the geometric mean of times with its interval, by a t distribution of their logarithms.
-
-    The guess of the spread between sessions adds its degrees of freedom to quieter rounds, as for restarts.
 
     Args:
         rounds_us: One time a round, at least one.
-        thresholds: The guess, and the level of each bound.
     """
     logs = [math.log(time_us) for time_us in rounds_us]
-    own, guessed = within([logs]), guess(thresholds.session_sd_pct, thresholds.session_df)
-    noise = own if own.value > guessed.value else shrink(own, [guessed])
-    estimate = Estimate(fmean(logs), math.sqrt(noise.value / len(logs)), noise.df, len(logs))
-    margin = estimate.margin(thresholds.alpha)
-    return Bounds(*(math.exp(estimate.log_ratio + step) for step in (0.0, -margin, margin)))
+    df = len(logs) - 1
+    own, least = variance(logs) if df else 0.0, (ROUND_SD_PCT / 100) ** 2
+    noise, df = (own, df) if own > least else (least, df + ROUND_DF)
+    mean, margin = fmean(logs), t_quantile(df, LEVEL) * math.sqrt(noise / len(logs))
+    return Bounds(*(math.exp(mean + step) for step in (0.0, -margin, margin)))
 
 
 def mean_bounds(ratios: Sequence[Bounds]) -> Bounds:

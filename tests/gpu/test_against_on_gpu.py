@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from against_project import Project
-from pytest_gpuperf.statistics.decision import Outcome, Thresholds
+from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.sequential import decide_restarts
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_two_percent_is_detected_and_unchanged_code_passes(
     tmp_path: Path, steps: int, outcome: Outcome
 ) -> None:
     found = compared(tmp_path, steps)
-    decision = decide_restarts(found.log_ratios, Thresholds(), final=True)
+    decision = decide_restarts(found.log_ratios, final=True)
     assert decision.outcome is outcome
     assert decision.change_pct == pytest.approx(100 * (steps / 4000 - 1), abs=0.5)
     assert found.mode == "hot"

@@ -66,7 +66,7 @@ def in_place(project: Project) -> None:
 
 def test_an_extension_built_in_place_is_not_taken_for_old_code(project: Project) -> None:
     in_place(project)
-    done = project.session("-p", "stub_screen")
+    done = project.session()
     found = project.settlements()["test_k"]
     assert (found.how, found.fresh_us) == ("fresh", (20.0,) * 3), done.stdout
     assert found.reason.startswith(
@@ -76,7 +76,7 @@ def test_an_extension_built_in_place_is_not_taken_for_old_code(project: Project)
 
 def test_an_extension_is_built_once_for_a_commit(project: Project) -> None:
     in_place(project)
-    arguments = ("-p", "stub_screen", f"-ogpuperf_build={INSTALL}")
+    arguments = (f"-ogpuperf_build={INSTALL}",)
     done = project.session(*arguments)
     assert done.returncode == 1, done.stdout
     against = project.settlements()["test_k"].against
@@ -101,7 +101,7 @@ def test_an_installed_copy_is_new_code_next_to_built_old_code(project: Project) 
     program = project.root.parent / "program.py"
     program.write_text("import pytest\nraise SystemExit(pytest.main())\n")
     for arguments, how in ((), "fresh"), ((f"-ogpuperf_build={INSTALL}",), "in turn"):
-        project.session("-p", "stub_screen", *arguments, program=(str(program),))
+        project.session(*arguments, program=(str(program),))
         found = project.settlements()["test_k"]
         assert found.how == how, found
         assert how == "in turn" or "of the installed copy of the project; gpuperf_build = " in found.reason
@@ -116,7 +116,7 @@ def test_an_installed_copy_is_new_code_next_to_built_old_code(project: Project) 
 )
 def test_a_build_that_fails_has_a_reason(project: Project, command: str, why: str) -> None:
     in_place(project)
-    project.session("-p", "stub_screen", f"-ogpuperf_build={command}")
+    project.session(f"-ogpuperf_build={command}")
     found = project.settlements()["test_k"]
     assert (found.how, found.reason) == ("fresh", f"gpuperf_build {why}")
 

@@ -19,7 +19,7 @@ from run_builders import gate_of, measured, profile, record, run, timing
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_gpuperf.judge.gate import TimeComparison
+    from pytest_gpuperf.judge.screen import TimeComparison
     from pytest_gpuperf.records import MetricValue
 
 # 100 µs at 2000 MHz, 90 % of it cycles.

@@ -23,7 +23,7 @@ def test_k(gpuperf):
 def test_steady(gpuperf):
     gpuperf.time(lambda: 5.0)
 """
-SCREEN = ("-p", "stub_screen")
+SCREEN = ()
 
 
 @pytest.fixture

@@ -213,8 +213,9 @@ def test_plan_lists_changes_and_writes_nothing(store: BaselineStore) -> None:
 
 def test_values_of_a_run_that_no_longer_serves_are_forgotten(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.3, counters={"sm_throughput": 50.0}))
-    content = accepted(store, run(record(main=measured(6.0)), id="second"))
-    # The second run had no counters, so the counters of the first run and its note stay.
+    unread = msgspec.structs.replace(measured(6.0), profile=profile({}, unavailable="no ncu"))
+    content = accepted(store, run(record(main=unread), id="second"))
+    # The second run could not read counters, so the counters of the first run and its note stay.
     assert sorted(content["runs"]) == ["20261120-173012-3f9a", "second"]
     assert content["tests"][NODEID]["measurements"]["main"]["counters"] == {"sm_throughput": 50}
     content = accepted(store, run(record(main=measured(7.0, {"sm_throughput": 50.0})), id="third"))

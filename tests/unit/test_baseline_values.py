@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.entry import Entry, make_entry, only_new, other_code
+from pytest_gpuperf.baseline.entry import Entry, make_entry, only_new
 from pytest_gpuperf.baseline.gather import Taken
 from pytest_gpuperf.baseline.readings import sessions_and_range
 from pytest_gpuperf.baseline.sessions import merged_time
@@ -15,7 +15,6 @@ from pytest_gpuperf.judge.counters import CounterComparison
 from pytest_gpuperf.judge.times import BaselineComparison
 from pytest_gpuperf.records import ClockModel, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
-from pytest_gpuperf.records.change import Change
 from run_builders import profile, run, timing
 
 if TYPE_CHECKING:
@@ -136,19 +135,11 @@ def test_known_parts_are_not_new() -> None:
     assert not found.has_values
 
 
-def test_evidence_of_other_code_is_named() -> None:
-    assert other_code(UNMOVED) == ""
-    assert other_code(BaselineComparison(CounterComparison(kernels="now runs b"))) == "other kernels run"
-    for name, said in (("registers_per_thread", "registers_per_thread changed"), ("instructions", "")):
-        changes = (Change(name, 1, 2, 100.0, worse=True),)
-        assert other_code(BaselineComparison(CounterComparison(changes=changes))) == said
-
-
-def test_twenty_newest_sessions_stay() -> None:
+def test_oldest_and_nineteen_newest_sessions_stay() -> None:
     runs = [run(id=f"{day:02}") for day in range(1, 22)]
     dates = {one.id: f"2026-11-{one.id}" for one in runs}
     merged = merged_time({}, [(one, timing()) for one in runs], replace=False, dates=dates)
-    assert [session["run"] for session in merged["sessions"]] == [f"{day:02}" for day in range(2, 22)]
+    assert [session["run"] for session in merged["sessions"]] == [f"{day:02}" for day in (1, *range(3, 22))]
 
 
 def test_session_has_the_clock_model_rounded() -> None:

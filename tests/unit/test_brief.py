@@ -15,7 +15,6 @@ from pytest_gpuperf.judge.result import Status, TestVerdict
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
-    AgainstTiming,
     Correctness,
     Fuzzing,
     GpuInfo,
@@ -23,13 +22,12 @@ from pytest_gpuperf.records import (
     MetricValue,
     SanitizerHit,
     SanitizerResult,
-    Settlement,
     Verification,
 )
 from pytest_gpuperf.report.brief import MOST_CHARACTERS, MOST_LINES, brief_lines, shortened
 from pytest_gpuperf.report.rows import Summary
 from report_examples import ENVIRONMENT, RECORDED, result
-from run_builders import measured, record, timing
+from run_builders import in_turn, measured, record, timing
 
 STALLS = [name for name in METRICS if name.startswith("stall.")]
 COUNTERS: dict[str, MetricValue] = {name: 2.0 + number for number, name in enumerate(STALLS)}
@@ -53,7 +51,7 @@ H200 = GpuInfo(
 CLAIMED = replace(timing(5.3, bytes=10**12), argument_bytes=10**12)
 BIG = Correctness(passed=True, argument_bytes=10**12, output_bytes=10**12)
 CASES = {
-    "regressed": (measured(8.0, MOVED), {"known": baseline(5.3, COUNTERS)}),
+    "regressed": (in_turn(measured(8.0, MOVED), 0.4, 0.4), {"known": baseline(5.3, COUNTERS)}),
     "limit": (
         measured(5.3, MOVED),
         {"limits": [one for name in COUNTERS for one in parse_limits([f"{name} <= 1"])]},
@@ -70,15 +68,8 @@ CASES = {
     "sanitizer": (measured(), {"errors": errors_of(SanitizerResult(tool="memcheck", hits=HITS, count=8))}),
     "invalid": (measured(), {"errors": [f"no kernel matches 'gemm_{number}'" for number in range(30)]}),
     "against": (
-        Measurement(
-            timing=timing(),
-            settlement=Settlement(
-                how="impossible",
-                against=AgainstTiming(ref="main", commit="abc1234"),
-                reason="the old code raised",
-            ),
-        ),
-        {"strict": True},
+        in_turn(measured(), sessions=()),
+        {"known": baseline(5.3), "strict": True},
     ),
     "inconclusive": (measured(5.4, mode="hot"), {"known": baseline(5.3), "strict": True}),
 }
@@ -101,7 +92,7 @@ def test_each_kind_of_failure_has_at_most_ten_lines(kind: str) -> None:
     lines = shortened(whole, "t.py:12").splitlines()
     assert len(lines) <= MOST_LINES
     assert max(map(len, lines)) <= MOST_CHARACTERS
-    assert lines[0] == whole.splitlines()[0][:MOST_CHARACTERS]
+    assert lines[0] == whole.splitlines()[0][:MOST_CHARACTERS].rstrip()
     assert lines[-1] == "at t.py:12"
 
 

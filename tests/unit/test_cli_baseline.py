@@ -181,7 +181,7 @@ def test_diff_exit_code_tells_whether_something_moved(project: Path) -> None:
     store(project, one_test(time_us=5.3))
     assert gpuperf("baseline", "accept", "--dry-run", "--exit-code").exit_code == 1
     gpuperf("baseline", "accept")
-    store(project, run(record(main=measured(5.4)), id="29990101-000000-0000"))
+    store(project, run(record(main=measured(5.33)), id="29990101-000000-0000"))
     assert gpuperf("baseline", "accept", "--dry-run", "--exit-code").exit_code == 0
     store(project, run(record(main=measured(5.6)), id="29990102-000000-0000"))
     assert gpuperf("baseline", "accept", "--dry-run", "--exit-code").exit_code == 1
@@ -223,15 +223,6 @@ def test_accept_describes_sessions_within_the_tolerance(project: Path) -> None:
         "  of these 1: session 2 of 2 added",
         "wrote baselines/nvidia-h200/test_square.json (1 test)",
     ]
-
-
-def test_append_and_replace_override_the_rule(project: Path) -> None:
-    store(project, one_test(time_us=5.3), later(1, 9.9))
-    gpuperf("baseline", "accept", "2026")
-    assert "1 session replaced by 1 (time moved +86.8 %)" in gpuperf("baseline", "accept", "--dry-run").output
-    assert "1 session replaced by 1\n" in gpuperf("baseline", "accept", "--dry-run", "--replace").output
-    assert "session 2 of 2 added" in gpuperf("baseline", "accept", "--dry-run", "--append").output
-    assert "session 2 of 2 added" in gpuperf("baseline", "accept", "--append").output
 
 
 def test_status_counts_sessions_and_cards(project: Path) -> None:
@@ -277,15 +268,6 @@ nvidia-h200: compared with run 29990101-000000-0000, commit c0ffee1, 2026-11-20
       no baseline
       without baseline: t/test_b.py::test
 """)
-
-
-def test_call_that_was_not_timed_is_in_the_run(project: Path) -> None:
-    timed = record("t/test_a.py::timed", main=measured())
-    store(project, run(timed, record("t/test_a.py::kept", main=measured())))
-    gpuperf("baseline", "accept")
-    not_timed = structs.replace(measured(None), not_timed="the code is the same")
-    store(project, run(timed, record("t/test_a.py::kept", main=not_timed), id="29990101-000000-0000"))
-    assert "not in the run" not in gpuperf("baseline", "status").output
 
 
 def test_status_of_an_empty_project(project: Path) -> None:

@@ -127,8 +127,7 @@ def test_changes_since_the_baseline_start_with_the_largest_mover(project: Path) 
     store(project, measured({**SLOW, "registers_per_thread": 40.0}, 90.0))
     (test,) = json.loads("\n".join(shown("--json")))
     assert test["since_the_baseline"] == [
-        "time_us 90 is 80.0 % slower than the baseline 50 "
-        "(+78.5 to +81.5 %, detects 1.7 % and more, 1 session, hot)",
+        "80.0 % slower: 50 → 90 µs (78.7 to 81.3 %; 1 stored session)",
         "duration_us 50 -> 90 (+80.0 %)",
         "memory_throughput 85 -> 40 (-52.9 %)",
         "dram_throughput 85 -> 40 (-52.9 %)",

@@ -1,26 +1,14 @@
-"""Verdicts on slower and faster times of the same code, and names of its differences."""
+"""Code and launches of a call compared with those of its baseline."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from judging import baseline
 from pytest_gpuperf.judge.code import compare_code
-from pytest_gpuperf.judge.counters import compare_counters
-from pytest_gpuperf.judge.result import Hints, Status
-from pytest_gpuperf.judge.times import judge_time
 from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
-from run_builders import NODEID, gate_of, measured
-
-if TYPE_CHECKING:
-    from pytest_gpuperf.judge.times import TimeVerdict
-    from pytest_gpuperf.records import Measurement
-
-HINTS = Hints(again="run it again", closer="look closer")
 
 
 def kernel(**fields: Any) -> LaunchedKernel:
@@ -29,76 +17,6 @@ def kernel(**fields: Any) -> LaunchedKernel:
 
 def code(*kernels: LaunchedKernel, **fields: Any) -> LaunchedCode:
     return LaunchedCode(kernels=kernels or (kernel(),), driver="580.1", **fields)
-
-
-def slower(
-    found: LaunchedCode | None, before: Measurement | None = None, time_us: float = 5.84
-) -> TimeVerdict:
-    known = baseline(5.3).measurements["main"]
-    now = replace(measured(time_us), code=found)
-    key = (NODEID, "main")
-    return judge_time(
-        key,
-        now,
-        replace(known, code=code()),
-        compare_counters(now, known),
-        gate_of({NODEID: baseline(5.3)}),
-        0.0,
-        HINTS,
-        lambda: before,
-    )
-
-
-def test_slower_time_of_the_same_code_is_inconclusive() -> None:
-    judged = slower(code())
-    [finding] = judged.findings
-    assert (finding.status, judged.moved) == (Status.INCONCLUSIVE, False)
-    assert finding.line.endswith(
-        "; the code of the kernel is the same as in the baseline: look at the machine"
-    )
-    assert finding.details == ("run it again", "look closer")
-
-
-def test_faster_time_of_the_same_code_needs_a_second_process() -> None:
-    [finding] = slower(code(), time_us=4.8).findings
-    assert finding.status is Status.INCONCLUSIVE
-    assert slower(code(), replace(measured(5.8), code=code()), 4.8).findings[0].status is finding.status
-    judged = slower(code(), replace(measured(4.8), code=code()), 4.8)
-    assert (judged.findings[0].status, judged.moved) == (Status.IMPROVED, True)
-
-
-def test_slower_time_of_the_same_code_in_two_processes_has_regressed() -> None:
-    [finding] = slower(code(), replace(measured(5.8), code=code())).findings
-    assert finding.status is Status.REGRESSED
-    assert "the code of the kernel is the same as in the baseline: look at the machine" in finding.details
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        replace(measured(5.3), code=code()),
-        replace(measured(5.8), code=code(kernel(code="cd"))),
-        replace(measured(5.8), code=None),
-        measured(None),
-    ],
-    ids=["as fast as the baseline", "other code", "unknown code", "no time"],
-)
-def test_other_run_confirms_nothing(before: Measurement) -> None:
-    assert slower(code(), before).findings[0].status is Status.INCONCLUSIVE
-
-
-@pytest.mark.parametrize(
-    "found",
-    [None, code(kernel(code="")), code(kernel(code="cd")), code(kernel(grid=(2, 1, 1)))],
-    ids=["unknown", "hash unknown", "other code", "other launch"],
-)
-def test_slower_time_without_the_same_code_has_regressed(found: LaunchedCode | None) -> None:
-    judged = slower(found)
-    assert (judged.findings[0].status, judged.moved) == (Status.REGRESSED, True)
-
-
-def test_unchanged_time_of_the_same_code_passes() -> None:
-    assert slower(code(), time_us=5.3).findings == ()
 
 
 @pytest.mark.parametrize(
@@ -128,5 +46,9 @@ def test_differences_are_named(now: LaunchedCode, lines: tuple[str, ...] | int) 
 
 def test_order_of_launches_makes_no_difference() -> None:
     pair = kernel(), kernel(name="n")
-    same = partial(compare_code, code(*pair))
-    assert same(code(*reversed(pair))).line == "the code of all 2 kernels is the same as in the baseline"
+    assert compare_code(code(*pair), code(*reversed(pair))).same
+
+
+def test_unknown_code_is_neither_the_same_nor_different() -> None:
+    for one, other in ((None, code()), (code(), None), (code(kernel(code="")), code())):
+        assert compare_code(one, other) == compare_code(None, None)

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
-from judging import HINTS
 from pytest_gpuperf.judge import times
-from pytest_gpuperf.judge.code import CodeComparison
 from pytest_gpuperf.judge.counters import CounterComparison
-from pytest_gpuperf.judge.gate import TimeComparison
+from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.judge.times import BaselineComparison, time_line
 from pytest_gpuperf.records.baseline import Session, TimeBaseline
 from pytest_gpuperf.records.change import Change
 from pytest_gpuperf.statistics.decision import Decision, Outcome
 from run_builders import timing
 
-if TYPE_CHECKING:
-    from pytest_gpuperf.judge.result import Finding
-
 PASSED = Decision(
     outcome=Outcome.PASS,
     change_pct=0.5,
     low_pct=0.1,
     high_pct=0.9,
-    detectable_pct=1.25,
     replicates=5,
 )
 AT_CLOCK = TimeComparison(
@@ -53,19 +47,22 @@ def test_lines_of_times_have_all_parts() -> None:
         decided(change_pct=0.0, replicates=1),
         decided(change_pct=-0.5, new_card=True),
         decided(
-            replace(AT_CLOCK, at_mhz=0.0, against="main (1a2b3c4)", in_turn=True),
+            replace(AT_CLOCK, at_mhz=0.0, against="main (1a2b3c4)", how="in turn"),
             outcome=Outcome.INCONCLUSIVE,
             as_measured=True,
         ),
         replace(AT_CLOCK, at_mhz=0.0),
     ]
     assert "\n".join(time_line(time, "hot") for time in times_of) == snapshot("""\
-time_us 5.43 is 0.5 % slower than the baseline 5.40 (+0.1 to +0.9 %, detects 1.2 % and more, 5 sessions, hot, at 1500 MHz)
-time_us 5.43 is 0.0 % slower than the baseline 5.40 (+0.1 to +0.9 %, detects 1.2 % and more, 1 session, hot, at 1500 MHz)
-time_us 5.43 is 0.5 % faster than the baseline 5.40 (+0.1 to +0.9 %, detects 1.2 % and more, 5 sessions, hot, at 1500 MHz, on a card that the baseline has not seen)
-time_us 5.43 is 0.5 % slower than 5.40 of main (1a2b3c4), too uncertain to be called (+0.1 to +0.9 %, detects 1.2 % and more, 5 restarts, hot, at 1400 instead of 1700 MHz)
-time_us 5.43 is 0.5 % slower than the baseline 5.40 (+0.1 to +0.9 %, detects 1.2 % and more, 5 sessions, hot)\
+0.5 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; 5 stored sessions)
+0.0 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; 1 stored session)
+0.5 % faster: 5.40 → 5.43 µs (-0.9 to -0.1 %; 5 stored sessions, on a card that the baseline has not seen)
+0.5 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; in turn, 5 restarts, old code main (1a2b3c4), at 1400 instead of 1700 MHz)
+0.5 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; 5 stored sessions)\
 """)  # noqa: E501
+    assert time_line(AT_CLOCK, "cold", ("not settled",)) == snapshot(
+        "0.5 % slower: 5.40 → 5.43 µs cold (0.1 to 0.9 %; 5 stored sessions, not settled)"
+    )
 
 
 def moved(time: TimeComparison | None, **counters: Any) -> str:
@@ -88,7 +85,7 @@ def test_machine_moved_if_raw_time_moved_a_point_more(raw_pct: float, change_pct
 
 def test_machine_is_not_blamed_for_other_times_and_other_work() -> None:
     slower, uncertain = (decided(outcome=one) for one in (Outcome.REGRESSED, Outcome.INCONCLUSIVE))
-    others = [None, replace(AT_CLOCK, at_mhz=0.0), replace(AT_CLOCK, in_turn=True), slower, uncertain]
+    others = [None, replace(AT_CLOCK, at_mhz=0.0), replace(AT_CLOCK, how="in turn"), slower, uncertain]
     assert [moved(time) for time in others] == [""] * 5
     changes: list[dict[str, Any]] = [
         {"work": (MORE_WORK,)},
@@ -96,36 +93,6 @@ def test_machine_is_not_blamed_for_other_times_and_other_work() -> None:
         {"kernels": "now runs b"},
     ]
     assert [moved(AT_CLOCK, **one) for one in changes] == [""] * 3
-
-
-def of_time(time: TimeComparison, **counters: Any) -> list[Finding]:
-    return list(times._of_time(CounterComparison(**counters), time, "hot", "main", HINTS, CodeComparison()))
-
-
-@pytest.mark.parametrize(
-    ("in_turn", "outcome", "hints"),
-    [
-        (False, Outcome.REGRESSED, (HINTS.closer, HINTS.accept)),
-        (True, Outcome.REGRESSED, (HINTS.accept,)),
-        (False, Outcome.IMPROVED, (HINTS.accept,)),
-        (False, Outcome.INCONCLUSIVE, (HINTS.more_sessions, HINTS.closer)),
-        (True, Outcome.INCONCLUSIVE, ()),
-    ],
-)
-def test_finding_of_a_time_has_the_commands_that_help(
-    in_turn: bool, outcome: Outcome, hints: tuple[str, ...]
-) -> None:
-    (finding,) = of_time(replace(decided(outcome=outcome), in_turn=in_turn), kernels="now runs b")
-    assert finding.details == ("now runs b", *hints)
-    assert finding.status.value == outcome.value
-    assert finding.label == "main"
-
-
-def test_slower_time_with_the_same_work_names_the_machine() -> None:
-    slower = decided(outcome=Outcome.REGRESSED)
-    said = "the kernels did the same work: look at the machine, too"
-    assert of_time(slower, compared=True)[0].details == (said, HINTS.closer, HINTS.accept)
-    assert said not in of_time(slower, compared=True, work=(MORE_WORK,))[0].details
 
 
 def test_remark_of_a_time_without_a_host_or_autotuner_is_empty() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from judging import baseline
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record, split_run
 from pytest_gpuperf.judge.result import Finding, Status
@@ -94,3 +95,28 @@ def test_verdict_names_kernels_of_another_compiler() -> None:
     known = TestBaseline(measurements={"sm_90": MeasurementBaseline(counters={"compiler": "Triton 3.5"})})
     found = judge(record(sm_90=COMPILED), measured=Expected(None), compiled=Expected(known))
     assert any("another kernel, not compared" in finding.line for finding in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "other"),
+    [
+        ("ptxas 12", "ptxas 13", True),
+        ("ptxas 12", "ptxas 12", False),
+        ("ptxas 12", None, False),
+        (None, "ptxas 13", False),
+        (None, None, False),
+    ],
+)
+def test_kernel_of_another_compiler_is_not_compared(
+    before: str | None, now: str | None, *, other: bool
+) -> None:
+    def counters(compiler: str | None) -> dict[str, MetricValue]:
+        return {"registers_per_thread": 32.0, **({"compiler": compiler} if compiler else {})}
+
+    known = baseline(5.3, counters(before))
+    found, findings = same_compiler(record(main=measured(None, counters(now))), known, "accept it")
+    assert found is not None
+    assert (found.measurements["main"].counters == {}) is other
+    assert [finding.line for finding in findings] == [
+        "compiled by ptxas 13, the baseline by ptxas 12: another kernel, not compared; accept it"
+    ] * other

@@ -15,9 +15,8 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limit
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
-from pytest_gpuperf.records.runs import RunStore, encode_run, load_run
-from run_builders import H200, NODEID, measured, one_test, record, run
+from pytest_gpuperf.records.runs import encode_run, load_run
+from run_builders import NODEID, in_turn, measured, one_test, record, run
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
@@ -39,34 +38,9 @@ def test_recording_passes_by_its_own_baselines() -> None:
 
 
 def test_slower_time_regresses_without_any_test_code(store: BaselineStore) -> None:
-    [found] = judge_run(one_test(time_us=9.0), store)
+    slower = in_turn(measured(9.0), 0.5, 0.5, sessions=(one_test().id,))
+    [found] = judge_run(run(record(main=slower)), store)
     assert found.verdict.status is Status.REGRESSED
-
-
-@pytest.mark.parametrize(
-    ("before_us", "card", "status"),
-    [
-        (9.1, H200.uuid, Status.REGRESSED),
-        (5.3, H200.uuid, Status.INCONCLUSIVE),
-        (9.1, "GPU-other", Status.INCONCLUSIVE),
-    ],
-    ids=["as slow", "as fast as the baseline", "another card"],
-)
-def test_run_before_confirms_a_slower_time_of_the_same_code(
-    store: BaselineStore, tmp_path: Path, before_us: float, card: str, status: Status
-) -> None:
-    def made(time_us: float, run_id: str, card: str = H200.uuid) -> Run:
-        code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="ab"),), driver="580.1")
-        test = structs.replace(record(main=structs.replace(measured(time_us), code=code)), gpu_uuid=card)
-        return run(test, id=run_id)
-
-    runs = RunStore(tmp_path / ".gpuperf")
-    accept(made(5.3, "20261120-100000-0000"), store, "all", 0.0)
-    runs.write(made(before_us, "20261121-100000-0000", card))
-    runs.write(made(5.3, "20261123-100000-0000"))
-    [alone] = judge_run(made(9.0, "20261122-100000-0000"), store)
-    [found] = judge_run(made(9.0, "20261122-100000-0000"), store, runs=runs)
-    assert (alone.verdict.status, found.verdict.status) == (Status.INCONCLUSIVE, status)
 
 
 def test_accepted_slowdown_does_not_regress(store: BaselineStore) -> None:

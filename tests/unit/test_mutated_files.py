@@ -16,7 +16,7 @@ from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.gate import Gate
+from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records.runs import encode_run, load_run
 from whole_run import KNOWN, NEW
@@ -77,8 +77,8 @@ def read_all(measured: Run, store: BaselineStore) -> None:
     known = store.load("nvidia-h200", "test_square")
     assert known is not None
     for test in measured.tests:
-        gate = Gate([known], card="GPU-1", comparisons=1)
-        judge(test, measured=Expected(known.tests.get(test.nodeid), gate, 0.0, HINTS, "x.json"))
+        origin = Origin("GPU-1", measured.environment.toolchain, known.runs)
+        judge(test, measured=Expected(known.tests.get(test.nodeid), origin, 0.0, HINTS, "x.json"))
     for command in COMMANDS:
         result = CliRunner().invoke(main, command.split())
         assert result.exception is None or isinstance(result.exception, SystemExit), (

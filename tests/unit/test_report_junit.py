@@ -17,7 +17,6 @@ def test_properties_carry_time_change_and_main_counters() -> None:
         "gpuperf.main.change_pct": "-7.25",
         "gpuperf.main.change_low_pct": "-7.75",
         "gpuperf.main.change_high_pct": "-6.75",
-        "gpuperf.main.detectable_pct": "0.9",
         "gpuperf.main.sm_throughput": "31.2",
         "gpuperf.main.memory_throughput": "78.4",
         "gpuperf.main.achieved_occupancy": "77.1",

@@ -29,7 +29,6 @@ def test_row_has_all_texts() -> None:
         occupancy="77/100 %",
         stall="long_scoreboard 62 %",
         change="+0.3 ±0.5 %",
-        detects="0.9 %",
         verdict="pass",
         status=Status.PASS,
     )

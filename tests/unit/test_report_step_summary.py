@@ -32,11 +32,11 @@ replayed from NVIDIA H200, commit abc1234, 2026-11-20
 
 driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0
 
-| test | time | SOL | occupancy | top stall | change | detects | verdict |
-| --- | ---: | ---: | ---: | --- | ---: | ---: | --- |
-| `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | 0.9 % | ✅ pass (replayed) |
-| `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | new |  | 🆕 new |
-| `test_slow` | 5.30 µs ±0.2 % |  |  |  | +0.3 ±0.5 % | 0.9 % | ❌ regressed |
+| test | time | SOL | occupancy | top stall | change | verdict |
+| --- | ---: | ---: | ---: | --- | ---: | --- |
+| `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | ✅ pass (replayed) |
+| `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | new | 🆕 new |
+| `test_slow` | 5.30 µs ±0.2 % |  |  |  | +0.3 ±0.5 % | ❌ regressed |
 
 - 1 test without a baseline: gpuperf baseline accept RUN takes what that run measured
 

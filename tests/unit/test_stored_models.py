@@ -92,7 +92,6 @@ def test_model_is_that_of_the_code_read_for_the_same_call() -> None:
         counters=cast("Any", None),
         tests={},
         timer=cast("Any", Timer()),
-        doubt=lambda *_: "",
         known=lambda call, code, *_: asked.append(code),
         progress=lambda _: None,
         traces=Path(),

@@ -6,12 +6,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_gpuperf.judge.gate import compare_restarts
+from pytest_gpuperf.judge.origin import Origin
+from pytest_gpuperf.judge.screen import screen
+from pytest_gpuperf.judge.settlement import compare_restarts
 from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue, Settlement
-from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TestBaseline, TimeBaseline
+from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
 from pytest_gpuperf.report.pictures.of_test import pictures_of
 from pytest_gpuperf.report.pictures.picture import Bars, Line, Picture, Points
-from run_builders import H200, NODEID, gate_of, measured, timing
+from run_builders import H200, measured, timing
 
 COUNTERS: dict[str, MetricValue] = {
     "stall.long_scoreboard": 60.0,
@@ -38,10 +40,10 @@ def with_blocks(times: list[float], clocks: list[float]) -> Measurement:
 
 
 def pictures(now: Measurement, cards: tuple[str, str] = ("GPU-1", "GPU-1")) -> dict[str, Picture]:
-    gate = gate_of({NODEID: TestBaseline(measurements={"main": BASELINE})})
     assert now.timing is not None
+    assert BASELINE.time is not None
     runs = {run: RunNote(gpu_uuid=card) for run, card in zip("ab", cards, strict=True)}
-    comparison = gate.compare((NODEID, "main"), now.timing)
+    comparison = screen(now.timing, BASELINE.time, Origin("GPU-1", runs=runs))
     return pictures_of(now, H200, baseline=BASELINE, runs=runs, comparison=comparison)
 
 
@@ -56,7 +58,7 @@ def test_unmeasured_values_have_no_picture() -> None:
 
 def test_new_session_comes_last_with_its_interval() -> None:
     new = points(pictures(measured(9.0))["sessions"])["this run"]
-    assert (new.x, new.y, new.tone) == ((3,), (9.0,), "bad")
+    assert (new.x, new.y, new.tone) == ((3,), (9.0,), "now")
     assert new.low[0] < 9.0 < new.high[0]
 
 
@@ -121,9 +123,10 @@ def test_restarts_tell_which_side_went_first() -> None:
         new_first=(True, False) * 2,
         new_us=5.0,
     )
-    settlement = Settlement(how="in turn", against=against)
-    comparison = compare_restarts(against, 0.0)
-    found = pictures_of(Measurement(settlement=settlement), H200, comparison=comparison)
+    comparison = compare_restarts(against)
+    found = pictures_of(
+        Measurement(settlement=Settlement(how="in turn", against=against)), H200, comparison=comparison
+    )
     marks = points(found["restarts"])
     assert marks["new code first"].x == (1, 3)
     assert marks["old code first"].x == (2, 4)
@@ -168,9 +171,8 @@ def test_any_numbers_make_pictures_of_finite_numbers(
         mode="hot", sessions=tuple(Session(run=str(n), time_us=one) for n, one in enumerate(stored))
     )
     baseline = MeasurementBaseline(time=times, counters=before)
-    gate = gate_of({NODEID: TestBaseline(measurements={"main": baseline})})
     measurement = msgspec.structs.replace(measured(5.0, now), timing=timed)
-    comparison = gate.compare((NODEID, "main"), timed)
+    comparison = screen(timed, times, Origin())
     found = pictures_of(measurement, H200, baseline=baseline, comparison=comparison)
     assert {"sessions", "blocks"} <= set(found)
     for picture in found.values():

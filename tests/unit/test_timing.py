@@ -430,24 +430,6 @@ def test_time_of_the_other_source_has_its_own_clock(bench: Bench) -> None:
     assert other.by("cupti") == replace(found, normalised_us=pytest.approx(4.5))
 
 
-def test_times_are_brought_to_the_clock_of_the_first() -> None:
-    def timing(mhz: float, model: ClockModel | None) -> Timing:
-        time_us = 30 + 70 * 2000 / mhz
-        return Timing(
-            mode="hot",
-            time_us=time_us,
-            spread_pct=0,
-            blocks_us=(time_us,),
-            blocks_mhz=(mhz,),
-            calls_per_block=1,
-            clock_model=model,
-        )
-
-    one = ClockModel(cycles=70 * 2000, fixed_us=30, reference_mhz=2000)
-    assert timer.at_one_clock([timing(2000, one), timing(1500, one)]) == pytest.approx([100, 100])
-    assert timer.at_one_clock([timing(2000, one), timing(1000, None)]) == [100, 170]
-
-
 @pytest.mark.parametrize(("blocks", "again"), [([1.0], 0), ([1.0, 1.1], 1)], ids=["idles", "disturbs"])
 def test_busy_neighbour_repeats_the_timing(bench: Bench, blocks: list[float], again: int) -> None:
     timing = bench.time(repeating(blocks), conditions=[Conditions(other_processes=1), Conditions()])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from pytest_gpuperf.processes.git import GitError, run_git
-from pytest_gpuperf.statistics.decision import Thresholds
+from pytest_gpuperf.statistics.change_noise import ChangeNoise
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -172,7 +172,7 @@ def _found(series: Series, accepted: Accepted) -> list[Found]:
 def _return_of(changes: Sequence[Change], at: int) -> int | None:
     """Return the index of the later change that leads back to the level before a change; None without one."""
     total = math.log(changes[at].ratio)
-    zone = math.log1p(Thresholds().indifference_pct / 100)
+    zone = math.log1p(ChangeNoise().indifference_pct / 100)
     error = _half(changes[at])
     for index in range(at + 1, len(changes)):
         total += math.log(changes[index].ratio)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from pytest_gpuperf.statistics.change_noise import ChangeNoise
 from pytest_gpuperf.statistics.change_points import HistoryPoint, find_changes
 from pytest_gpuperf.statistics.clock_model import (
     alike_shares,
@@ -17,7 +18,6 @@ from pytest_gpuperf.statistics.clock_model import (
     normalise,
     pool_models,
 )
-from pytest_gpuperf.statistics.decision import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ class Series:
             )
             for point in some
         ]
-        found = find_changes(points, Thresholds().of(self.mode))
+        found = find_changes(points, ChangeNoise().of(self.mode))
         return tuple(
             change._replace(before=judged[change.before], after=judged[change.after]) for change in found
         )

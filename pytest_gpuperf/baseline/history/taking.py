@@ -8,7 +8,7 @@ import msgspec
 
 from pytest_gpuperf.baseline.gather import gather
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
-from pytest_gpuperf.judge.gate import ENOUGH_BLOCKS
+from pytest_gpuperf.judge.screen import ENOUGH_BLOCKS
 from pytest_gpuperf.records import NO_GPU, ClockModel
 from pytest_gpuperf.records.history import HISTORY_SCHEMA, HistoryLine
 from pytest_gpuperf.records.plausible import alike

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.floor import floor_of
-from pytest_gpuperf.judge.gate import compare_restarts
+from pytest_gpuperf.judge.settlement import compare_restarts
 from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.trial import (
     TIMED,
@@ -21,7 +21,6 @@ from pytest_gpuperf.records.trial import (
     SideTime,
     TrialResult,
 )
-from pytest_gpuperf.statistics.decision import Thresholds
 from pytest_gpuperf.statistics.rounds import Bounds, mean_bounds, time_bounds
 
 if TYPE_CHECKING:
@@ -168,11 +167,11 @@ def _floor(record: TestRecord | None, gpu: GpuInfo) -> Floor | None:
 
 def _side(times: CaseTimes, rounds_us: Sequence[float]) -> SideTime:
     assert times.in_turn.mode is not None
-    return SideTime(time_us=_interval(time_bounds(rounds_us, Thresholds())), mode=times.in_turn.mode)
+    return SideTime(time_us=_interval(time_bounds(rounds_us)), mode=times.in_turn.mode)
 
 
 def _speed_up(times: CaseTimes) -> Interval | None:
-    compared = compare_restarts(times.in_turn, 0.0)
+    compared = compare_restarts(times.in_turn)
     if compared is None:
         return None
     decision = compared.decision

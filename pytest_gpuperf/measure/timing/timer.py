@@ -444,18 +444,6 @@ def normalised_us(timing: Timing) -> float | None:
     return round(trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model)), 6)
 
 
-def at_one_clock(timings: Sequence[Timing]) -> list[float]:
-    """Return times in microseconds at the clock of the first one's model; as measured if one has none."""
-    models = [timing.clock_model for timing in timings if timing.clock_model and timing.sm_clock_mhz]
-    if len(models) < len(timings):
-        return [timing.time_us for timing in timings]
-    mhz = models[0].reference_mhz
-    return [
-        trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, mhz))
-        for timing, model in zip(timings, models, strict=True)
-    ]
-
-
 def _clocks(blocks: Sequence[Block]) -> tuple[float, ...]:
     clocks = tuple(round(block.sm_clock_mhz, 1) for block in blocks)
     return clocks if all(clocks) else ()

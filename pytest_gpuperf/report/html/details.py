@@ -98,7 +98,7 @@ def _findings(result: TestResult, label: str) -> Iterator[dict[str, Any]]:
                 "status": finding.status.value,
                 "fails": result.verdict.fails_by(finding.status),
                 "line": printable(first),
-                "details": [printable(line) for line in (*more, *finding.details) if line][:LINES_SHOWN],
+                "details": [printable(line) for line in (*more, *finding.more) if line][:LINES_SHOWN],
             }
 
 

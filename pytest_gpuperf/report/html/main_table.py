@@ -51,7 +51,13 @@ def entries_of(results: Sequence[TestResult]) -> list[Entry]:
         for result, rows in zip(results, build_rows(results), strict=True)
         for label, row in zip([*result.record.measurements] or ["main"], rows, strict=True)
     ]
-    return sorted(entries, key=lambda entry: SEVERITY[entry.row.status])
+    return sorted(entries, key=_by_loss)
+
+
+def _by_loss(entry: Entry) -> tuple[int, float]:
+    """Return a key that sorts the worst verdict first, and the largest loss first of those that failed."""
+    status, decision = entry.row.status, entry.decision
+    return SEVERITY[status], -decision.change_pct if decision is not None and status.fails else 0.0
 
 
 class _Cell(NamedTuple):
@@ -126,7 +132,6 @@ def _cells(entry: Entry, end_pct: int) -> list[_Cell]:
         _Cell("verdict", f'<span class="verdict">{text(row.verdict)}</span>', float(SEVERITY[row.status])),
         _Cell("time", text(row.time), timing.time_us if timing else None, "number"),
         _Cell("change", change, decision.change_pct if decision else None, "change"),
-        _Cell("detects", text(row.detects), decision.detectable_pct if decision else None, "number least"),
         _Cell("rate", text(row.rate), rate, "number less"),
         _Cell("SOL", text(row.sol), max(filter(None, speeds), default=None), "number less"),
         _Cell("occupancy", text(row.occupancy), number_in(metrics, "achieved_occupancy"), "number less"),

@@ -10,7 +10,7 @@ from pytest_gpuperf.report.html.details import details_of
 from pytest_gpuperf.report.html.main_table import entries_of, table_pieces
 from pytest_gpuperf.report.html.markup import asset, digest, items, link, packed, text
 from pytest_gpuperf.report.html.overview import overview_pieces
-from pytest_gpuperf.report.notices import notices
+from pytest_gpuperf.report.notices import notices, undecided
 from pytest_gpuperf.report.own_files import GENERATOR
 from pytest_gpuperf.report.rows import TONES, counts_by_status, header_lines
 from pytest_gpuperf.report.show import count
@@ -84,7 +84,7 @@ def _section(section: Section, number: int, entries: Sequence[Entry], first: int
     data = f'data-first="{first}" data-pack="{DETAILS_AT_ONCE}"'
     yield f'<section id="s{number}" aria-labelledby="h{number}" {data}>\n'
     yield f'<h2 id="h{number}">{text(section.title)}</h2>\n{_source(section)}'
-    if lines := [*notices(section.summary), *section.summary.notices]:
+    if lines := [*notices(section.summary), *section.summary.notices, *undecided(section.summary.results)]:
         shown = count(len(lines), "notice")
         yield f"<details><summary>{shown}</summary>{items(lines, 'notices')}</details>\n"
     yield _counts(section)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_gpuperf.judge.gate import TimeComparison
+    from pytest_gpuperf.judge.screen import TimeComparison
     from pytest_gpuperf.records import GpuInfo, Measurement, MetricValue, Profile
     from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote
     from pytest_gpuperf.report.pictures.picture import Picture

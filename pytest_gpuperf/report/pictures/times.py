@@ -13,7 +13,7 @@ from pytest_gpuperf.report.show import show_change, show_time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.judge.gate import TimeComparison
+    from pytest_gpuperf.judge.screen import TimeComparison
     from pytest_gpuperf.records import AgainstTiming, Timing
     from pytest_gpuperf.records.baseline import RunNote, Session, TimeBaseline
 
@@ -45,9 +45,9 @@ def sessions(known: TimeBaseline, runs: Mapping[str, RunNote], comparison: TimeC
     if comparison is not None:
         count += 1
         new, values = _new(comparison, count)
-        lines = _expected(comparison, _right(count))
-        marks = [*lines, *marks, new]
-        seen += [*values, *(line.y[0] for line in lines)]
+        expected = _level(comparison.baseline_us, _right(count), "expected")
+        marks = [expected, *marks, new]
+        seen += [*values, expected.y[0]]
         message += f"; {new.tips[0]}"
     where = f"at {at_mhz:.0f} MHz " if at_mhz else ""
     return Picture(
@@ -82,15 +82,6 @@ def _right(count: int) -> float:
     return round(1.4 * count + 0.5, 2)
 
 
-def _expected(comparison: TimeComparison, right: float) -> list[Line]:
-    decision, baseline_us = comparison.decision, comparison.baseline_us
-    lines = [_level(baseline_us, right, "expected")]
-    if decision.detectable_pct > 0:
-        limit = baseline_us * (1 + decision.detectable_pct / 100)
-        lines.append(_level(limit, right, f"detects +{decision.detectable_pct:.1f} %"))
-    return lines
-
-
 def _level(value: float, right: float, name: str) -> Line:
     y = float(f"{value:.5g}")
     return Line(x=(0.5, right), y=(y, y), name=name, beside=True, tone="quiet", dashed=True)
@@ -102,7 +93,7 @@ def _new(comparison: TimeComparison, place: int) -> tuple[Points, list[float]]:
     ends = [expected * (1 + change / 100) for change in (decision.low_pct, decision.high_pct)]
     values = [comparison.actual_us, *ends]
     y, low, high = rounded(values)
-    change, _ = show_change(decision)
+    change = show_change(decision)
     tone: Tone = "bad" if comparison.slower else "good" if comparison.faster else "now"
     tip = f"this run: {show_time(comparison.actual_us)}, {change}"
     mark = Points(x=(place,), y=(y,), low=(low,), high=(high,), name="this run", tone=tone, tips=(tip,))
@@ -155,7 +146,7 @@ def restarts(against: AgainstTiming, comparison: TimeComparison) -> Picture:
                     tone="now" if new_first else "before",
                 )
             )
-    shown, _ = show_change(decision)
+    shown = show_change(decision)
     return Picture(
         title=f"Change against {against.ref} in each restart",
         description=f"{shown} over {len(changes)} restarts against {against.ref}.",

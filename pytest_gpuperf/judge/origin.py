@@ -1,0 +1,66 @@
+"""Origin of a new time and of the stored sessions: card, driver, packages; and how they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_gpuperf.records import Toolchain
+from pytest_gpuperf.records.baseline import RunNote, card_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_gpuperf.records.baseline import Session
+
+_OF_MACHINE = ("driver", "gpuperf")
+_OF_PACKAGES = ("torch", "triton", "cuda", "python")
+
+
+class Differences(msgspec.Struct, frozen=True, gc=False):
+    """Differences between the newest session and a new time."""
+
+    packages: tuple[str, ...] = ()
+    """Packages that can change a kernel: `torch 2.11.0 -> 2.12.0`."""
+    machine: tuple[str, ...] = ()
+    """Card, driver and this plugin: `driver 580 -> 590`."""
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """Origin of a new time, and of the sessions that it is compared with."""
+
+    card: str = ""
+    """UUID of the GPU of the new time."""
+    toolchain: Toolchain = Toolchain()
+    """Versions with which it was taken."""
+    runs: Mapping[str, RunNote] = {}
+    """Origins of the sessions, by run id."""
+
+    def counted(self, sessions: Iterable[Session]) -> list[list[Session]]:
+        """Return the sessions that a new time is compared with, by card.
+
+        They are those of the same card, driver and plugin; or else of the same card; or else of all cards.
+        """
+        cards: dict[str, list[Session]] = {}
+        for session in sessions:
+            cards.setdefault(card_of(session, self.runs), []).append(session)
+        own = cards.get(self.card, [])
+        alike = [session for session in own if not self._changed(session, _OF_MACHINE)]
+        return [alike or own] if own else list(cards.values())
+
+    def differences(self, sessions: Sequence[Session]) -> Differences:
+        """Compare a new time with the newest of the sessions that it is compared with."""
+        groups = self.counted(sessions)
+        newest = max((group[-1] for group in groups), key=sessions.index)
+        before = card_of(newest, self.runs)
+        other = ["another card"] if before and self.card and before != self.card else []
+        return Differences(
+            tuple(self._changed(newest, _OF_PACKAGES)), (*other, *self._changed(newest, _OF_MACHINE))
+        )
+
+    def _changed(self, session: Session, names: Sequence[str]) -> list[str]:
+        before = self.runs[session.run].toolchain if session.run in self.runs else Toolchain()
+        pairs = [(name, getattr(before, name), getattr(self.toolchain, name)) for name in names]
+        return [f"{name} {old} -> {new}" for name, old, new in pairs if old and new and old != new]

@@ -1,0 +1,204 @@
+"""The screen: a time next to the stored sessions of its baseline, at one SM clock.
+
+Nothing fails because of the screen: a time outside is a suspect, which is settled. Its widths are as wide as
+fresh processes of unchanged code differ, by `python -m benchmarks.gate_power screen`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from pytest_gpuperf.judge.one_clock import OneClock
+from pytest_gpuperf.records import HELD_BACK
+from pytest_gpuperf.records.baseline import Session, card_of
+from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
+from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.judge.origin import Origin
+    from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.records.baseline import TimeBaseline
+
+SCREEN_PCT = 0.7
+"""Width for one stored session of the same card, on either side: outside are 0.1 % of the times of unchanged
+kernels at full clock, and 94 % of those with 1 % more work (`benchmarks/results/gate_power.json`)."""
+BELOW_CLOCK_PCT = 1.5
+"""The same below the full clock, as at the power limit: outside are 11 % of the times of unchanged kernels,
+and 95 % of those with 5 % more work (the same samples)."""
+NEW_CARD_PCT = 1.0
+"""The same on a card that the baseline has not seen: outside are 7 % of the times of unchanged kernels at
+full clock, and all of those with 5 % more work (the same samples)."""
+HOST_PCT = 25.0
+"""The same by the host's clock: outside are 13 of 48 pairs of sessions of unchanged eager calls
+(`baselines/*/test_token_reduction.json`)."""
+UNKNOWN_CLOCK = 0.1
+"""Standard deviation of the logarithm of an unknown SM clock: that of any clock between 1,400 and 1,980 MHz,
+as an H200 has under load."""
+ENOUGH_BLOCKS = 10
+"""Minimum number of blocks for a standard error."""
+
+
+class TimeComparison(msgspec.Struct, frozen=True, gc=False):
+    """Time compared with its baseline."""
+
+    decision: Decision
+    actual_us: float
+    """New time at `at_mhz`, like `baseline_us`."""
+    baseline_us: float
+    """Geometric mean over the sessions, or the time of the old code."""
+    raw_change_pct: float
+    """Change of the times as measured, at any clock."""
+    at_mhz: float = 0.0
+    """SM clock that both were brought to; 0 if they are compared as measured."""
+    actual_mhz: float = 0.0
+    """Mean SM clock of the new time; 0 if unknown."""
+    baseline_mhz: float = 0.0
+    """Mean SM clock of the sessions; 0 if unknown."""
+    how: Literal["screen", "in turn", "fresh"] = "screen"
+    """Way of the comparison, so that `decision.replicates` counts sessions, restarts or processes."""
+    against: str = ""
+    """Older code of a comparison in turn, as the user named it or by its commit."""
+
+    @property
+    def in_turn(self) -> bool:
+        """True if both were taken in turn on one machine."""
+        return self.how == "in turn"
+
+    @property
+    def slower(self) -> bool:
+        """True if the time has regressed."""
+        return self.decision.outcome is Outcome.REGRESSED
+
+    @property
+    def faster(self) -> bool:
+        """True if the time has improved."""
+        return self.decision.outcome is Outcome.IMPROVED
+
+
+def screen(
+    timing: Timing, known: TimeBaseline, origin: Origin, tolerance_pct: float = 0.0
+) -> TimeComparison | None:
+    """Compare a time with the stored sessions: `pass` within the screen, else `inconclusive`, a suspect.
+
+    Args:
+        timing: The new time.
+        known: The sessions.
+        origin: Where both are from; the sessions of one card together weigh as much as those of another.
+        tolerance_pct: Slowdown that is accepted, in %.
+
+    Returns:
+        None if the new time is not of the mode and source of the sessions.
+    """
+    found = timing.by(known.source)
+    if found is None or found.mode != known.mode or timing.only_host:
+        return None
+    sides = _at_one_clock(found, known) or _as_measured(found, known)
+    groups = origin.counted(sides.sessions)
+    sessions = [session for group in groups for session in group]
+    new_card = card_of(sessions[0], origin.runs) != origin.card
+    expected = fmean(fmean(sides.logs[session.run] for session in group) for group in groups)
+    error = math.hypot(sides.error, fmean(sides.errors[session.run] for session in sessions))
+    replicates = len(groups) if new_card else len(sessions)
+    # More sessions narrow the share of the screen that is theirs.
+    width = _width_pct(found, sessions, new_card=new_card) / 100 * math.sqrt((1 + 1 / replicates) / 2) + error
+    change = math.log(sides.time_us) - expected
+    inside = abs(change) <= width or 0 < as_pct(change) <= tolerance_pct
+    raw = fmean(math.log(session.time_us) for session in sessions)
+    clocks = [session.sm_clock_mhz for session in sessions]
+    return TimeComparison(
+        decision=Decision(
+            Outcome.PASS if inside else Outcome.INCONCLUSIVE,
+            as_pct(change),
+            as_pct(change - width),
+            as_pct(change + width),
+            len(sessions),
+            new_card=new_card,
+        ),
+        actual_us=sides.time_us,
+        baseline_us=math.exp(expected),
+        raw_change_pct=as_pct(math.log(timing.time_us) - raw),
+        at_mhz=sides.at_mhz,
+        actual_mhz=timing.sm_clock_mhz,
+        baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
+    )
+
+
+def spread_pct(timing: Timing) -> float:
+    """Return how far a time of another process of the same code may be from this one, in %."""
+    return _width_pct(timing, (), new_card=False) + 100 * _error(timing.blocks_us, timing.time_us)
+
+
+def _width_pct(timing: Timing, sessions: Sequence[Session], *, new_card: bool) -> float:
+    """Return the width for one session by the classes that are noisy, in %."""
+    if timing.mode == "host":
+        return HOST_PCT
+    state = timing.conditions
+    highest = state.max_sm_clock_mhz if state is not None else 0
+    clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in sessions)]
+    below = any(0 < mhz < HELD_BACK * highest for mhz in clocks)
+    return max(SCREEN_PCT, BELOW_CLOCK_PCT * below, NEW_CARD_PCT * new_card)
+
+
+class _Sides(msgspec.Struct, frozen=True, gc=False):
+    """A new time and the sessions, at one clock or as measured."""
+
+    time_us: float
+    error: float
+    """Relative error of `time_us`."""
+    sessions: Sequence[Session]
+    logs: Mapping[str, float]
+    """Natural logarithm of the time of each session, by run id."""
+    errors: Mapping[str, float]
+    """Relative error of each session from bringing it to the clock."""
+    at_mhz: float = 0.0
+
+
+def _at_one_clock(timing: Timing, known: TimeBaseline) -> _Sides | None:
+    """Bring both to one clock, without sessions whose own is not known; None if that is not possible."""
+    clock = OneClock.of(known, timing) if timing.sm_clock_mhz else None
+    if clock is None:
+        return None
+    stored = [(session, us) for session in known.sessions if (us := clock.stored_us(session)) > 0]
+    own = clock.for_time(timing)
+    blocks = own.blocks_us(timing)
+    # Cold blocks below 0 may outweigh the others by the model of another session.
+    if not stored or (time_us := trimmed_mean(blocks)) <= 0:
+        return None
+    return _Sides(
+        time_us,
+        math.hypot(_error(blocks, time_us), own.error(timing.sm_clock_mhz)),
+        [session for session, _ in stored],
+        {session.run: math.log(us) for session, us in stored},
+        {session.run: clock.error(session.sm_clock_mhz) for session, _ in stored},
+        clock.at_mhz,
+    )
+
+
+def _as_measured(timing: Timing, known: TimeBaseline) -> _Sides:
+    """Take both as measured, with the error of clocks that are unlike, or unknown on one side.
+
+    Without a model, the share of the time that depends on the clock may be anything from 0 to 1: its root
+    mean square counts.
+    """
+    clock = OneClock.of(known, timing)
+    share = clock.model.sm_clock_share if clock is not None else 1 / math.sqrt(3)
+    clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in known.sessions)]
+    apart = share * UNKNOWN_CLOCK if any(clocks) else 0.0
+    if all(clocks):
+        apart = share * abs(math.log(clocks[0]) - fmean(map(math.log, clocks[1:])))
+    return _Sides(
+        timing.time_us,
+        math.hypot(_error(timing.blocks_us, timing.time_us), apart),
+        known.sessions,
+        {session.run: math.log(session.time_us) for session in known.sessions},
+        {session.run: 0.0 for session in known.sessions},
+    )
+
+
+def _error(blocks: Sequence[float], time_us: float) -> float:
+    return standard_error(blocks) / time_us if len(blocks) >= ENOUGH_BLOCKS else 0.0

@@ -1,0 +1,157 @@
+"""Settlement of a suspect: old and new code in turn, or fresh processes, to an outcome."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_gpuperf.judge.screen import TimeComparison
+from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
+from pytest_gpuperf.statistics.sequential import ALIKE_PCT, change_pct, decide_restarts
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.judge.origin import Differences
+    from pytest_gpuperf.records import AgainstTiming, Settlement
+
+FRESH = 3
+"""Fresh processes that confirm a change. All are outside the screen on one side for less than 0.1 % of the
+unchanged kernels at full clock, 0.4 % of those below it and 0.8 % of the cold ones, and for 89 % of those at
+full clock with 1 % more work (`benchmarks/results/gate_power.json`)."""
+MACHINE_PCT = 5.0
+"""Width of the screen of fresh processes on another machine than the baseline's: no unchanged kernel of these
+samples differs by more than 3.3 % between two cards of a model."""
+
+
+class Judgement(msgspec.Struct, frozen=True, gc=False):
+    """Outcome of a time next to its baseline, and how it came about."""
+
+    time: TimeComparison
+    """With the outcome."""
+    why: tuple[str, ...] = ()
+    """Facts that decided, besides the restarts or the screen."""
+    drift: str = ""
+    """What else than the code moved the time: `driver 580 -> 590`; empty if nothing did."""
+    suspect: bool = False
+    """True if it has to be settled."""
+
+
+def judge_suspect(
+    time: TimeComparison,
+    settlement: Settlement | None,
+    differences: Differences,
+    tolerance_pct: float,
+    *,
+    known_code: bool,
+) -> Judgement:
+    """Judge a time outside the screen by its settlement.
+
+    Args:
+        time: The time next to the sessions.
+        settlement: How it was settled; None if it was not.
+        differences: What differs between the baseline and now.
+        tolerance_pct: Slowdown that is accepted, in %.
+        known_code: True if the baseline has hashes of its machine code, which the old side had to have.
+    """
+    if settlement is None:
+        return Judgement(time, ("not settled",), suspect=True)
+    fresh = compare_fresh(settlement, time, tolerance_pct, same_machine=not differences.machine)
+    if settlement.how == "fresh" and fresh is not None:
+        return Judgement(fresh, (f"old code could not be timed in turn: {settlement.reason}",))
+    turn = compare_restarts(settlement.against, tolerance_pct) if settlement.against is not None else None
+    if settlement.how != "in turn" or turn is None:
+        return Judgement(time, (settlement.reason or "not settled",))
+    if turn.decision.outcome is not Outcome.PASS:
+        return Judgement(turn)
+    if ALIKE_PCT < turn.decision.change_pct <= tolerance_pct:
+        return Judgement(turn)
+    alike = "old and new code are alike in turn"
+    if differences.machine and differences.packages:
+        changed = ", ".join((*differences.machine, *differences.packages))
+        return Judgement(time, (alike, f"the machine and packages changed: {changed}"))
+    if differences.machine:
+        drift = ", ".join(differences.machine)
+        return Judgement(_called(time, Outcome.PASS), (alike, drift), drift)
+    if differences.packages:
+        changed = ", ".join(differences.packages)
+        if fresh is None:
+            return Judgement(time, (alike, f"{changed}, and no fresh processes confirm it"))
+        return Judgement(fresh, (alike, f"by the toolchain: {changed}"))
+    if known_code:
+        return Judgement(_called(time, Outcome.PASS), (alike, "the stored session is off"))
+    return Judgement(time, (alike, "nothing that is known differs from the baseline"))
+
+
+def _called(time: TimeComparison, outcome: Outcome) -> TimeComparison:
+    return msgspec.structs.replace(time, decision=msgspec.structs.replace(time.decision, outcome=outcome))
+
+
+def compare_restarts(against: AgainstTiming, tolerance_pct: float = 0.0) -> TimeComparison | None:
+    """Judge a time against older code, both measured in turn on one GPU.
+
+    Args:
+        against: The ratios of both times.
+        tolerance_pct: Slowdown that is accepted, in %.
+
+    Returns:
+        None without restarts.
+    """
+    ratios, raw, first = against.log_ratios, against.raw_log_ratios, against.new_first
+    if not ratios:
+        return None
+    decision = decide_restarts(ratios, tolerance_pct, raw=raw, new_first=first)
+    if decision.outcome is Outcome.INCONCLUSIVE:
+        # A decision at the level of an early look stays; else the last look may use all that is left.
+        decision = decide_restarts(ratios, tolerance_pct, final=True, raw=raw, new_first=first)
+    # The decision is on the ratio of restarts; the mean of all blocks may differ from it a little.
+    old_us = against.new_us / (1 + decision.change_pct / 100)
+    at_one_clock = raw not in ((), ratios) and not decision.as_measured
+    return TimeComparison(
+        decision=decision,
+        actual_us=against.new_us,
+        baseline_us=old_us,
+        raw_change_pct=change_pct(raw or ratios, first),
+        at_mhz=fmean((against.new_mhz, against.old_mhz)) if at_one_clock else 0.0,
+        actual_mhz=against.new_mhz,
+        baseline_mhz=against.old_mhz,
+        how="in turn",
+        against=against.ref
+        if against.commit.startswith(against.ref)
+        else f"{against.ref} ({against.commit[:7]})",
+    )
+
+
+def compare_fresh(
+    settlement: Settlement, time: TimeComparison, tolerance_pct: float, *, same_machine: bool
+) -> TimeComparison | None:
+    """Judge the times of fresh processes by the screen: all outside on one side, or most of them inside.
+
+    Args:
+        settlement: The times, at the clock of `time`.
+        time: The first time next to the sessions.
+        tolerance_pct: Slowdown that is accepted, in %.
+        same_machine: False if a card or a driver is not that of the baseline.
+
+    Returns:
+        None if there are too few.
+    """
+    changes = sorted(as_pct(math.log(us / time.baseline_us)) for us in settlement.fresh_us)
+    if len(changes) < FRESH:
+        return None
+    width = (time.decision.high_pct - time.decision.low_pct) / 2
+    least = width if same_machine else max(width, MACHINE_PCT)
+    inside = sum(-width <= change <= max(width, tolerance_pct) for change in changes)
+    outcome = Outcome.PASS if 2 * inside > len(changes) else Outcome.INCONCLUSIVE
+    if changes[0] > max(least, tolerance_pct):
+        outcome = Outcome.REGRESSED
+    elif changes[-1] < -least:
+        outcome = Outcome.IMPROVED
+    pct = median(changes)
+    return msgspec.structs.replace(
+        time,
+        decision=Decision(outcome, pct, changes[0], changes[-1], len(changes)),
+        actual_us=time.baseline_us * (1 + pct / 100),
+        how="fresh",
+    )

@@ -1,0 +1,190 @@
+"""The screen of a time by stored sessions, its classes, and limits by the spread between processes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from pytest_gpuperf.judge.limits import check_limit, parse_limit
+from pytest_gpuperf.judge.origin import Origin
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.judge.screen import (
+    BELOW_CLOCK_PCT,
+    HOST_PCT,
+    NEW_CARD_PCT,
+    SCREEN_PCT,
+    TimeComparison,
+    screen,
+    spread_pct,
+)
+from pytest_gpuperf.records import ClockModel, Conditions, Measurement, Timing, Toolchain
+from pytest_gpuperf.records.baseline import RunNote, Session, TimeBaseline
+from pytest_gpuperf.statistics.decision import Outcome
+from run_builders import origin_of, timing
+
+CHANGES = st.floats(-40, 60)
+
+
+def known(*times_us: float, **fields: Any) -> TimeBaseline:
+    sessions = tuple(Session(run=f"r{at}", time_us=us, **fields) for at, us in enumerate(times_us))
+    return TimeBaseline(mode="hot", sessions=sessions)
+
+
+def of(*runs: str, **values: Any) -> Origin:
+    return origin_of(*(runs or [f"r{at}" for at in range(20)]), **values)
+
+
+def screened(now: Timing, before: TimeBaseline, origin: Origin | None = None, **more: Any) -> TimeComparison:
+    found = screen(now, before, origin or of(), **more)
+    assert found is not None
+    return found
+
+
+def half_pct(time: TimeComparison) -> float:
+    """Return half of the interval, as a logarithm in %."""
+    ends = (time.decision.low_pct, time.decision.high_pct)
+    low, high = (math.log1p(end / 100) for end in ends)
+    return 50 * (high - low)
+
+
+@given(CHANGES)
+def test_time_outside_the_screen_is_a_suspect(change_pct: float) -> None:
+    time = screened(timing(100 * (1 + change_pct / 100)), known(100.0))
+    inside = abs(math.log1p(change_pct / 100)) <= SCREEN_PCT / 100
+    assert (time.decision.outcome is Outcome.PASS) is inside
+    assert time.decision.change_pct == pytest.approx(change_pct, abs=1e-6)
+    assert not time.slower
+    assert not time.faster
+
+
+@given(CHANGES, st.floats(0.1, 1e6), st.integers(1, 20))
+def test_screen_is_the_same_for_all_times_and_both_directions(
+    change_pct: float, time_us: float, count: int
+) -> None:
+    sessions = known(*[time_us] * count)
+    slower, faster = (
+        screened(timing(time_us * math.exp(sign * change_pct / 100)), sessions) for sign in (1, -1)
+    )
+    assert half_pct(slower) == pytest.approx(half_pct(faster))
+    assert slower.decision.outcome is faster.decision.outcome
+    assert half_pct(slower) == pytest.approx(SCREEN_PCT * math.sqrt((1 + 1 / count) / 2), rel=1e-6)
+
+
+@given(st.lists(st.floats(99, 101), min_size=2, max_size=8), st.floats(95, 105))
+def test_order_of_the_sessions_does_not_count(times: list[float], now: float) -> None:
+    one, other = (screened(timing(now), known(*each)) for each in (times, times[::-1]))
+    assert one.decision.change_pct == pytest.approx(other.decision.change_pct)
+    assert half_pct(one) < SCREEN_PCT
+
+
+@pytest.mark.parametrize(("tolerance", "outcome"), [(4.9, Outcome.INCONCLUSIVE), (5.1, Outcome.PASS)])
+def test_slowdown_within_the_tolerance_is_no_suspect(tolerance: float, outcome: Outcome) -> None:
+    assert screened(timing(105.0), known(100.0), tolerance_pct=tolerance).decision.outcome is outcome
+    assert screened(timing(95.0), known(100.0), tolerance_pct=9).decision.outcome is Outcome.INCONCLUSIVE
+
+
+def at_clock(mhz: float, most: int = 1980) -> Timing:
+    return replace(timing(100.0), blocks_mhz=(mhz,), conditions=Conditions(max_sm_clock_mhz=most))
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "origin", "width"),
+    [
+        (at_clock(1980), known(100.0, sm_clock_mhz=1980), of(), SCREEN_PCT),
+        (at_clock(1500), known(100.0, sm_clock_mhz=1500), of(), BELOW_CLOCK_PCT),
+        (at_clock(1980), known(100.0, sm_clock_mhz=1980), of(card="GPU-2"), NEW_CARD_PCT),
+        (at_clock(1500), known(100.0, sm_clock_mhz=1500), of(card="GPU-2"), BELOW_CLOCK_PCT),
+        (at_clock(1500, 0), known(100.0, sm_clock_mhz=1500), of(), SCREEN_PCT),
+    ],
+    ids=["full clock", "below", "new card", "both", "unknown"],
+)
+def test_noisy_classes_have_wider_screens(
+    now: Timing, before: TimeBaseline, origin: Origin, width: float
+) -> None:
+    time = screened(now, before, origin)
+    assert half_pct(time) == pytest.approx(width)
+    assert time.decision.new_card is (origin.card == "GPU-2")
+
+
+def test_host_times_have_the_widest_screen() -> None:
+    before = replace(known(100.0), mode="host", source="host")
+    now = replace(timing(120.0, "host"), source="host")
+    assert half_pct(screened(now, before)) == pytest.approx(HOST_PCT)
+
+
+@pytest.mark.parametrize(("blocks", "wider"), [(9, False), (10, True)])
+def test_error_of_the_time_itself_widens_the_screen(blocks: int, *, wider: bool) -> None:
+    noisy = replace(timing(100.0), blocks_us=tuple(100.0 + 20 * (-1) ** at for at in range(blocks)))
+    assert (half_pct(screened(noisy, known(100.0))) > 2 * SCREEN_PCT) is wider
+    assert (spread_pct(noisy) > 2 * SCREEN_PCT) is wider
+
+
+def test_times_of_another_mode_or_source_are_not_compared() -> None:
+    assert screen(timing(1.0, "queued"), known(1.0), of()) is None
+    assert screen(replace(timing(1.0), source="cupti"), known(1.0), of()) is None
+
+
+MODEL = ClockModel(cycles=200.0, fixed_us=0.4, reference_mhz=1000.0)
+"""A time of 0.6 µs at 1000 MHz."""
+STORED = Session(run="r0", time_us=0.5, normalised_us=0.6, sm_clock_mhz=2000.0, clock_model=MODEL)
+
+
+def clocked(stored: Session, now: Timing) -> TimeComparison:
+    return screened(now, TimeBaseline(mode="hot", reference_mhz=1000.0, sessions=(stored,)))
+
+
+def test_times_are_compared_at_one_clock_if_both_have_a_model() -> None:
+    now = replace(timing(0.5), clock_model=MODEL, blocks_mhz=(2000.0,))
+    assert clocked(STORED, now).at_mhz == 1000
+    # The model of the stored session will do.
+    assert clocked(STORED, replace(now, clock_model=None)).at_mhz == 1000
+    assert clocked(replace(STORED, normalised_us=0.0), now).at_mhz == 0
+    assert clocked(STORED, replace(now, blocks_us=(-0.5,))).at_mhz == 0  # as cold blocks may be
+
+
+def test_clock_that_is_not_known_widens_the_screen() -> None:
+    assert half_pct(clocked(STORED, timing(0.5))) > 2
+
+
+def test_sessions_of_the_same_card_driver_and_plugin_count() -> None:
+    old, new = Toolchain(driver="580", gpuperf="1"), Toolchain(driver="590", gpuperf="1")
+    runs = {
+        "r0": RunNote(gpu_uuid="A", toolchain=old),
+        "r1": RunNote(gpu_uuid="A", toolchain=new),
+        "r2": RunNote(gpu_uuid="B", toolchain=new),
+    }
+    before = known(100.0, 110.0, 120.0)
+    counted = {
+        (card, driver): screened(timing(100.0), before, Origin(card, replace(new, driver=driver), runs))
+        for card, driver in [("A", "580"), ("A", "590"), ("A", "600"), ("B", "580"), ("C", "590")]
+    }
+    assert {key: round(time.baseline_us, 1) for key, time in counted.items()} == {
+        ("A", "580"): 100.0,
+        ("A", "590"): 110.0,
+        ("A", "600"): 104.9,
+        ("B", "580"): 120.0,
+        ("C", "590"): 112.2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("limit", "time_us", "status"),
+    [
+        ("time_us <= 100", 100.5, Status.INCONCLUSIVE),
+        ("time_us <= 100", 101.0, Status.LIMIT),
+        ("time_us <= 100", 99.9, Status.PASS),
+        ("gb_per_s >= 1", 1003.0, Status.INCONCLUSIVE),
+        ("gb_per_s >= 1", 1010.0, Status.LIMIT),
+        ("spread_pct <= 0.09", 100.0, Status.LIMIT),
+    ],
+)
+def test_limit_on_a_time_fails_beyond_the_spread_of_processes(
+    limit: str, time_us: float, status: Status
+) -> None:
+    now = Measurement(timing=timing(time_us, bytes=1_000_000))
+    assert check_limit(parse_limit(limit), now).status is status

@@ -1,0 +1,215 @@
+"""Suspects by their settlement: in turn, by fresh processes, or not at all."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from judging import baseline, verdict
+from pytest_gpuperf.judge.result import Status, TestVerdict
+from pytest_gpuperf.judge.settlement import MACHINE_PCT, compare_restarts
+from pytest_gpuperf.records import (
+    AgainstTiming,
+    Fingerprint,
+    LaunchedCode,
+    LaunchedKernel,
+    Measurement,
+    Settlement,
+)
+from run_builders import measured, origin_of, record
+
+SLOWER = (0.4, 0.41)
+ALIKE = (0.0001, -0.0001)
+
+
+def in_turn(*log_ratios: float, sessions: tuple[str, ...] = ("r",), **fields: Any) -> Settlement:
+    us = 5.3 if log_ratios else 0.0
+    pair = AgainstTiming(
+        ref="1a2b3c4", commit="1a2b3c4d5e", log_ratios=log_ratios, old_us=us, new_us=1.5 * us
+    )
+    how: Literal["in turn", "impossible"] = "in turn" if log_ratios else "impossible"
+    return Settlement(how=how, against=pair, sessions=sessions, **fields)
+
+
+def fresh(*us: float, sessions: tuple[str, ...] = ("r",)) -> Settlement:
+    return Settlement(how="fresh", fresh_us=us, reason="a shallow clone", sessions=sessions)
+
+
+def settled(settlement: Settlement | None, time_us: float = 5.84, **now: Any) -> TestVerdict:
+    """Return the verdict on a suspect, 10 % slower than a baseline of 5.3 µs."""
+    origin = origin_of(**now)
+    main = replace(measured(time_us), settlement=settlement)
+    return verdict(record(main=main), baseline(), origin=origin)
+
+
+def test_suspect_is_not_decided_until_it_is_settled() -> None:
+    found = settled(None)
+    assert found.status is Status.INCONCLUSIVE
+    assert [(one.label, round(one.change_pct, 1)) for one in found.suspects] == [("main", 10.2)]
+    assert found.warning == "10.2 % slower: 5.30 → 5.84 µs (9.4 to 11.0 %; 1 stored session, not settled)"
+
+
+def test_test_that_fails_otherwise_has_no_suspects() -> None:
+    for other in ({"errors": ["a broken limit"]}, {"limits": ()}):
+        main, failure = measured(5.84), "" if other.get("errors") else "KeyError"
+        found = verdict(record(main=main, failure=failure), baseline(), **other)
+        assert (found.status, found.suspects) == (Status.INVALID, ())
+
+
+def test_slower_in_turn_has_regressed_with_one_next_step() -> None:
+    found = settled(in_turn(*SLOWER))
+    assert found.status is Status.REGRESSED
+    assert found.message().splitlines() == [
+        "gpuperf: 49.9 % slower: 5.30 → 7.95 µs (49.4 to 50.5 %; in turn, 2 restarts, old code 1a2b3c4)",
+        "    accept it with: gpuperf baseline accept",
+    ]
+
+
+def test_faster_in_turn_has_improved_whatever_the_screen_said() -> None:
+    assert settled(in_turn(-0.4, -0.41)).status is Status.IMPROVED
+
+
+def test_undecided_in_turn_warns() -> None:
+    found = settled(in_turn(-0.02, 0.03))
+    assert (found.status, bool(found.warning), found.suspects) == (Status.INCONCLUSIVE, True, ())
+
+
+def test_tolerance_has_to_be_exceeded_in_turn_too() -> None:
+    main = replace(measured(5.84), settlement=in_turn(*[0.04, 0.041] * 3))
+    found = verdict(record(main=main), baseline(), tolerance_pct=5.0)
+    assert found.status is Status.PASS
+
+
+CODE = LaunchedCode(kernels=(LaunchedKernel(name="k", code="ab"),), driver="580")
+
+
+@pytest.mark.parametrize(("same", "status"), [(True, Status.PASS), (False, Status.INCONCLUSIVE)])
+def test_alike_and_nothing_differs_is_decided_by_the_hashes(status: Status, *, same: bool) -> None:
+    main = replace(measured(5.84), settlement=in_turn(*ALIKE))
+    stored = baseline()
+    known = replace(stored.measurements["main"], code=CODE if same else None)
+    found = verdict(record(main=main), replace(stored, measurements={"main": known}))
+    assert found.status is status
+    assert ("the stored session is off" in found.findings[0].line) is same
+
+
+@pytest.mark.parametrize("now", [{"card": "GPU-2"}, {"driver": "590"}, {"gpuperf": "0.2.0"}])
+def test_alike_on_another_machine_has_drifted(now: dict[str, str]) -> None:
+    found = settled(in_turn(*ALIKE), **now)
+    assert (found.status, found.fails) == (Status.PASS, False)
+    assert found.drift in ("another card", "driver 580 -> 590", "gpuperf 0.1.0 -> 0.2.0")
+    assert found.drift in found.warning
+    assert found.findings[0].next_step == "accept it with: gpuperf baseline accept"
+
+
+@pytest.mark.parametrize(
+    ("us", "status"),
+    [
+        ((5.8, 5.9, 5.85), Status.REGRESSED),
+        ((4.8, 4.9, 4.85), Status.IMPROVED),
+        ((5.3, 5.31, 5.9), Status.PASS),
+        ((5.3, 5.8, 5.9), Status.INCONCLUSIVE),
+        ((5.8, 5.9), Status.INCONCLUSIVE),
+    ],
+)
+def test_alike_with_other_packages_is_by_the_toolchain(us: tuple[float, ...], status: Status) -> None:
+    found = settled(in_turn(*ALIKE, fresh_us=us), torch="2.12")
+    assert found.status is status
+    assert "torch 2.11 -> 2.12" in found.findings[0].line
+
+
+def test_alike_with_machine_and_packages_changed_is_not_decided() -> None:
+    found = settled(in_turn(*ALIKE, fresh_us=(5.8, 5.9, 5.85)), torch="2.12", card="GPU-2")
+    assert found.status is Status.INCONCLUSIVE
+    assert "the machine and packages changed: another card, torch 2.11 -> 2.12" in found.warning
+
+
+@pytest.mark.parametrize(
+    ("us", "status"),
+    [
+        ((5.8, 5.9, 5.85), Status.REGRESSED),
+        ((5.3, 5.31, 5.29), Status.PASS),
+        ((5.3, 5.8, 5.85), Status.INCONCLUSIVE),
+    ],
+)
+def test_fresh_processes_settle_what_cannot_be_timed_in_turn(us: tuple[float, ...], status: Status) -> None:
+    found = settled(fresh(*us))
+    assert found.status is status
+    assert "3 fresh processes, old code could not be timed in turn: a shallow clone" in found.findings[0].line
+
+
+@given(st.lists(st.floats(1.5, 20), min_size=3, max_size=3), st.booleans())
+def test_fresh_processes_on_another_machine_need_a_larger_change(
+    changes_pct: list[float], same: bool
+) -> None:
+    settlement = fresh(*(5.3 * math.exp(pct / 100) for pct in changes_pct))
+    found = settled(settlement, driver="580" if same else "590")
+    least = 0.7 if same else 100 * math.log1p(MACHINE_PCT / 100)
+    beyond = min(changes_pct) > least
+    assert (found.status is Status.REGRESSED) is beyond
+
+
+@pytest.mark.parametrize("settlement", [in_turn(reason="no git"), fresh(5.8, 5.9)])
+def test_impossible_settlement_says_why(settlement: Settlement) -> None:
+    found = settled(settlement)
+    assert found.status is Status.INCONCLUSIVE
+    assert settlement.reason in found.warning
+
+
+def test_settlement_of_other_sessions_is_not_used() -> None:
+    found = settled(in_turn(*SLOWER, sessions=("gone",)))
+    assert (found.status, len(found.suspects)) == (Status.INCONCLUSIVE, 1)
+
+
+def test_time_within_the_screen_needs_no_settlement() -> None:
+    assert settled(in_turn(*SLOWER), 5.3).status is Status.PASS
+
+
+def named(*log_ratios: float, reason: str = "") -> Measurement:
+    """Return a time that was compared with a commit that the user named."""
+    settlement = in_turn(*log_ratios, sessions=(), reason=reason)
+    pair = replace(settlement.against, ref="main") if settlement.against is not None else None
+    return replace(measured(5.3), settlement=replace(settlement, against=pair))
+
+
+def test_commit_that_the_user_names_replaces_the_sessions() -> None:
+    found = verdict(record(main=named(*SLOWER)), baseline(5.3))
+    assert found.status is Status.REGRESSED
+    assert "old code main (1a2b3c4)" in found.message()
+    assert verdict(record(main=named(*ALIKE))).status is Status.PASS
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_commit_without_the_test_is_not_silent(*, known: bool) -> None:
+    found = verdict(record(main=named(reason="not on main")), baseline() if known else None)
+    assert found.status is (Status.INCONCLUSIVE if known else Status.NEW)
+    assert "not compared with main: not on main" in [finding.line for finding in found.findings]
+
+
+def test_another_call_than_the_baselines_is_not_compared() -> None:
+    stored = baseline()
+    known = replace(stored.measurements["main"], call=Fingerprint(mode="hot", bytes=4))
+    main = replace(measured(5.84), call=Fingerprint(mode="hot", bytes=8))
+    found = verdict(record(main=main), replace(stored, measurements={"main": known}))
+    assert (found.status, found.suspects) == (Status.INCONCLUSIVE, ())
+    assert "another call than the baseline's: bytes 8 instead of 4" in found.warning
+
+
+@pytest.mark.parametrize(
+    ("raw", "at_mhz", "raw_pct"),
+    [((), 0, 3.0), ((0.03,) * 4, 0, 3.0), ((0.031, 0.0311, 0.0309, 0.031), 1750, 3.1)],
+)
+def test_restarts_are_at_one_clock_if_it_changed_them(
+    raw: tuple[float, ...], at_mhz: float, raw_pct: float
+) -> None:
+    pair = in_turn(*(0.03,) * 4).against
+    assert pair is not None
+    found = compare_restarts(replace(pair, raw_log_ratios=raw, new_mhz=1500, old_mhz=2000))
+    assert found is not None
+    assert (found.at_mhz, found.actual_mhz, found.baseline_mhz) == (at_mhz, 1500, 2000)
+    assert found.raw_change_pct == pytest.approx(100 * math.expm1(raw_pct / 100))
