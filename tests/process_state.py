@@ -24,20 +24,29 @@ _OF_TORCH: dict[str, Callable[[Any], object]] = {
 }
 
 
+_OF_OTHERS = (
+    *("PYTEST_", "TORCHINDUCTOR_", "TRITON_CACHE_DIR", "DISABLE_CUPTI_LAZY_REINIT", "KINETO_"),
+    *("__DASK", "MALLOC_TRIM", "MKL_", "OMP_", "OPENBLAS_", "PYTHONHASHSEED"),
+)
+"""Variables that pytest, torch and Dask set themselves."""
+
+
 def process_state() -> dict[str, object]:
     """Return what can be asked without an import."""
     state: dict[str, object] = {
-        "environment": {name: one for name, one in os.environ.items() if not name.startswith("PYTEST_")},
         "signals": {number: signal.getsignal(number) for number in (1, 2, 10, 13, 14, 15)},
         "working directory": Path.cwd(),
         "garbage collection": gc.get_threshold(),
         "profiler": (sys.getprofile(), sys.gettrace()),
     }
+    state |= {f"${name}": one for name, one in os.environ.items() if not name.startswith(_OF_OTHERS)}
     if hasattr(torch := sys.modules.get("torch"), "get_rng_state"):
         state |= {name: ask(torch) for name, ask in _OF_TORCH.items()}
     return state
 
 
 def changes(before: dict[str, object]) -> dict[str, object]:
-    """Return what has changed since, as it is now."""
-    return {name: one for name, one in process_state().items() if name in before and before[name] != one}
+    """Return what has changed since, as it is now; an import of torch is no change."""
+    after = process_state()
+    names = {name for name in before.keys() | after.keys() if name in before or name.startswith("$")}
+    return {name: after.get(name) for name in names if before.get(name) != after.get(name)}
