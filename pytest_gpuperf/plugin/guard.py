@@ -18,6 +18,7 @@ from _pytest.terminal import TerminalReporter
 
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.plugin.own_errors import OwnErrors, register
+from pytest_gpuperf.session.marker import PYTEST_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -114,7 +115,8 @@ def without_timeout(item: pytest.Item) -> Iterator[None]:
     pytest-timeout has hooks of its own.
     """
     plugins, hook = item.config.pluginmanager, item.config.hook
-    timeout, other = plugins.get_plugin("gpuperf-timeout"), plugins.get_plugin("timeout")
+    timeout = plugins.get_plugin("gpuperf-timeout")
+    other = next(filter(None, map(plugins.get_plugin, PYTEST_TIMEOUT)), None)
     faulthandler.cancel_dump_traceback_later()
     if other is not None:
         hook.pytest_timeout_cancel_timer(item=item)

@@ -52,8 +52,6 @@ class SelectedTest:
     """Names of the presets with these metrics; empty for the default."""
     path: Path = Path()
     """The file of the test."""
-    tolerance_pct: float = 0.0
-    """Accepted slowdown, in percent; 0 leaves it to statistics."""
 
 
 RESULTS_FILE = "passes-{}.msgpack"

@@ -189,17 +189,8 @@ class LiveRunner(KeepingRunner):
                 self._profiling.reading = resumed.counters
         self.sanitized = self._results_of_passes.sanitized
         self._explain_unavailable(states)
-        self._settler = Settler(
-            self.settings,
-            self.environment,
-            self.expected,
-            invocation,
-            self._folder_of("against"),
-            self.tolerance_pct,
-            partial(Progress, reporter),
-            self._show_progress,
-            self._against,
-        )
+        logs, progress = self._folder_of("against"), partial(Progress, reporter)
+        self._settler = Settler(self, invocation, logs, progress, self._show_progress, self._against)
 
     def _run_all(
         self, tests: Sequence[SelectedTest], invocation: Invocation, reporter: Terminal | None
@@ -252,7 +243,6 @@ class LiveRunner(KeepingRunner):
             ),
             "" if preset == (DEFAULT,) else ",".join(preset),
             state.path,
-            self.tolerance_pct(state),
         )
 
     def _show_progress(self, text: str) -> None:

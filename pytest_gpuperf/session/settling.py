@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.blocks import SideBlock
     from pytest_gpuperf.against.series import Series
-    from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.judge.result import Suspect
-    from pytest_gpuperf.records import Environment, LaunchedCode, Measurement
+    from pytest_gpuperf.records import LaunchedCode, Measurement
     from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
     from pytest_gpuperf.records.passes import Invocation, OpenProgress
+    from pytest_gpuperf.session.base import Runner
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
 
@@ -70,35 +70,29 @@ class Settler:
     """Settles the suspects of the tests of one card; its processes stay warm from the first on.
 
     Args:
-        settings: The options.
-        environment: GPU and versions of the run.
-        expected: The baselines.
+        runner: Has the options, the environment and the baselines.
         invocation: The command that started pytest.
         logs: Folder for the output of the processes.
-        tolerance_pct: Returns the accepted slowdown of a test, in percent.
         progress: Begins a line about a build.
         show: Shows the progress; an empty text ends it.
         against: The commit that `--gpuperf-against` names; None to compare with that of the baseline.
 
     Raises:
-        GpuperfError: pytest was started outside the checkout.
+        GpuperfError: `--gpuperf-against` was given outside of the checkout.
     """
 
     def __init__(
         self,
-        settings: Settings,
-        environment: Environment,
-        expected: Expectations,
+        runner: Runner,
         invocation: Invocation,
         logs: Path,
-        tolerance_pct: Callable[[ItemState], float],
         progress: OpenProgress,
         show: Callable[[str], None],
         against: Against | None = None,
     ) -> None:
-        self._environment = environment
-        self._expected = expected
-        self._tolerance_pct = tolerance_pct
+        settings = runner.settings
+        self._runner = runner
+        self._expected = runner.expected
         self._show = show
         self._against = against
         self._asked_s = settings.settle_s
@@ -157,7 +151,7 @@ class Settler:
             begin, built_s = time.monotonic(), self._engine.built_s
             try:
                 with ended_in_order():
-                    _free_memory()
+                    _free_memory(state)
                     found = self._group(state, commits, why, labels, known)
             except BaseException:
                 self.close()
@@ -186,7 +180,7 @@ class Settler:
         """Return the code of a session, or why there is none."""
         if self._repository is None:
             return self._no_git
-        file = self._expected.store.path(self._environment.gpu.slug, suite_of(nodeid))
+        file = self._expected.store.path(self._runner.environment.gpu.slug, suite_of(nodeid))
         try:
             return self._repository.old_code(run, self._expected.runs(nodeid).get(run, RunNote()), file)
         except GpuperfError as error:
@@ -309,8 +303,8 @@ class Settler:
             state.path,
             {label: one.call for label, one in measured.items() if one.call is not None},
             {label: _is_recorded(one) for label, one in measured.items()},
-            self._tolerance_pct(state),
-            self._environment.toolchain.driver if alike else None,
+            self._runner.tolerance_pct(state),
+            self._runner.environment.toolchain.driver if alike else None,
             code_differs,
         )
 
@@ -325,7 +319,10 @@ class Settler:
     def _same(self, nodeid: str, runs: tuple[str, ...], names: Sequence[str]) -> bool:
         """Return True if the newest session had these parts of the toolchain, and the same packages."""
         note = self._expected.runs(nodeid).get(runs[-1]) if runs else None
-        before, now = (note.toolchain if note is not None else Toolchain()), self._environment.toolchain
+        before, now = (
+            (note.toolchain if note is not None else Toolchain()),
+            self._runner.environment.toolchain,
+        )
         packages = all(before.packages.get(name, known) == known for name, known in now.packages.items())
         return packages and all(getattr(before, name) == getattr(now, name) for name in names)
 
@@ -338,8 +335,9 @@ class Settler:
         return max(LEAST_S, SHARE * tests_s) if self._asked_s is None else self._asked_s
 
 
-def _free_memory() -> None:
+def _free_memory(state: ItemState) -> None:
     """Free what the test has left: its frames are gone, but torch keeps the memory."""
+    state.release()
     gc.collect()
     if (torch := sys.modules.get("torch")) is not None and hasattr(torch.cuda, "empty_cache"):
         torch.cuda.empty_cache()

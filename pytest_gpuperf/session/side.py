@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import sys
@@ -19,7 +20,7 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
-from pytest_gpuperf.session.marker import name_of
+from pytest_gpuperf.session.marker import PYTEST_TIMEOUT, name_of
 from pytest_gpuperf.session.seeds import seed
 from pytest_gpuperf.settings.settings import SIDE_ENV
 
@@ -41,8 +42,6 @@ OPTIONS_OF_A_SIDE: Mapping[str, object] = {
     "pyargs": False,
     # The other side and the parent would have the same folder, and each empties it.
     "basetemp": None,
-    # pytest-timeout: a test waits here for its turn.
-    "timeout": 0,
 }
 """Options that a side process does not take from the parent's command line, by pytest's `dest`."""
 
@@ -61,6 +60,10 @@ def prepare_side(config: pytest.Config, path: Path) -> None:
     # The old code may lack files, folders and tests that the command line names.
     config.args = [conversation.plan.file] if Path(conversation.plan.file).exists() else []
     config.pluginmanager.register(conversation, "gpuperf-side")
+    for name in PYTEST_TIMEOUT:
+        if config.pluginmanager.has_plugin(name):
+            # A test waits here for its turn.
+            config.pluginmanager.unregister(name=name)
 
 
 @cache
@@ -99,7 +102,8 @@ class Conversation:
         self._parent.tell(answer)
 
     def command(self) -> Command:
-        """Wait for the parent's next command."""
+        """Wait for the parent's next command, for any time."""
+        faulthandler.cancel_dump_traceback_later()
         try:
             return self._parent.command()
         except (OSError, EOFError):

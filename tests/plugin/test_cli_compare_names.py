@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compare_command import GEMM, begin, cells, refused, shown, store, two_tiles
-from pytest_gpuperf.records import Measurement, Profile, Trace
+from pytest_gpuperf.records import Measurement, Profile, Trace, TracedKernel
 from run_builders import measured, record, timing
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def traced(time_us: float, launches: int) -> Measurement:
-    trace = Trace(launches=launches, gpu_time_us=time_us / 2, gpu_busy_pct=50.0)
+    kernel = TracedKernel(name="k", calls=launches, total_us=time_us / 2, mean_us=1.0, share_pct=100.0)
+    trace = Trace(kernels=(kernel,), launches=launches, gpu_time_us=time_us / 2, gpu_busy_pct=50.0)
     return Measurement(timing=timing(time_us, "host"), trace=trace)
 
 

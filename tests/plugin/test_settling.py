@@ -138,6 +138,54 @@ def test_what_the_budget_does_not_reach_has_a_reason(project: Project, seconds: 
     assert project.leftovers() == []
 
 
+def test_memory_of_the_test_is_free_while_it_is_settled(project: Project) -> None:
+    """Count the arguments of the test that are alive when its first side process is started."""
+    test = """
+    import gc, os
+    from kernels import kernel
+
+    class Tensor: pass
+
+    def test_k(gpuperf):
+        tensor = Tensor()
+        gpuperf.check(kernel, tensor, expected=kernel)
+        gpuperf.time(kernel, tensor)
+    """
+    conftest = f"""
+    import gc
+    from pytest_gpuperf.against import engine
+
+    class Process(engine.SideProcess):
+        def __init__(self, *args):
+            alive = [one for one in gc.get_objects() if type(one).__name__ == "Tensor"]
+            open({str(project.root.parent / "alive")!r}, "a").write(str(len(alive)))
+            super().__init__(*args)
+
+    engine.SideProcess = Process
+    """
+    kernels = "def kernel(_): return {}\n"
+    project.git("rm", "-r", "--quiet", "baselines")
+    project.commit({"test_k.py": test, "kernels.py": kernels.format(10.0), "conftest.py": conftest})
+    baseline(project)
+    project.write({"kernels.py": kernels.format(12.0)})
+    project.session(*SCREEN)
+    assert project.settlements()["test_k"].how == "in turn"
+    assert set((project.root.parent / "alive").read_text()) == {"0"}
+
+
+def test_timers_of_the_sides_do_not_run(project: Project) -> None:
+    slow = "import time\ndef kernel():\n    time.sleep(0.05)\n    return {}\n"
+    project.git("rm", "-r", "--quiet", "baselines")
+    project.commit({"kernels.py": slow.format(10.0)})
+    baseline(project)
+    project.write({"kernels.py": slow.format(12.0)})
+    done = project.session(*SCREEN, "--gpuperf-timeout=1", "-ofaulthandler_timeout=1")
+    assert project.settlements()["test_k"].seconds > 1
+    assert project.settlements()["test_k"].how == "in turn"
+    log = next(project.root.rglob("against/new.log")).read_text()
+    assert "Timeout" not in done.stdout + done.stderr + log
+
+
 def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
     again = """
     from _pytest.runner import runtestprotocol

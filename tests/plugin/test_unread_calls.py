@@ -214,7 +214,7 @@ def test_a_fault_of_this_plugin_costs_no_report(pytester: pytest.Pytester, proce
     fault = "import pytest_gpuperf.session.unread\npytest_gpuperf.session.unread._run = lambda *_: {}['']\n"
     result = run(pytester, *process, tests=TESTS, more=fault)
     result.assert_outcomes(passed=4, xpassed=1)
-    assert "error in the counters: KeyError: ''" in said(result)
+    assert "internal error in pytest_runtestloop: KeyError: ''" in said(result)
 
 
 def test_an_interrupted_run_loses_no_report(pytester: pytest.Pytester) -> None:

@@ -148,9 +148,11 @@ def test_any_call_can_be_diagnosed(
 def explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / ".git").mkdir(exist_ok=True)
     monkeypatch.chdir(tmp_path)
+    kernel = TracedKernel(name="k", calls=150, total_us=450.0, mean_us=3.0, share_pct=100.0)
+    eager = changed(IDLE, kernels=(kernel,))
     kept = run(
-        record("t/test_a.py::test_eager", main=Measurement(trace=IDLE)),
-        record("t/test_a.py::test_graph", main=Measurement(trace=changed(IDLE, gpu_busy_pct=93.0))),
+        record("t/test_a.py::test_eager", main=Measurement(trace=eager)),
+        record("t/test_a.py::test_graph", main=Measurement(trace=changed(eager, gpu_busy_pct=93.0))),
     )
     RunStore(tmp_path / ".gpuperf").write(kept)
     result = CliRunner().invoke(main, ["explain"])

@@ -112,7 +112,7 @@ def test_edited_run_is_refused_with_the_reason(project: Path) -> None:
     result = gpuperf("baseline", "accept")
     assert result.exit_code == 2
     assert result.output.startswith("gpuperf: error: .gpuperf/runs/20261120-173012-3f9a/run.json has ")
-    assert f"as timing.clock_model of {NODEID}; expected cycles and fixed_us that make a" in result.output
+    assert f"clock_model of {NODEID}" in result.output
 
 
 def test_accept_of_an_interrupted_run_needs_a_flag(project: Path) -> None:

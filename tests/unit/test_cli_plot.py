@@ -205,7 +205,7 @@ def test_unmeasured_picture_says_how_to_measure_it(project: Path) -> None:
     result = plot("::test_a", "--picture", "roofline", "-o", "a.svg")
     assert result.exit_code == 2
     assert "expected one of stalls" in result.stderr
-    assert "-ogpuperf_preset=roofline" in result.stderr
+    assert "-o gpuperf_preset=roofline" in result.stderr
 
 
 def test_picture_of_several_tests_is_refused(project: Path) -> None:

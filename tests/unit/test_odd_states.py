@@ -195,11 +195,6 @@ def test_closed_standard_output_ends_quietly(copied: Path, command: str) -> None
         (["export", "--format", "csv", "a" * 5000], "there is no run 'aaa"),
         (["ncu", "a" * 5000], "File name too long"),
         (["trace", "a\0b"], "an argument has a NUL character"),
-        (["baseline", "pin", "v1\udcff"], "the pin 'v1\\udcff' has no name that can be written"),
-        (
-            ["baseline", "pin", "v1", "--only", "\udcff"],
-            "there is no time to pin in \N{REPLACEMENT CHARACTER}",
-        ),
         (["export", "--format", "csv", "\udcff"], "there is no run '\\udcff'"),
     ],
 )
