@@ -10,7 +10,6 @@ from run_builders import NODEID, measured, record, run
 if TYPE_CHECKING:
     from pytest_gpuperf.baseline.entry import Which
     from pytest_gpuperf.baseline.merge import UpdatePlan
-    from pytest_gpuperf.baseline.sessions import Rule
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.records import Measurement, Run
 
@@ -24,8 +23,8 @@ def on_day(day: int, *measurements: Measurement) -> Run:
     return run(record(main=main), id=f"202611{day:02}-000000-0000", started_at=f"2026-11-{day:02}T00:00:00Z")
 
 
-def accepted(store: BaselineStore, *runs: Run, which: Which = "all", sessions: Rule = "auto") -> UpdatePlan:
-    return accept(runs, store, which, 5.0, sessions=sessions, environ=NO_CI)
+def accepted(store: BaselineStore, *runs: Run, which: Which = "all") -> UpdatePlan:
+    return accept(runs, store, which, 5.0, environ=NO_CI)
 
 
 def content(store: BaselineStore) -> dict[str, Any]:

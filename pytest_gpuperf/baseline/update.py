@@ -200,5 +200,6 @@ class Update:
         again = not stored.isdisjoint(run_id for run_id, _ in self.taken.readings)
         # A count that moved beyond its tolerance is of other code: the range between the two would hide
         # changes to come.
-        other = not again and (comparison.counters.work or comparison.counters.kernels or comparison.slower)
+        moved = comparison.time is not None and comparison.time.decision.outcome is not Outcome.PASS
+        other = not again and (comparison.counters.work or comparison.counters.kernels or moved)
         return sessions_and_range(names, readings, None if other else known, again=again)

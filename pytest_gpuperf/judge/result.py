@@ -44,8 +44,6 @@ class Hints(msgspec.Struct, frozen=True, gc=False):
     """If a change is intended."""
     no_baseline: str = ""
     """To make a baseline."""
-    closer: str = ""
-    """To have old and new code measured in turn."""
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):

@@ -121,9 +121,9 @@ def screen(
         ),
         actual_us=sides.time_us,
         baseline_us=math.exp(expected),
-        raw_change_pct=as_pct(math.log(timing.time_us) - raw),
+        raw_change_pct=as_pct(math.log(found.time_us) - raw),
         at_mhz=sides.at_mhz,
-        actual_mhz=timing.sm_clock_mhz,
+        actual_mhz=found.sm_clock_mhz,
         baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
     )
 

@@ -231,8 +231,7 @@ def _time_findings(
             step = hints.accept if judgement.drift else ""
             yield Finding(status, line, label, (), step, judgement.drift)
         else:
-            step = hints.closer if status is Status.INCONCLUSIVE else hints.accept
-            yield Finding(status, line, label, details, step)
+            yield Finding(status, line, label, details, hints.accept)
 
 
 def time_line(time: TimeComparison, mode: TimingMode, why: tuple[str, ...] = ()) -> str:

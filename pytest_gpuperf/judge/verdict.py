@@ -73,7 +73,9 @@ def judge(
         baseline, findings = same_compiler(static, known.baseline, known.hints.no_baseline)
         verdict.judge(static, limits_static, replace(known, baseline=baseline), () if on_gpu else errors)
         verdict.findings += findings
-    for part, expected in ((on_gpu, measured), (static, compiled)):
+    # Without a GPU, both parts have the same baselines.
+    parts = [] if compiled is not None and compiled.baseline is measured.baseline else [(on_gpu, measured)]
+    for part, expected in (*parts, (static, compiled)):
         if expected is not None and not (record.failure or errors or verdict.fails):
             verdict.findings += _unmeasured(part, expected)
     # The largest loss comes first among those of one kind.

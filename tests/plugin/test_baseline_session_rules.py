@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.baseline.sessions import MAX_SESSIONS, Rule, merged_time
+from pytest_gpuperf.baseline.sessions import MAX_SESSIONS, merged_time
 from pytest_gpuperf.baseline.store import BaselineStore
 from run_builders import measured, timing
 from session_builders import accepted, content, days, on_day
@@ -23,45 +23,29 @@ TIMES = st.sampled_from([5.0, 5.1, 5.2, 9.9])
 BATCHES = st.lists(st.tuples(DAYS, TIMES), min_size=1, max_size=25, unique_by=lambda pair: pair[0]).map(
     lambda pairs: [on_day(day, measured(time_us)) for day, time_us in pairs]
 )
-RULES: st.SearchStrategy[Rule] = st.sampled_from(["auto", "append", "replace"])
 
 
-@given(st.lists(st.tuples(BATCHES, RULES), min_size=1, max_size=4))
+@given(st.lists(BATCHES, min_size=1, max_size=4))
 def test_sessions_are_few_sorted_and_of_different_runs(
-    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[list[Run], Rule]]
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[Run]]
 ) -> None:
     store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
-    for runs, rule in batches:
-        accepted(store, *runs, sessions=rule)
+    for runs in batches:
+        accepted(store, *runs)
         assert days(store) == sorted(set(days(store)))
         assert len(days(store)) <= MAX_SESSIONS
-        newest = {int(one.id[6:8]) for one in runs}
-        assert set(days(store)) <= newest if rule == "replace" else max(newest) <= max(days(store))
+        assert max(int(one.id[6:8]) for one in runs) <= max(days(store))
         assert sorted(content(store)["runs"]) == [f"202611{day:02}-000000-0000" for day in days(store)]
 
 
-@given(BATCHES, BATCHES, RULES)
+@given(BATCHES, BATCHES)
 def test_accepting_the_same_runs_again_changes_no_byte(
-    tmp_path_factory: pytest.TempPathFactory, before: list[Run], runs: list[Run], rule: Rule
+    tmp_path_factory: pytest.TempPathFactory, before: list[Run], runs: list[Run]
 ) -> None:
     store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
     accepted(store, *before)
-    accepted(store, *runs, sessions=rule)
-    assert accepted(store, *runs, sessions=rule).files == {}
-
-
-@given(BATCHES, BATCHES)
-def test_sessions_are_independent_of_their_order(
-    tmp_path_factory: pytest.TempPathFactory, some: list[Run], others: list[Run]
-) -> None:
-    known = {one.id for one in some}
-    others = [one for one in others if one.id not in known]
-    stores = [BaselineStore(tmp_path_factory.mktemp("project") / "baselines") for _ in range(2)]
-    for store, order in zip(stores, ([some, others], [others, some]), strict=True):
-        for runs in order:
-            if runs:
-                accepted(store, *runs, sessions="append")
-    assert content(stores[0]) == content(stores[1])
+    accepted(store, *runs)
+    assert accepted(store, *runs).files == {}
 
 
 HAND_MADE = st.dictionaries(st.sampled_from(["mine", "checked_by"]), st.text(), max_size=2)

@@ -40,13 +40,11 @@ def test_unchanged_code_adds_a_session(store: BaselineStore) -> None:
     [
         (measured(4.9, COUNTERS), "time moved -7.5 %"),
         (measured(5.7, COUNTERS), "time moved +7.5 %"),
-        (measured(5.3, COUNTERS, "other_kernel"), "other kernels run"),
-        (measured(5.3, COUNTERS | {"registers_per_thread": 30.0}), "registers_per_thread changed"),
         (measured(5.3, COUNTERS, mode="cold"), "they were taken hot by events"),
     ],
-    ids=["faster", "slower", "kernels", "exact", "mode"],
+    ids=["faster", "slower", "mode"],
 )
-def test_sessions_of_other_code_are_replaced(store: BaselineStore, now: Measurement, why: str) -> None:
+def test_sessions_of_a_time_that_moved_are_replaced(store: BaselineStore, now: Measurement, why: str) -> None:
     accepted(store, on_day(1, measured(5.3, COUNTERS)), on_day(2, measured(5.3, COUNTERS)))
     (entry,) = accepted(store, on_day(3, now)).entries
     assert entry.sessions == f"2 sessions replaced by 1 ({why})"
@@ -61,12 +59,13 @@ def test_sessions_of_other_code_are_replaced(store: BaselineStore, now: Measurem
         measured(5.5, COUNTERS),
         measured(5.3, COUNTERS | {"l2_hit_rate": 40.0}),
         measured(5.3, COUNTERS | {"waves": 1.0}),
-        measured(5.3),
+        measured(5.3, COUNTERS, "other_kernel"),
+        measured(5.3, COUNTERS | {"registers_per_thread": 32.0}),
         Measurement(timing=timing(5.3), profile=profile({}, unavailable="counters are off")),
     ],
-    ids=["within tolerance", "state", "new counter", "no counters", "counters off"],
+    ids=["within tolerance", "state", "new counter", "kernels", "exact", "counters off"],
 )
-def test_changes_outside_the_code_keep_the_sessions(store: BaselineStore, now: Measurement) -> None:
+def test_run_that_passes_adds_its_session(store: BaselineStore, now: Measurement) -> None:
     accepted(store, on_day(1, measured(5.3, COUNTERS)))
     accepted(store, on_day(2, now))
     assert days(store) == [1, 2]
@@ -74,13 +73,6 @@ def test_changes_outside_the_code_keep_the_sessions(store: BaselineStore, now: M
         content(store)["tests"][NODEID]["measurements"]["main"]["counters"].items()
         >= {"registers_per_thread": 32}.items()
     )
-
-
-def test_kernels_that_spill_now_are_other_code(store: BaselineStore) -> None:
-    spills = {"local_spill_instructions": 0.0}
-    accepted(store, on_day(1, measured(5.3, spills)))
-    (entry,) = accepted(store, on_day(2, measured(5.3, {"local_spill_instructions": 7.0}))).entries
-    assert entry.sessions == "1 session replaced by 1 (local_spill_instructions changed)"
 
 
 def test_time_by_another_source_is_new_and_replaces(store: BaselineStore) -> None:
@@ -93,22 +85,6 @@ def test_time_by_another_source_is_new_and_replaces(store: BaselineStore) -> Non
         "1 session replaced by 1 (they were taken hot by events)",
     )
     assert (time_of(store)["source"], days(store)) == ("cupti", [2])
-
-
-def test_person_may_decide_if_the_code_is_unchanged(store: BaselineStore) -> None:
-    accepted(store, on_day(1))
-    (entry,) = accepted(store, on_day(2, measured(9.9)), sessions="append").entries
-    assert (entry.sessions, days(store)) == ("session 2 of 2 added", [1, 2])
-    (entry,) = accepted(store, on_day(3, measured(5.3)), sessions="replace").entries
-    assert (entry.sessions, days(store)) == ("2 sessions replaced by 1", [3])
-
-
-def test_sessions_of_another_mode_cannot_be_appended_to(store: BaselineStore) -> None:
-    accepted(store, on_day(1))
-    (entry,) = accepted(store, on_day(2, measured(5.3, mode="cold")), sessions="append").entries
-    assert entry.kind == "refused"
-    assert entry.lines == ("the sessions that are stored cannot be kept: they were taken hot by events",)
-    assert days(store) == [1]
 
 
 def test_oldest_of_several_runs_shows_the_changes(store: BaselineStore) -> None:
@@ -183,14 +159,13 @@ def test_one_interrupted_run_of_several_refuses_all(store: BaselineStore) -> Non
     assert not store.root.exists()
 
 
-def test_only_the_newest_twenty_sessions_stay(store: BaselineStore) -> None:
+def test_oldest_session_is_never_dropped(store: BaselineStore) -> None:
     accepted(store, *[on_day(day) for day in range(2, 22)])
     (entry,) = accepted(store, on_day(22)).entries
-    assert (entry.sessions, days(store)) == ("session 20 of 20 added, the oldest dropped", [*range(3, 23)])
-    (entry,) = accepted(store, on_day(1)).entries
-    assert (entry.sessions, days(store)) == ("1 session older than the 20 that are kept", [*range(3, 23)])
-    (entry,) = accepted(store, *[on_day(day) for day in range(1, 30)], sessions="replace").entries
-    assert days(store) == [*range(10, 30)]
+    kept = [2, *range(4, 23)]
+    assert (entry.sessions, days(store)) == ("session 20 of 20 added, the second dropped", kept)
+    (entry,) = accepted(store, on_day(3)).entries
+    assert (entry.sessions, days(store)) == ("1 session older than the 20 that are kept", kept)
 
 
 def test_an_older_run_takes_its_place_by_date(store: BaselineStore) -> None:
@@ -236,8 +211,7 @@ def test_first_clock_model_sets_the_reference(store: BaselineStore) -> None:
     time = time_of(store)
     assert time["reference_mhz"] == 1600
     assert [session.get("normalised_us") for session in time["sessions"]] == [None, 9.6875, 9.6875]
-    # New sessions stay comparable with sessions that may be pinned.
-    accepted(store, on_day(4, with_clock(20.0, 1500, 7500.0)), sessions="replace")
+    accepted(store, on_day(4, with_clock(20.0, 1500, 7500.0)))
     assert time_of(store)["reference_mhz"] == 1600
 
 
@@ -285,8 +259,8 @@ def test_files_of_the_first_versions_take_sessions(store: BaselineStore) -> None
 
 def test_diff_shows_the_effect_of_accept(store: BaselineStore) -> None:
     accepted(store, on_day(1))
-    planned = plan([on_day(2)], store, "all", 5.0, sessions="replace")
-    assert planned == accepted(store, on_day(2), sessions="replace")
+    planned = plan([on_day(2)], store, "all", 5.0)
+    assert planned == accepted(store, on_day(2))
 
 
 def test_smaller_preset_keeps_the_other_counters(store: BaselineStore) -> None:
