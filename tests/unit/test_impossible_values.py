@@ -66,6 +66,7 @@ OF_A_RUN: list[Edit] = [
     ("settlement.seconds", -1),
     ("settlement.how", "by hand"),
     ("settlement.fresh_us", [0.0]),
+    ("settlement.fresh_mhz", [1500.0]),
     ("call.bytes", -1),
     ("correctness.rtol", -1),
 ]
