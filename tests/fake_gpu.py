@@ -166,4 +166,5 @@ def pytest_configure() -> None:
     CodeReader.read = FakeSource.code  # type: ignore[method-assign,assignment]
     vars(pytest_gpuperf.session.live_ranks).update(visible_gpus=lambda: 2, Team=partial(Team, device="cpu"))
     if restarts := os.environ.get("FAKE_GPU_RESTARTS"):
-        sequential.LOOKS = pytest_gpuperf.against.engine.LOOKS = (int(restarts),)  # type: ignore[assignment]
+        for module in (sequential, pytest_gpuperf.against.engine):
+            vars(module)["LOOKS"] = (int(restarts),)

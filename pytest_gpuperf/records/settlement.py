@@ -1,4 +1,4 @@
-"""Settlement of a time outside the screen: by old and new code in turn, or by fresh processes of the new code."""
+"""Settlement of a time outside the screen: by old and new code in turn, or by fresh processes of new code."""
 
 from __future__ import annotations
 

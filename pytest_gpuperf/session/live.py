@@ -111,9 +111,7 @@ class LiveRunner(KeepingRunner):
             self._counters.unavailable = COUNTERS_OFF
         self._lock = GpuLock(gpu.uuid)
         self._host_lock = GpuLock(HOST)
-        self._ranks = self.ranks = LiveRanks(
-            settings.budget_s, settings.rank_timeout_s, self._show_progress
-        )
+        self._ranks = self.ranks = LiveRanks(settings.budget_s, settings.rank_timeout_s, self._show_progress)
         self._reporter: Terminal | None = None
         self._status = StatusLine(None)
         self._results_of_passes = PassResults()

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import KernelProfile, LaunchedCode, Run, StaticKernel
-    from pytest_gpuperf.records.baseline import TimeBaseline
     from pytest_gpuperf.records.call import Call, RankCall
     from pytest_gpuperf.records.ranks import Collective
     from pytest_gpuperf.records.selection import Selection
@@ -87,19 +86,8 @@ class RecordedSource:
         measured = test.measurements.get(call.label) if test is not None else None
         return measured.code if measured is not None else None
 
-    def is_not_timed(self, nodeid: str, label: str) -> bool:
-        """Return True if the recorded run did not time a call (`--gpuperf-changed-only`)."""
-        test = self._test(nodeid)
-        return test is not None and label in test.measurements and bool(test.measurements[label].not_timed)
-
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Return the recorded time, with the rates of the present test."""
-        if self.is_not_timed(call.nodeid, call.label):
-            self._skip(
-                call,
-                f"the recorded run did not time {call.nodeid} (--gpuperf-changed-only), and the baseline has "
-                "no time of this code and mode",
-            )
         timing = self._recorded(call, "timing", Timing)
         if mode not in ("auto", timing.mode):
             self._skip(
@@ -237,25 +225,6 @@ class ReplayRunner(Runner):
         """Reasons why tests without a recording were skipped, by node id."""
         return self._recorded.skipped
 
-    def check_problems(self) -> None:
-        """Report the errors of the run, and a replay that has judged nothing.
-
-        A test that was chosen by itself and is newer than the others of its file is not an error.
-
-        Raises:
-            GpuperfError: There are some.
-        """
-        super().check_problems()
-        skipped = self.skipped
-        files = {nodeid.partition("::")[0] for nodeid in self._failures}
-        new = self.narrowed and all(nodeid.partition("::")[0] in files for nodeid in skipped)
-        if skipped and not self.results and not new:
-            count = len(skipped)
-            raise GpuperfError(
-                f"no test was judged, {count} {'was' if count == 1 else 'were'} skipped: "
-                f"{next(iter(skipped.values()))}"
-            )
-
     @cached_property
     def accept_command(self) -> str:
         """The command that makes the replayed run the baseline."""
@@ -275,22 +244,11 @@ class ReplayRunner(Runner):
         """Compile; a run that was named is shown as it was recorded, by whatever compiler."""
         return super().static(call) if self.settings.replay == "auto" else self._recorded.static(call)
 
-    def unchanged(
-        self, state: ItemState, label: str, code: LaunchedCode | None, mode: str
-    ) -> TimeBaseline | None:
-        """Return the time of the baseline for a call that was not timed, then or now; else None."""
-        if self._recorded.is_not_timed(state.nodeid, label):
-            return self.expected.time_of_same_code(state.nodeid, label, code, mode)
-        return super().unchanged(state, label, code, mode)
-
     def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge again; only an exception for another reason than the test's values is taken as recorded."""
         for label, measurement in state.measurements.items():
             settlement = self._settled.get((state.nodeid, label))
-            known = self.expected.measurement(state.nodeid, label)
-            sessions = known.time.sessions if known is not None and known.time is not None else ()
-            # It is about the sessions that the baseline had then.
-            if settlement is not None and {one.run for one in sessions}.issuperset(settlement.sessions):
+            if settlement is not None:
                 state.measurements[label] = replace(measurement, settlement=settlement)
         recorded = self._failures.get(state.nodeid, "")
         if not failure and recorded not in JUDGED_AGAIN:

@@ -6,6 +6,7 @@ import gc
 import sys
 import time
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.against.blocks import SideBlock
@@ -149,17 +150,11 @@ class Settler:
                 groups.setdefault(old, []).append(one.label)
         for (commits, why), labels in groups.items():
             begin, built_s = time.monotonic(), self._engine.built_s
-            try:
-                with ended_in_order():
-                    _free_memory(state)
-                    found = self._group(state, commits, why, labels, known)
-            except BaseException:
-                self.close()
-                raise
-            finally:
-                self._show("")
-                seconds = time.monotonic() - begin
-                self._spent_s += seconds - (self._engine.built_s - built_s)
+            with ended_in_order(), self._closed_on_error():
+                _free_memory(state)
+                found = self._group(state, commits, why, labels, known)
+            seconds = time.monotonic() - begin
+            self._spent_s += seconds - (self._engine.built_s - built_s)
             for label, settlement in found.items():
                 sessions = _runs(known.get(label)) if self._against is None else ()
                 seconds_each = round(seconds / len(labels), 1)
@@ -167,6 +162,17 @@ class Settler:
                     settlement, sessions=sessions, seconds=seconds_each
                 )
         return {one.label: self._settled[state.nodeid, one.label] for one in suspects}
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        """End the line of the progress; leave no process and no old code behind if the run ends here."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._show("")
 
     def _old_code(self, nodeid: str, runs: tuple[str, ...]) -> tuple[tuple[Commit, ...], str]:
         """Return the old code of the oldest and of the newest session, or why there is none."""

@@ -180,7 +180,9 @@ def begun(project: Project, test: str) -> tuple[subprocess.Popen[str], int]:
     """Return a run whose side process has begun a test, and its id."""
     pid_file = project.root.parent / "pid"
     note = f"open({str(pid_file)!r}, 'w').write(str(__import__('os').getpid()) + '.')"
-    project.commit({"test_k.py": f"def test_k(gpuperf):\n    {note}\n    {test}\n"})
+    of_old_code = f"if 'gpuperf-against-' in __file__:\n        {note}\n        {test}\n"
+    text = f"def test_k(gpuperf):\n    {of_old_code}    gpuperf.time(lambda: 10.0)\n"
+    project.commit({"test_k.py": text})
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *ARGUMENTS, "--gpuperf-against=main"],
         cwd=project.root,
@@ -194,7 +196,7 @@ def begun(project: Project, test: str) -> tuple[subprocess.Popen[str], int]:
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.05)
-    assert len(project.leftovers()) == 2  # one in git, one in the temporary folder
+    assert len(project.leftovers()) == 3  # one in git, two in the temporary folder
     return process, int(pid_file.read_text().rstrip("."))
 
 

@@ -21,7 +21,7 @@ def project(tmp_path: Path) -> Project:
     return ten_microseconds(tmp_path / "repo")
 
 
-def test_five_percent_slowdown_regresses_after_four_restarts(project: Project) -> None:
+def test_five_percent_slowdown_regresses_after_two_restarts(project: Project) -> None:
     project.write({"kernels.py": kernel(10.5)})
     paired = project.compare(K)
     decision = found(paired).decision
@@ -29,7 +29,7 @@ def test_five_percent_slowdown_regresses_after_four_restarts(project: Project) -
     assert decision.outcome is Outcome.REGRESSED
     assert decision.change_pct == pytest.approx(5.0)
     assert (record(paired).old_us, record(paired).new_us) == (10.0, 10.5)
-    assert len(record(paired).log_ratios) == len(found(paired).restarts) == 4
+    assert len(record(paired).log_ratios) == len(found(paired).restarts) == 2
     assert project.leftovers() == []
 
 
@@ -52,13 +52,12 @@ def test_restless(gpuperf):
     gpuperf.time(other)
 """
     project.commit({"test_k.py": TEST + calls, "kernels.py": kernel(10.0) + "def other(): return 10.0\n"})
-    # A single restart can detect a factor of 33: t has 2 degrees of freedom, at the first of three looks.
     counting = f"""
 def kernel(): return 1000.0
 with open({str(project.root.parent / "restarts")!r}, "a+") as restarts:
     restarts.write("x")
     restarts.seek(0)
-    time_us = (9.0, 11.0, 9.0)[len(restarts.read()) - 1]
+    time_us = (9.99, 10.01, 9.99)[len(restarts.read()) - 1]
 def other(): return time_us
 """
     project.write({"kernels.py": counting})

@@ -370,11 +370,10 @@ OLD = "20261101-120000-aaaa"
         (False, (), True),
         (True, (), False),
         (False, (OLD,), True),
-        (False, ("20261101-120000-bbbb",), False),
     ],
-    ids=["commit", "newer", "same-baseline", "other-baseline"],
+    ids=["commit", "newer", "same-baseline"],
 )
-def test_replay_keeps_settlements_while_the_baseline_has_their_sessions(
+def test_replay_keeps_the_settlements_of_the_newest_recording(
     pytester: pytest.Pytester,
     add_recording: Callable[[Run], None],
     newer: bool,
