@@ -9,8 +9,10 @@ from against_project import Project
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.against.against_pass import AgainstPass
-    from pytest_gpuperf.against.series import AgainstTime
+    from against_project import Compared
+    from pytest_gpuperf.against.series import Series
+    from pytest_gpuperf.records import AgainstTiming
+
 
 TEST = """
 from kernels import kernel
@@ -32,16 +34,18 @@ def ten_microseconds(root: Path) -> Project:
     return made
 
 
-def found(paired: AgainstPass, nodeid: str = K, label: str = "main") -> AgainstTime:
-    result = paired.lookup(nodeid, label)
-    assert result is not None
-    return result
+def found(compared: Compared, nodeid: str = K, label: str = "main") -> Series:
+    return compared.series[nodeid, label]
 
 
-def reason(paired: AgainstPass, nodeid: str = K, label: str = "main") -> str:
-    result = found(paired, nodeid, label)
-    assert result.decision is None
-    return result.record.reason
+def record(compared: Compared, nodeid: str = K, label: str = "main") -> AgainstTiming:
+    return found(compared, nodeid, label).record(compared.commit)
+
+
+def reason(compared: Compared, nodeid: str = K, label: str = "main") -> str:
+    result = found(compared, nodeid, label)
+    assert result.reason
+    return result.reason
 
 
 def log(project: Project, side: str) -> str:

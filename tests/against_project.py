@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING
@@ -15,14 +16,18 @@ import pytest
 
 import pytest_gpuperf
 from forked import fork_children, run_forked
-from pytest_gpuperf.against.against_pass import AgainstPass
+from pytest_gpuperf.against import engine as engine_module
+from pytest_gpuperf.against.engine import Engine, TimedTest
 from pytest_gpuperf.against.git import Repository
-from pytest_gpuperf.against.launching import ForkServer
-from pytest_gpuperf.records import AgainstTiming, Run
-from pytest_gpuperf.records.passes import Invocation, SelectedTest
+from pytest_gpuperf.records import AgainstTiming, Fingerprint, Run, Settlement
+from pytest_gpuperf.records.passes import Invocation
+from pytest_gpuperf.statistics import sequential
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pytest_gpuperf.against.git import Commit
+    from pytest_gpuperf.against.series import Series
 
 PLUGIN = Path(pytest_gpuperf.__file__).parent.parent
 TESTS = Path(__file__).parent
@@ -96,16 +101,21 @@ class Project:
         )
         return subprocess.CompletedProcess([], status, out.read_text(), errors.read_text())
 
-    def compared(self) -> dict[str, AgainstTiming]:
-        """Return the comparisons in the newest run file, by `test` or `test label`."""
+    def settlements(self) -> dict[str, Settlement]:
+        """Return the settlements in the newest run file, by `test` or `test label`."""
         newest = max(self.root.rglob(".gpuperf/runs/*/run.json"))
         run = msgspec.json.decode(newest.read_bytes(), type=Run)
         return {
-            test.nodeid.rpartition("::")[2] + ("" if label == "main" else f" {label}"): measured.against
+            test.nodeid.rpartition("::")[2] + ("" if label == "main" else f" {label}"): measured.settlement
             for test in run.tests
             for label, measured in test.measurements.items()
-            if measured.against is not None
+            if measured.settlement is not None
         }
+
+    def compared(self) -> dict[str, AgainstTiming]:
+        """Return the comparisons in turn among them."""
+        found = self.settlements().items()
+        return {name: one.against for name, one in found if one.how == "in turn" and one.against is not None}
 
     def leftovers(self) -> list[str]:
         """Return extra worktrees, and the content of the temporary folder."""
@@ -120,9 +130,11 @@ class Project:
         looks: tuple[int, ...] = (2, 4, 6),
         patience_s: float = 60.0,
         say: Callable[[str], None] = lambda _: None,
-        early: bool = False,
-    ) -> AgainstPass:
-        """Run the pass of `--gpuperf-against` in this process.
+        labels: tuple[str, ...] = ("main",),
+        left_s: Callable[[], float] = lambda: 60.0,
+        build: str = "",
+    ) -> Compared:
+        """Time tests in turn with old code, from this process.
 
         Args:
             tests: Node ids.
@@ -131,24 +143,54 @@ class Project:
             looks: Numbers of restarts to decide after.
             patience_s: Seconds that a side process may be silent.
             say: Shows the progress.
-            early: Import the slow packages before the tests are known.
+            labels: Labels to time.
+            left_s: Returns the seconds that are left.
+            build: `gpuperf_build`.
         """
         repository = Repository.around(self.root)
-        selected = [SelectedTest(nodeid, path=self.root / nodeid.partition("::")[0]) for nodeid in tests]
-        invocation = Invocation([*ARGUMENTS, *arguments], self.root, self.root, "auto", str(self.root))
+        commit = repository.commit(ref)
+        with self.engine(arguments, looks, patience_s, build) as engine:
+            series: dict[tuple[str, str], Series] = {}
+            for nodeid in tests:
+                test = self.timed(nodeid, labels)
+                found = engine.compare(test, repository, commit, say, left_s)
+                series |= {(nodeid, label): one for label, one in found.items()}
+        return Compared(commit, series, engine.notices)
+
+    def timed(self, nodeid: str, labels: tuple[str, ...] = ("main",)) -> TimedTest:
+        """Return a test of calls without arguments."""
+        calls = dict.fromkeys(labels, Fingerprint(mode="hot"))
+        return TimedTest(nodeid, self.root / nodeid.partition("::")[0], calls)
+
+    @contextmanager
+    def engine(
+        self,
+        arguments: tuple[str, ...] = (),
+        looks: tuple[int, ...] = (2, 4, 6),
+        patience_s: float = 60.0,
+        build: str = "",
+    ) -> Iterator[Engine]:
+        """Start an engine in this process; arguments as in `compare`."""
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.chdir(self.root)
             monkeypatch.setattr("tempfile.tempdir", str(self.temporary))
+            monkeypatch.setattr(engine_module, "LOOKS", looks)
+            monkeypatch.setattr(sequential, "LOOKS", looks)
             fork_children(monkeypatch.setattr)
-            for name, value in self.environment().items():
-                monkeypatch.setenv(name, value)
-            paired = AgainstPass(
-                repository,
-                repository.commit(ref),
-                self.root / ".gpuperf" / "runs" / "1" / "against",
-                budget_s=0.01,
-                patience_s=patience_s,
-                server=ForkServer.early() if early else None,
+            command = [*ARGUMENTS, *arguments]
+            invocation = Invocation(
+                command, self.root, self.root, "auto", str(self.root), self.environment()
             )
-            paired.run(selected, invocation, lambda _title: nullcontext(say))
-        return paired
+            logs = self.root / ".gpuperf" / "runs" / "1" / "against"
+            progress = lambda _: nullcontext(lambda _: None)  # noqa: E731
+            with closing(Engine(self.root, invocation, logs, 0.01, build, progress, patience_s)) as engine:
+                yield engine
+
+
+@dataclass
+class Compared:
+    """Tests that were timed in turn."""
+
+    commit: Commit
+    series: dict[tuple[str, str], Series]
+    notices: list[str]

@@ -138,15 +138,17 @@ class FakeSource:
         """Return the time."""
         from run_builders import timing
 
-        return timing(FakePrepared(call).block().time_us, bytes=bytes, flops=flops)
+        prepared: Any = FakePrepared(call, mode)
+        return timing(prepared.block().time_us, mode=prepared.mode, bytes=bytes, flops=flops)
 
 
 def pytest_configure() -> None:
     """Replace the GPU after the plugin is loaded."""
-    import pytest_gpuperf.against.against_pass
+    import pytest_gpuperf.against.engine
     import pytest_gpuperf.session.live
     import pytest_gpuperf.session.live_ranks
     from pytest_gpuperf.measure.device.lock import GpuLock
+    from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.measure.ranks.team import Team
     from pytest_gpuperf.statistics import sequential
     from run_builders import H200, one_test
@@ -161,6 +163,8 @@ def pytest_configure() -> None:
     stand_in("pytest_gpuperf.measure.device.kept", Originals=lambda _: None)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
     vars(pytest_gpuperf.session.live)["LiveSource"] = FakeSource
+    CodeReader.read = FakeSource.code  # type: ignore[method-assign,assignment]
     vars(pytest_gpuperf.session.live_ranks).update(visible_gpus=lambda: 2, Team=partial(Team, device="cpu"))
     if restarts := os.environ.get("FAKE_GPU_RESTARTS"):
-        vars(sequential)["LOOKS"] = (int(restarts),)
+        for module in (sequential, pytest_gpuperf.against.engine):
+            vars(module)["LOOKS"] = (int(restarts),)

@@ -1,4 +1,4 @@
-"""Blocks of both sides of one call in one restart, and their ratio."""
+"""Blocks of one call in one restart: of both sides and their ratio, or of one side."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ drift is the same for both sides of a quad."""
 ENOUGH_QUADS = 5
 """Quads before the first check of their precision."""
 MOST_QUADS = 64
+ALONE = 10
+"""Minimum number of blocks of a side by itself."""
 PRECISE_PCT = 0.03
 """Standard error of a restart's ratio, in percent, below which more blocks add nothing: restarts differ by
 more."""
@@ -79,6 +81,24 @@ def in_turn(block: Callable[[Side], SideBlock], rng: Random, budget_s: float) ->
         spent = time.monotonic() - begin >= budget_s
         if (spent and quads >= LEAST_QUADS) or (quads >= ENOUGH_QUADS and is_precise(blocks)):
             break
+    return tuple(blocks)
+
+
+def alone(block: Callable[[], SideBlock], budget_s: float) -> tuple[SideBlock, ...]:
+    """Run blocks of one side until the time is up; the first ones warm it up.
+
+    Args:
+        block: Runs a block.
+        budget_s: Seconds for all blocks; `ALONE` run in any case, and at most `MOST_QUADS` times 4.
+    """
+    begin = time.monotonic()
+    while True:
+        block()
+        if time.monotonic() - begin >= min(WARM_UP_S, budget_s):
+            break
+    blocks: list[SideBlock] = []
+    while len(blocks) < ALONE or (time.monotonic() - begin < budget_s and len(blocks) < 4 * MOST_QUADS):
+        blocks.append(block())
     return tuple(blocks)
 
 

@@ -35,10 +35,10 @@ LONGEST = 65536
 
 
 def main() -> None:
-    """Serve the socket whose descriptor is the first argument; the others are modules to import first."""
+    """Serve the socket whose descriptor is the argument."""
     with socket.socket(fileno=int(sys.argv[1])) as orders:
         orders.set_inheritable(False)
-        ordered = serve(orders, load(sys.argv[2:]))
+        ordered = serve(orders)
     if ordered is not None:
         become(*ordered)
 
@@ -80,17 +80,16 @@ def ready_triton() -> None:
             return
 
 
-def of_one_side(checkout: str, tree: str) -> str:
+def of_one_side(checkout: str) -> str:
     """Return why the imports do not suit both sides: a module that each side has in its own tree."""
     real_path = functools.cache(os.path.realpath)  # most modules share theirs with others
     for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None) or os.sep
+        path = getattr(module, "__file__", None) or os.sep  # a relative one, as of `torch.ops`, is no file
         folder, file = os.path.split(path)
         place = real_path(path) if Path(path).is_symlink() else os.path.join(real_path(folder), file)  # noqa: PTH118
-        if name == "__main__":
-            # This program, which the checkout of this package holds; a fork runs another one.
-            continue
-        if place.startswith(checkout + os.sep) and Path(tree + place[len(checkout) :]).exists():
+        below = place[len(checkout) :] if folder and place.startswith(checkout + os.sep) else ""
+        # This program is in the checkout of this package; a fork runs another one. Environments are shared.
+        if below and name != "__main__" and "/site-packages/" not in below and f"{os.sep}." not in below:
             return f"{name} is a module of the checkout"
     return ""
 
@@ -109,12 +108,11 @@ def cuda_initialised() -> bool:
     return bool(driver.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p())) != NOT_INITIALISED)
 
 
-def serve(orders: socket.socket, why: str) -> tuple[str, int, int] | None:
+def serve(orders: socket.socket) -> tuple[str, int, int] | None:
     """Import modules, fork a process at each order, and tell the state of those that were forked.
 
     Args:
         orders: The end of the socket.
-        why: Why this process cannot fork side processes; empty if it can.
 
     Returns:
         In a fork the arguments of `become`; in the server None, after the other end of the socket was closed.
@@ -126,8 +124,8 @@ def serve(orders: socket.socket, why: str) -> tuple[str, int, int] | None:
         asked = json.loads(message)
         answer: object
         if isinstance(asked, list):
-            checkout, tree, *names = asked
-            answer = why or load(names) or of_one_side(checkout, tree)
+            checkout, *names = asked
+            answer = load(names) or of_one_side(checkout)
         elif isinstance(asked, int):
             found, status = os.waitpid(asked, os.WNOHANG)
             answer = os.waitstatus_to_exitcode(status) if found else None

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.git import GitError, run_git
 
+if TYPE_CHECKING:
+    from pytest_gpuperf.records.baseline import RunNote
+
+UNSHALLOW = "fetch-depth: 0 in actions/checkout, or git fetch --unshallow"
+_ID = re.compile(r"[0-9a-f]{40}")
+
 
 @dataclass(frozen=True)
 class Commit:
-    """The commit that `--gpuperf-against` names."""
+    """A commit with older code."""
 
     ref: str
-    """The name that the user types."""
+    """The name that the user types, or the start of its id."""
     id: str
 
     def __str__(self) -> str:
@@ -42,7 +50,7 @@ class Repository:
         except GitError as error:
             trust = f"type git config --global --add safe.directory {folder}"
             raise GpuperfError(
-                f"--gpuperf-against takes old code from git, which says of pytest's rootdir: {error}",
+                f"old code comes from git, which says of pytest's rootdir: {error}",
                 expected="a git checkout",
                 next_step=trust if "dubious ownership" in str(error) else "run it in a clone",
             ) from None
@@ -61,6 +69,45 @@ class Repository:
                 expected="a branch, a tag or a commit of this repository",
                 next_step=self._suggest(ref),
             ) from None
+
+    def old_code(self, run: str, note: RunNote, file: Path) -> Commit:
+        """Find the code of a session of a baseline: only ancestors of HEAD.
+
+        It is the commit that was measured, if no file differed from it; else the oldest one whose baseline
+        has the session.
+
+        Args:
+            run: Id of its run.
+            note: What the baseline has of the run.
+            file: The baseline file.
+
+        Raises:
+            GpuperfError: There is none.
+        """
+        shallow = self._lines("rev-parse", "--is-shallow-repository") == ["true"]
+        try:
+            name = file.resolve().relative_to(self.root).as_posix()
+            if run not in self.git("show", f"HEAD:{name}"):
+                raise GpuperfError(f"the session of run {run} is not committed", next_step=f"commit {name}")
+            if note.dirty is False and _ID.fullmatch(note.commit) and self._is_ancestor(note.commit):
+                return Commit(note.commit[:7], note.commit)
+            found = self.git("log", f"-S{run}", "--format=%H %P", "HEAD", "--", name).splitlines()
+        except (GitError, ValueError) as error:
+            raise GpuperfError(f"no old code: {error}", next_step="commit the baseline file") from None
+        commit, _, parents = found[-1].partition(" ") if found else ("", "", "")
+        # The first commit of a shallow clone seems to bring all files.
+        if shallow and not parents:
+            raise GpuperfError(f"the code of run {run} is not in this shallow clone", next_step=UNSHALLOW)
+        if not _ID.fullmatch(commit):
+            raise GpuperfError(f"no commit brought run {run} into {name}")
+        return Commit(commit[:7], commit)
+
+    def _is_ancestor(self, commit: str) -> bool:
+        try:
+            self.git("merge-base", "--is-ancestor", commit, "HEAD")
+        except GitError:
+            return False
+        return True
 
     def git(self, *arguments: str) -> str:
         """Run a git command and return its output.
@@ -84,7 +131,7 @@ class Repository:
                 continue
             return f"did you mean {remote}/{ref}?"
         if self._lines("rev-parse", "--is-shallow-repository") == ["true"]:
-            return "this clone is shallow: fetch-depth: 0 in actions/checkout, or git fetch --unshallow"
+            return f"this clone is shallow: {UNSHALLOW}"
         return "git branch --all and git tag list what there is"
 
     def _lines(self, *arguments: str) -> list[str]:

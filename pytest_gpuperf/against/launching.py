@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import signal
 import socket
@@ -22,7 +21,7 @@ from pytest_gpuperf.against.fork_server import LIBRARIES, LONGEST, SLOW
 from pytest_gpuperf.processes.children import end_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from multiprocessing.connection import Connection
     from typing import Any, BinaryIO
 
@@ -47,39 +46,34 @@ class ServerLostError(Exception):
 
 
 class Launcher:
-    """Starts side processes.
+    """Starts side processes; its server stays until the end.
 
     Args:
-        sides: Have commands and environments.
+        checkout: Top folder of the checkout: nothing of it may be imported by the server.
+        environment: Environment of the server.
         tick: Called while the server imports.
-        early: A server that was started before; None for none. The launcher ends it.
     """
 
-    def __init__(self, sides: Sides, tick: Callable[[], None], early: ForkServer | None = None) -> None:
-        self._sides = sides
+    def __init__(self, checkout: Path, environment: Mapping[str, str], tick: Callable[[], None]) -> None:
         self._tick = tick
-        self._server = early
+        self._server: ForkServer | None = None
         self.why_not = ""
         """Why each process imports by itself; empty if they are forked, or if there is nothing slow."""
-        modules = slow_imports(sys.modules)
-        if early is not None and not (modules and early.suits()):
-            early.close()
-            self._server = None
-        if sys.platform == "linux" and modules:
-            self._server = self._server or ForkServer()
-            self._server.prepare([*sides.trees, *modules])
+        if sys.platform == "linux" and (modules := slow_imports(sys.modules)):
+            self._server = ForkServer(environment)
+            self._server.prepare([str(checkout), *modules])
 
-    def start(self, side: Side, plan: Path, channel: Connection, log: BinaryIO) -> Leader:
+    def start(self, sides: Sides, side: Side, channel: Connection, log: BinaryIO) -> Leader:
         """Start the process of a side; it leads its own group.
 
         Args:
+            sides: Has its command and environment; its plan is written.
             side: The side.
-            plan: The file of its plan.
             channel: Its end of the socket.
             log: Takes its output.
         """
-        command, cwd = self._sides.command(side), self._sides.cwd(side)
-        environment = self._sides.environment(side, plan)
+        plan = sides.plan_file(side)
+        command, cwd, environment = sides.command(side), sides.cwd(side), sides.environment(side, plan)
         if self._server is not None:
             try:
                 self._server.wait(self._tick)
@@ -120,16 +114,16 @@ class ForkServer:
     """The server, as the run sees it; it ends with the run.
 
     Args:
-        modules: Modules to import at once.
+        environment: Its environment: packages read it when they are imported.
     """
 
-    def __init__(self, modules: Iterable[str] = ()) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._environment = _environment()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-c", RUN, fork_server.__file__, str(theirs.fileno()), *modules],
+                [sys.executable, "-c", RUN, fork_server.__file__, str(theirs.fileno())],
+                env=environment,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -138,21 +132,11 @@ class ForkServer:
             )
         self._ready = False
 
-    @classmethod
-    def early(cls) -> ForkServer | None:
-        """Start a server once tests are collected; None if they have imported nothing slow."""
-        found = slow_imports(sys.modules)
-        return cls(found) if sys.platform == "linux" and found else None
-
-    def suits(self) -> bool:
-        """Return True if the environment is still that of the server: packages read it when imported."""
-        return self._environment == _environment()
-
     def prepare(self, asked: list[str]) -> None:
         """Order imports.
 
         Args:
-            asked: The folders of both sides, then modules.
+            asked: The folder of the checkout, then modules.
         """
         with suppress(OSError):
             # If the server has ended, the missing answer shows that.
@@ -266,12 +250,6 @@ class _Forked:
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
             time.sleep(POLL_S / 5)
         return status
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment without variables that pytest, this plugin and torch set for their own ends."""
-    own = ("PYTEST_", "GPUPERF_", "CUDA_MODULE_LOADING")
-    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
 
 
 def _runs(pid: int) -> bool:

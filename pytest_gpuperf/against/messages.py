@@ -1,4 +1,4 @@
-"""Messages between a run and its two side processes: first a plan, then commands and answers over a socket.
+"""Messages between a run and its side processes: first a plan, then commands and answers over a socket.
 
 A side process does nothing by itself: it reports its state, and waits. So only one of the two has work on the
 GPU at any time, and neither compiles, autotunes or warms up while the other is measured.
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from pytest_gpuperf.records import TimingMode
+from pytest_gpuperf.records import Fingerprint, LaunchedCode
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 class SidePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of a side process; `start.py` reads `checkout`, `tree` and `first` by these names."""
+    """The plan of a side process; `start.py` reads `checkout`, `tree`, `built` and `first` by these names."""
 
     channel: int
     """Descriptor of the side's end of the socket."""
@@ -27,16 +27,22 @@ class SidePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Top folder of the checkout."""
     tree: str
     """Top folder of the code of this side."""
+    folder: str
+    """Folder around that of old code, with what its process builds; for new code the tree."""
+    built: str
+    """Folder of the packages that `gpuperf_build` has made of old code; empty for none."""
     other: str
-    """Top folder of the code of the other side."""
+    """Top folder of the code of the other side; empty if there is none."""
     first: str
     """The first import folder of the run if it is in the checkout; else empty."""
-    files: list[str]
-    """Files of the tests, in the side's tree; existing ones are collected."""
-    nodeids: list[str]
-    """The tests, in the order of the run."""
-    settled: dict[str, list[str]]
-    """Labels, by test, that need no more times."""
+    file: str
+    """File of the test, in the side's tree; it is collected if it exists."""
+    nodeid: str
+    """The test."""
+    labels: list[str]
+    """Labels of the test to time."""
+    driver: str | None
+    """Version of the driver if the side is to read the code of its calls; else None."""
 
     @classmethod
     def read(cls, path: Path) -> SidePlan:
@@ -44,14 +50,8 @@ class SidePlan(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
-class Compare(msgspec.Struct, tag=True, frozen=True):
-    """To a side: the tests that both sides have, in order."""
-
-    nodeids: list[str]
-
-
 class Begin(msgspec.Struct, tag=True, frozen=True):
-    """To a side: run the next test, up to a call of `time` or to its end."""
+    """To a side: run the test, up to a call of `time` or to its end."""
 
 
 class RunBlock(msgspec.Struct, tag=True, frozen=True):
@@ -66,26 +66,25 @@ class GoOn(msgspec.Struct, tag=True, frozen=True):
 
 
 class Collected(msgspec.Struct, tag=True, frozen=True):
-    """From a side: collection has ended, and the side waits for `Compare`."""
+    """From a side: collection has ended, and the side waits for `Begin`."""
 
-    nodeids: list[str]
-    broken: dict[str, str]
-    """Why a file or class could not be collected, by node id."""
+    found: bool
+    """True if the side has the test."""
+    failure: str = ""
+    """Why it has not: how its file or class could not be collected."""
     misplaced: str = ""
-    """Why an imported module is not of the side's tree; empty if all are."""
-
-
-class Started(msgspec.Struct, tag=True, frozen=True):
-    """From a side, after `Compare`: tests can run, and the side waits for `Begin`."""
+    """As in `Ended`."""
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
     """From a side: a call is compiled, warm and ready to be timed."""
 
     label: str
-    mode: TimingMode
+    call: Fingerprint
     short: bool = False
     """True if CUPTI should time it."""
+    code: LaunchedCode | None = None
+    """Code of its kernels; None if it was not to be read."""
 
 
 class Timed(msgspec.Struct, tag=True, frozen=True):
@@ -103,16 +102,14 @@ class Ended(msgspec.Struct, tag=True, frozen=True):
     failure: str = ""
     """How set-up, call or teardown ended early; empty if the test ran to its end."""
     misplaced: str = ""
-    """As in `Collected`, for the modules that the test imported."""
-    shared: list[str] = []
-    """Modules that both sides import from the checkout, as git ignores them."""
+    """Why its code or data were not those of the side; empty if they were."""
 
 
-Command: TypeAlias = Compare | Begin | RunBlock | GoOn
-Answer: TypeAlias = Collected | Started | Ready | Timed | Ended
+Command: TypeAlias = Begin | RunBlock | GoOn
+Answer: TypeAlias = Collected | Ready | Timed | Ended
 
-_COMMANDS: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Compare | Begin | RunBlock | GoOn)
-_ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Collected | Started | Ready | Timed | Ended)
+_COMMANDS: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Begin | RunBlock | GoOn)
+_ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Collected | Ready | Timed | Ended)
 
 
 class ParentEnd:

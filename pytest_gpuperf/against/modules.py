@@ -1,109 +1,172 @@
-"""Check that a side process imports modules from its own tree."""
+"""Check that a side process ran its own code: modules, shared objects and data files of its own tree.
+
+Anything below the repository belongs to one commit, also a file that git ignores. What lies elsewhere, as
+installed packages and data do, is the same for both sides, unless it was built from the repository.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
-import sysconfig
-from functools import cache
+import tempfile
+from contextlib import suppress
+from functools import cached_property
+from importlib.metadata import distributions
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
 
 from pytest_gpuperf.errors import GpuperfError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.metadata import Distribution
+
+    from pytest_gpuperf.against.messages import SidePlan
+
 PACKAGE = __name__.partition(".")[0]
+MAPS = Path("/proc/self/maps")
+NOT_CODE = re.compile(r"\..*|site-packages|dist-packages|__pycache__|.*\.(egg|dist)-info|_version\.py")
+"""Folders of tools and environments, and the file that setuptools-scm and hatch-vcs write: no code of the
+project."""
+FINDER = re.compile(r"__editable__.*|_\w+_editable(_loader)?\.py|.*-info/.*")
+"""Files of distributions that lead to the code, or describe it."""
+BUILDS = (
+    "gpuperf_build = COMMAND builds it for old code too, such as `pip install --no-deps --target {prefix} .`"
+)
 
 
 class Modules:
-    """Checks each imported module once.
+    """Checks what this process has loaded.
 
     Args:
-        checkout: Top folder of the checkout.
-        tree: Top folder of the code that this process runs.
-        other: Top folder of the code of the other side.
+        plan: The plan of the side.
+        opened: Files that this process has opened, which may grow.
     """
 
-    def __init__(self, checkout: str, tree: str, other: str) -> None:
-        self._checkout = checkout
-        self._tree = tree
-        self._other = other
+    def __init__(self, plan: SidePlan, opened: set[str]) -> None:
+        self._plan = plan
+        self._own = tuple(os.path.realpath(place) for place in (plan.folder, plan.built) if place)
+        self._opened = opened
         self._seen: set[str] = set()
         self._wrong: GpuperfError | None = None
-        self._shared: list[str] = []
-        top = (*Path(tree).glob("*/__init__.py"), *Path(tree).glob("src/*/__init__.py"))
+        # An environment may lie in the checkout, and temporary files.
+        places = {os.path.realpath(place) for place in (sys.prefix, sys.base_prefix, tempfile.gettempdir())}
+        self._python = tuple(one for one in places if _is_below(one, (os.path.realpath(plan.checkout),)))
+        self._package = os.path.realpath(Path(__file__).parents[1])
+        top = (*Path(plan.tree).glob("*/__init__.py"), *Path(plan.tree).glob("src/*/__init__.py"))
         # This package measures, wherever it is.
         self._packages = {init.parent.name for init in top} - {PACKAGE}
-        self._python = tuple(
-            os.path.realpath(sysconfig.get_path(name)) + os.sep
-            for name in ("stdlib", "platstdlib", "purelib", "platlib")
-        )
 
     def check(self) -> None:
-        """Check the new modules.
+        """Check what is new since the last time.
 
         Raises:
-            GpuperfError: One of them, or an earlier one, is of the other tree, or of an installed copy of a
-                package of the tree.
+            GpuperfError: Some of it, or of what was found earlier, is of the other side, or an installed copy
+                of the project.
         """
+        if not self._plan.other:
+            return
         try:
-            self._check_new()
+            for what, path in self._new():
+                self._check(what, path)
         except GpuperfError as error:
             self._wrong = error
         if self._wrong is not None:
             raise self._wrong
 
-    def new_shared(self) -> list[str]:
-        """Return modules that both sides import from the checkout: the old commit lacks them; each once."""
-        shared, self._shared = self._shared, []
-        return shared
+    def _new(self) -> Iterator[tuple[str, str]]:
+        """Return what was loaded, with its real path; each path once."""
+        found = [*_modules(), *_mapped(), *((f"file {Path(one).name}", one) for one in self._opened.copy())]
+        for what, path in found:
+            if path not in self._seen:
+                self._seen.add(path)
+                yield what, os.path.realpath(path)
 
-    def _check_new(self) -> None:
-        new = sys.modules.keys() - self._seen
-        self._seen |= new
-        for name in sorted(new):
-            # `getattr` would make some modules import others.
-            file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
-            top = name.partition(".")[0]
-            if isinstance(file, str) and top not in (PACKAGE, "__main__"):
-                self._check(name, top, file)
+    def _check(self, what: str, path: str) -> None:
+        other = os.path.realpath(self._plan.other)
+        if _is_below(path, (*self._own, self._package)):
+            return
+        below = path[len(other) + 1 :] if _is_below(path, (other,)) else ""
+        shared = any(map(NOT_CODE.fullmatch, Path(below).parts)) or _is_below(path, self._python)
+        if below and not shared:
+            raise self._misplaced(what, below)
+        if self._is_old and (what.removeprefix("module ") in self._packages or path in self._installed):
+            raise GpuperfError(f"{what} is of the installed copy of the project", next_step=BUILDS)
 
-    def _check(self, name: str, top: str, file: str) -> None:
-        place = os.path.join(_real_folder(os.path.dirname(file)), os.path.basename(file))  # noqa: PTH118, PTH119, PTH120
-        below_tree, below_other = _below(self._tree, place), _below(self._other, place)
-        if place.startswith(self._python) or not (below_tree or below_other):
-            if name == top and name in self._packages:
-                raise _installed(name)
-        elif below_tree:
-            # Files that git ignores are links to the checkout.
-            if self._tree != self._checkout and Path(place).is_symlink():
-                self._shared.append(f"{name} ({below_tree})")
-        elif Path(self._tree, below_other).exists():
-            raise _misplaced(name, below_other, old=self._tree != self._checkout)
-        else:
-            self._shared.append(f"{name} ({below_other})")
+    @property
+    def _is_old(self) -> bool:
+        return self._plan.tree != self._plan.checkout
+
+    def _misplaced(self, what: str, below: str) -> GpuperfError:
+        if not self._is_old:
+            return GpuperfError(
+                f"{what} was loaded from {below} of old code", expected="that of the checkout"
+            )
+        if not Path(self._plan.tree, below).exists() or Path(self._plan.tree, below).is_symlink():
+            return GpuperfError(f"{what} ({below}) is not in git, so old code has none", next_step=BUILDS)
+        return GpuperfError(
+            f"{what} was loaded from {below} of the checkout",
+            expected="that of old code",
+            next_step="something leads there by its full path: leave that to PYTHONPATH, to pytest's "
+            "pythonpath, or to pip install -e (with --config-settings editable_mode=compat if it uses an "
+            "import hook)",
+        )
+
+    @cached_property
+    def _installed(self) -> set[str]:
+        """Files of the distributions that were built from the repository."""
+        return {
+            os.path.realpath(str(one.locate_file(file)))
+            for one in distributions()
+            if self._is_of_project(one)
+            for file in one.files or ()
+            if not FINDER.fullmatch(str(file))
+        }
+
+    def _is_of_project(self, one: Distribution) -> bool:
+        """Return True for a distribution with the name of the project, or whose files came from it."""
+        origin = json.loads(one.read_text("direct_url.json") or "{}")
+        url = urlparse(str(origin.get("url", "")))
+        place = os.path.realpath(unquote(url.path)) if url.scheme == "file" else ""
+        checkout = os.path.realpath(self._plan.checkout)
+        named = bool(self._name) and _plain(one.name) == self._name
+        return named or place == checkout or _is_below(place, (checkout,))
+
+    @cached_property
+    def _name(self) -> str:
+        """Name of the project; empty if `pyproject.toml` has none."""
+        with suppress(OSError):
+            text = Path(self._plan.tree, "pyproject.toml").read_text(encoding="utf-8", errors="replace")
+            if found := re.search(r"^\[project\][^\[]*?^name\s*=\s*[\"']([^\"']+)", text, re.M | re.S):
+                return _plain(found[1])
+        return ""
 
 
-@cache
-def _real_folder(folder: str) -> str:
-    return os.path.realpath(folder)
+def _modules() -> Iterator[tuple[str, str]]:
+    for name, module in sorted(sys.modules.items()):
+        # `getattr` would make some modules import others. `torch.ops` has a path that is none.
+        file = getattr(module, "__dict__", {}).get("__file__")
+        is_own = name.partition(".")[0] in (PACKAGE, "__main__", "__mp_main__")
+        if isinstance(file, str) and file.startswith(os.sep) and not is_own:
+            yield f"module {name}", file
 
 
-def _below(root: str, path: str) -> str:
-    return path[len(root) + 1 :] if path.startswith(root + os.sep) else ""
+def _mapped() -> Iterator[tuple[str, str]]:
+    """Return the files in the memory of this process: also those that no module of Python stands for."""
+    with suppress(OSError):
+        for line in MAPS.read_text(errors="surrogateescape").splitlines():
+            path = line.partition("/")
+            if path[1]:
+                place = f"/{path[2]}".removesuffix(" (deleted)")
+                yield f"file {Path(place).name}", place
 
 
-def _misplaced(name: str, below: str, *, old: bool) -> GpuperfError:
-    found, expected = ("the checkout", "the old commit") if old else ("the old commit", "the checkout")
-    return GpuperfError(
-        f"module {name} was imported from {below} of {found}",
-        expected=f"that of {expected}",
-        next_step="something leads there by its full path: leave that to PYTHONPATH, to pytest's pythonpath, "
-        "or to pip install -e (with --config-settings editable_mode=compat if it uses an import hook)",
-    )
+def _is_below(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path.startswith(folder + os.sep) for folder in folders)
 
 
-def _installed(name: str) -> GpuperfError:
-    return GpuperfError(
-        f"package {name} was imported from its installed copy, which is neither the old code nor the new",
-        expected=f"the {name} of the checkout",
-        next_step="pip install -e . or put its folder on PYTHONPATH",
-    )
+def _plain(name: str | None) -> str:
+    return re.sub(r"[-_.]+", "-", name or "").lower()

@@ -14,6 +14,7 @@ from pytest_gpuperf.statistics.sequential import Side, decide_restarts
 
 if TYPE_CHECKING:
     from pytest_gpuperf.against.git import Commit
+    from pytest_gpuperf.against.turns import Taken
     from pytest_gpuperf.records import TimingMode
 
 TOO_SHORT = "it is too short to be timed cold, as blocks at or below 0 µs show"
@@ -21,21 +22,11 @@ NOT_RECORDED = "CUPTI could not record enough of its blocks"
 
 
 @dataclass(frozen=True)
-class AgainstTime:
-    """The time of one call compared with the old code's."""
-
-    record: AgainstTiming
-    decision: Decision | None
-    """None if no restart has both times; `record.reason` then has the reason."""
-    restarts: tuple[tuple[SideBlock, ...], ...]
-    """Blocks of each restart, in quads, with their clocks."""
-
-
-@dataclass(frozen=True)
 class Restart:
     """One restart of both sides."""
 
     blocks: tuple[SideBlock, ...]
+    """In quads, with their clocks."""
     logs: list[float]
     """Natural logarithm of the time of each block, at the restart's mean clock."""
     log_ratio: float
@@ -51,12 +42,11 @@ class Series:
 
     restarts: list[Restart] = field(default_factory=list)
     mode: TimingMode | None = None
-    recorded: bool = False
-    """True if CUPTI has timed the blocks."""
+    recorded: bool | None = None
+    """True if CUPTI times the blocks; None before the first restart."""
     seconds: float = 0.0
     reason: str = ""
     """Why it cannot be compared; empty if it can."""
-    broken: bool = False
     decision: Decision | None = None
 
     @property
@@ -70,6 +60,15 @@ class Series:
         return bool(self.reason) or (
             self.decision is not None and self.decision.outcome is not Outcome.INCONCLUSIVE
         )
+
+    def take(self, taken: Taken, label: str, commit: Commit) -> None:
+        """Add the blocks of a restart, or the reason why there are none."""
+        if label in taken.blocks and not taken.misplaced:
+            call = taken.ready["B"][label].call
+            self.recorded = taken.recorded[label]
+            self.add(taken.blocks[label], call.mode, taken.seconds[label], new_first=taken.new_first)
+        else:
+            self.reason = _why_not_timed(taken, label, commit)
 
     def add(
         self, blocks: tuple[SideBlock, ...], mode: TimingMode, seconds: float, *, new_first: bool
@@ -96,13 +95,13 @@ class Series:
                 new_first=[restart.new_first for restart in self.restarts],
             )
 
-    def result(self, commit: Commit) -> AgainstTime:
-        """Return record and decision."""
-        record = AgainstTiming(
+    def record(self, commit: Commit) -> AgainstTiming:
+        """Return the ratios and times as a record."""
+        return AgainstTiming(
             ref=commit.ref,
             commit=commit.id,
             mode=self.mode,
-            recorded=self.recorded,
+            recorded=bool(self.recorded),
             log_ratios=tuple(round(restart.log_ratio, 7) for restart in self.restarts),
             raw_log_ratios=tuple(round(restart.raw_log_ratio, 7) for restart in self.restarts),
             new_first=tuple(restart.new_first for restart in self.restarts),
@@ -112,7 +111,6 @@ class Series:
             new_mhz=self._clock_mhz("B"),
             seconds=round(self.seconds, 1),
         )
-        return AgainstTime(record, self.decision, tuple(restart.blocks for restart in self.restarts))
 
     def _time_us(self, side: Side) -> float:
         logs = [
@@ -128,3 +126,20 @@ class Series:
             block.sm_clock_mhz for restart in self.restarts for block in restart.blocks if block.side == side
         ]
         return round(sum(clocks) / len(clocks), 1) if clocks and all(clocks) else 0.0
+
+
+def _why_not_timed(taken: Taken, label: str, commit: Commit) -> str:
+    old, new = taken.ready["A"].get(label), taken.ready["B"].get(label)
+    if taken.misplaced:
+        return taken.misplaced
+    if old is not None and new is not None and old.call != new.call:
+        return f"another call on {commit}: {old.call.difference(new.call)}"
+    if "A" in taken.failures:
+        return f"on {commit} {taken.failures['A']}"
+    if "B" in taken.failures:
+        return f"in a fresh process {taken.failures['B']}"
+    if new is None:
+        return f"in a fresh process the test times no {label!r}"
+    if old is None:
+        return f"not on {commit}: the test times no {label!r} there"
+    return f"the test makes its calls in another order on {commit}"

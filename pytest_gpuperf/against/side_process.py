@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.launching import Launcher
     from pytest_gpuperf.against.messages import Answer, Command, SidePlan
+    from pytest_gpuperf.against.sides import Sides
     from pytest_gpuperf.statistics.sequential import Side
 
 PATIENCE_S = 900.0
@@ -52,7 +53,7 @@ class SideProcess:
     Args:
         side: The side of its tree.
         launcher: Starts it.
-        path: The file for its plan.
+        sides: Has its command.
         plan: Its plan, without its end of the socket.
         log: File for its output, which is appended.
         tick: Called during each wait.
@@ -63,7 +64,7 @@ class SideProcess:
         self,
         side: Side,
         launcher: Launcher,
-        path: Path,
+        sides: Sides,
         plan: SidePlan,
         log: Path,
         tick: Callable[[], None],
@@ -75,10 +76,12 @@ class SideProcess:
         self._patience_s = patience_s
         ours, theirs = Pipe()
         self._end = ParentEnd(ours)
-        path.write_bytes(msgspec.json.encode(msgspec.structs.replace(plan, channel=theirs.fileno())))
+        sides.plan_file(side).write_bytes(
+            msgspec.json.encode(msgspec.structs.replace(plan, channel=theirs.fileno()))
+        )
         with log.open("ab") as stream, theirs:
             self._begin = stream.tell()
-            self._process = launcher.start(side, path, theirs, stream)
+            self._process = launcher.start(sides, side, theirs, stream)
 
     def ask(self, command: Command) -> Answer:
         """Send a command and wait for the answer.

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: one process in the checkout, one in the old tree, otherwise alike."""
+"""The two sides of a comparison: a process in the checkout, and one in the old tree, otherwise alike."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against import start
 from pytest_gpuperf.against.messages import SidePlan
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.settings.settings import SIDE_ENV
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-    from pytest_gpuperf.against.candidate import Candidate
     from pytest_gpuperf.against.worktree import OldTree
     from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.statistics.sequential import Side
@@ -28,63 +26,67 @@ _FOLDERS = re.compile(r"(?<![\w./])(/[^/\s'\"()]+)+/")
 
 
 class Sides:
-    """Command, working directory and environment of the side processes.
+    """Command, working directory, environment and plan of the side processes of a commit.
 
     Args:
         checkout: Top folder of the checkout, without symbolic links.
-        old: The old code.
+        old: The old code; None if only new code runs.
+        built: Folder of the packages built of old code; None for none.
         invocation: The command that started pytest.
-
-    Raises:
-        GpuperfError: pytest was started outside the checkout.
+        folder: A folder for the program of the processes, and for their plans.
     """
 
-    def __init__(self, checkout: Path, old: OldTree, invocation: Invocation) -> None:
-        if not invocation.cwd.resolve().is_relative_to(checkout):
-            raise GpuperfError(
-                "--gpuperf-against was given outside the checkout, but old code has to run the same command",
-                next_step=f"type it in {checkout}",
-            )
+    def __init__(
+        self, checkout: Path, old: OldTree | None, built: Path | None, invocation: Invocation, folder: Path
+    ) -> None:
         self._checkout = checkout
         self._old = old
+        self._built = built
         self._invocation = invocation
+        self._folder = folder
         first = Path(invocation.first_on_path or invocation.cwd).resolve()
         self._first = str(first) if first.is_relative_to(checkout) else ""
-        self._program = _program(old.folder / "program")
+        self._program = _program(folder / "program")
 
     def _tree(self, side: Side) -> Path:
         """Return the top folder of a side's code."""
-        return self._old.root if side == "A" else self._checkout
+        return self._old.root if side == "A" and self._old is not None else self._checkout
 
     def _place(self, path: Path, side: Side) -> Path:
         """Return a side's counterpart of a path; a path outside the checkout stays."""
         path = path.resolve()
-        if side == "B" or not path.is_relative_to(self._checkout):
+        if not path.is_relative_to(self._checkout):
             return path
-        return self._old.root / path.relative_to(self._checkout)
+        return self._tree(side) / path.relative_to(self._checkout)
 
-    def plan(self, side: Side, tests: Iterable[Candidate]) -> SidePlan:
+    def plan(
+        self, side: Side, nodeid: str, path: Path, labels: Sequence[str], driver: str | None
+    ) -> SidePlan:
         """Return the plan of a side's process, without its end of the socket."""
+        old, is_old = self._old, side == "A"
         return SidePlan(
             channel=-1,
             checkout=str(self._checkout),
             tree=str(self._tree(side)),
-            other=str(self._tree("A" if side == "B" else "B")),
+            folder=str(old.folder if is_old and old is not None else self._checkout),
+            built=str(self._built or "") if is_old else "",
+            other=str(self._tree("B" if is_old else "A")) if old is not None else "",
             first=self._first,
-            files=list(dict.fromkeys(str(self._place(test.path, side)) for test in tests)),
-            nodeids=[test.nodeid for test in tests],
-            settled={test.nodeid: test.settled for test in tests if test.settled},
+            file=str(self._place(path, side)),
+            nodeid=nodeid,
+            labels=list(labels),
+            driver=driver if is_old else None,
         )
 
     def plain(self, text: str) -> str:
         """Remove the machine's folders from a message: records have none."""
-        for tree in (self._old.root, self._checkout):
-            text = text.replace(f"{tree}{os.sep}", "")
+        for side in ("A", "B"):
+            text = text.replace(f"{self._tree(side)}{os.sep}", "")
         return _FOLDERS.sub("…/", text)
 
     def plan_file(self, side: Side) -> Path:
-        """Return the file of a side's plan; it disappears with the old code."""
-        return self._old.folder / f"{side}.json"
+        """Return the file of a side's plan."""
+        return self._folder / f"{side}.json"
 
     def cwd(self, side: Side) -> Path:
         """Return a side's working directory; make it if the old code lacks it."""
@@ -104,18 +106,14 @@ class Sides:
             *(f"--gpuperf-mode={self._invocation.mode}",),
         ]
 
-    @property
-    def trees(self) -> tuple[str, str]:
-        """The checkout and the old tree: the folders of both sides."""
-        return str(self._checkout), str(self._old.root)
-
     def environment(self, side: Side, plan: Path) -> dict[str, str]:
-        """Return the environment of a side's process."""
-        environment = dict(os.environ)
-        if side == "A":
+        """Return the environment of a side's process: that of the run's start."""
+        environment = dict(self._invocation.environment)
+        if side == "A" and self._old is not None:
             # For programs that tests start; the process corrects its own path when it starts.
-            environment |= {name: self._moved(value) for name, value in os.environ.items() if name != "HOME"}
-            environment["PYTEST_ADDOPTS"] = self._in_text(os.environ.get("PYTEST_ADDOPTS", ""), side)
+            moved = {name: self._moved(value) for name, value in environment.items() if name != "HOME"}
+            environment |= moved
+            environment["PYTEST_ADDOPTS"] = self._in_text(environment.get("PYTEST_ADDOPTS", ""), side)
             # torch rebuilds an inline extension each time the other side has built one with its name.
             environment["TORCH_EXTENSIONS_DIR"] = str(self._old.folder / "torch_extensions")
         return {**environment, SIDE_ENV: str(plan)}
@@ -123,7 +121,7 @@ class Sides:
     def _moved(self, value: str) -> str:
         """Replace the paths in a variable by those of the old code."""
         paths = value.split(os.pathsep)
-        checkout, tree = str(self._checkout), str(self._old.root)
+        checkout, tree = str(self._checkout), str(self._tree("A"))
         return os.pathsep.join(
             start.moved(path, checkout, tree) if Path(path).is_absolute() else path for path in paths
         )

@@ -13,11 +13,18 @@ import json
 import os
 import sys
 import threading
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
     from typing import NoReturn
+
+OPENED: set[str] = set()
+"""Files that old code has opened to read."""
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def moved(path: str, checkout: str, tree: str) -> str:
@@ -45,12 +52,45 @@ def redirect(checkout: str, tree: str) -> None:
                     place[:] = [moved(path, checkout, tree) for path in place]
 
 
+class Built:
+    """Finds the packages that `gpuperf_build` has made before any other finder sees them.
+
+    Those of editable installs come first otherwise, and lead to the checkout.
+
+    Args:
+        folder: The folder of the packages.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, _: object = None) -> ModuleSpec | None:
+        """Find a package in the folder, or a module of such a package."""
+        top = PathFinder.find_spec(name.partition(".")[0], [self._folder])
+        return PathFinder.find_spec(name, path or [self._folder]) if top is not None else None
+
+
+def note_opened(event: str, details: tuple[object, ...]) -> None:
+    """Note a file that Python opens to read, for `sys.addaudithook`."""
+    if event != "open" or not isinstance(details[0], str) or not isinstance(details[2], int):
+        return
+    if not details[2] & WRITES:
+        OPENED.add(os.path.abspath(details[0]))  # noqa: PTH100 - the working directory may change
+
+
 def main() -> None:
     """Run pytest with the arguments of the command line."""
     plan = json.loads(Path(os.environ["GPUPERF_SIDE"]).read_bytes())
     if plan["first"]:
         sys.path.insert(1, plan["first"])
-    redirect(plan["checkout"], plan["tree"])
+    if plan["tree"] != plan["checkout"]:
+        redirect(plan["checkout"], plan["tree"])
+        sys.addaudithook(note_opened)
+    if plan["built"]:
+        sys.path.insert(1, plan["built"])
+        path = filter(None, [plan["built"], os.environ.get("PYTHONPATH")])
+        os.environ["PYTHONPATH"] = os.pathsep.join(path)
+        sys.meta_path.insert(0, Built(plan["built"]))
     import pytest
 
     leave(pytest.main())

@@ -1,4 +1,4 @@
-"""Run one test on both sides in step, with blocks in turn at each call of `time` that both have."""
+"""Run a test on both sides in step, with blocks in turn at each call of `time` that both have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_gpuperf.against.blocks import SideBlock, in_turn, warm_up
+from pytest_gpuperf.against.blocks import SideBlock, alone, in_turn, warm_up
 from pytest_gpuperf.against.messages import Begin, Ended, GoOn, Ready, RunBlock, Timed
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from pytest_gpuperf.against.messages import Answer, Command
-    from pytest_gpuperf.records import TimingMode
     from pytest_gpuperf.statistics.sequential import Side
 
 
@@ -30,12 +29,12 @@ class Player(Protocol):
 class Taken:
     """The result of one test on both sides in one restart."""
 
-    modes: dict[Side, dict[str, TimingMode]] = field(default_factory=lambda: {"A": {}, "B": {}})
-    """Timing modes by label, in the order of the calls of a side."""
+    ready: dict[Side, dict[str, Ready]] = field(default_factory=lambda: {"A": {}, "B": {}})
+    """The calls of a side by label, in their order."""
     failures: dict[Side, str] = field(default_factory=dict)
     """How the test ended early, by side."""
     misplaced: str = ""
-    """Why an imported module is of the other side; empty if none is."""
+    """Why code or data of a side were not its own; empty if they were."""
     blocks: dict[str, tuple[SideBlock, ...]] = field(default_factory=dict)
     """Blocks by label, in quads."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -44,15 +43,12 @@ class Taken:
     """By label, True if CUPTI has timed the blocks."""
     new_first: bool = False
     """True if the new code went first."""
-    shared: set[str] = field(default_factory=set)
-    """Modules that both sides imported from the checkout."""
 
     def keep(self, side: Side, answer: Ready | Ended) -> None:
         """Keep an answer of a side."""
         if isinstance(answer, Ready):
-            self.modes[side][answer.label] = answer.mode
+            self.ready[side][answer.label] = answer
             return
-        self.shared.update(answer.shared)
         self.misplaced = self.misplaced or answer.misplaced
         if answer.failure:
             self.failures[side] = answer.failure
@@ -68,10 +64,10 @@ class _EndedEarlyError(Exception):
 
 
 class Turns:
-    """Plays the tests of one restart.
+    """Plays the test of one restart.
 
     Args:
-        players: The side processes; the first one goes first.
+        players: The side processes; the first one goes first. There may be only one, of new code.
         rng: Chooses the order of the blocks.
         budget_s: Seconds for the blocks of one label; see `in_turn`.
     """
@@ -82,7 +78,7 @@ class Turns:
         self._budget_s = budget_s
 
     def play(self, recorded: Mapping[str, bool]) -> Taken:
-        """Run the next test of both sides, one side at a time.
+        """Run the test of both sides, one side at a time.
 
         Args:
             recorded: The choice of earlier restarts, by label; all restarts of a label have the same.
@@ -93,21 +89,20 @@ class Turns:
         taken = Taken(new_first=next(iter(self._players)) == "B")
         at = {side: self._move(side, Begin(), taken) for side in self._players}
         while any(isinstance(place, Ready) for place in at.values()):
-            old, new = at["A"], at["B"]
+            old, new = at.get("A"), at["B"]
             moving = [side for side in self._players if isinstance(at[side], Ready)]
-            if isinstance(old, Ready) and isinstance(new, Ready):
-                if (old.label, old.mode) == (new.label, new.mode):
-                    try:
-                        taken.recorded[new.label] = recorded.get(new.label, old.short and new.short)
-                        self._measure(new.label, taken)
-                    except _EndedEarlyError as early:
-                        at[early.side] = early.ended
-                        taken.keep(early.side, early.ended)
-                        moving.remove(early.side)
-                elif old.label != new.label:
-                    # One of them may be unknown to the other side. That is clear when both tests have ended;
-                    # the next restart skips it.
-                    moving = ["B"]
+            if isinstance(new, Ready) and (old is None or _is_same(old, new)):
+                shorts = [place.short for place in at.values() if isinstance(place, Ready)]
+                taken.recorded[new.label] = recorded.get(new.label, all(shorts))
+                try:
+                    self._measure(new.label, taken, old is None)
+                except _EndedEarlyError as early:
+                    at[early.side] = early.ended
+                    taken.keep(early.side, early.ended)
+                    moving.remove(early.side)
+            elif isinstance(old, Ready) and isinstance(new, Ready) and old.label != new.label:
+                # Old code lacks the label of new code, or has it later.
+                moving = ["B"]
             for side in moving:
                 at[side] = self._move(side, GoOn(), taken)
         return taken
@@ -119,12 +114,15 @@ class Turns:
         taken.keep(side, answer)
         return answer
 
-    def _measure(self, label: str, taken: Taken) -> None:
+    def _measure(self, label: str, taken: Taken, by_itself: bool) -> None:
         begin = time.monotonic()
-        # Events load the GPU better than CUPTI, which it waits for.
-        warm_up(self._block, self._budget_s)
         block = partial(self._block, recorded=taken.recorded[label])
-        taken.blocks[label] = in_turn(block, self._rng, self._budget_s)
+        if by_itself:
+            taken.blocks[label] = alone(partial(block, "B"), self._budget_s)
+        else:
+            # Events load the GPU better than CUPTI, which it waits for.
+            warm_up(self._block, self._budget_s)
+            taken.blocks[label] = in_turn(block, self._rng, self._budget_s)
         taken.seconds[label] = time.monotonic() - begin
 
     def _block(self, side: Side, *, recorded: bool = False) -> SideBlock:
@@ -133,3 +131,8 @@ class Turns:
             raise _EndedEarlyError(side, answer)
         assert isinstance(answer, Timed)
         return SideBlock(side, answer.time_us, answer.sm_clock_mhz)
+
+
+def _is_same(old: Ready | Ended, new: Ready) -> bool:
+    """Return True if both sides are at the same call."""
+    return isinstance(old, Ready) and (old.label, old.call) == (new.label, new.call)

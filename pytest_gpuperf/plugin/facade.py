@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.measure.static.compile import compile_static
 from pytest_gpuperf.measure.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
 from pytest_gpuperf.plugin.arguments import (
@@ -213,7 +214,8 @@ class Gpuperf(Fuzzes):
             )
         except GpuperfError as error:
             self._fail(error)
-        self._keep(label, code=code, timing=result)
+        called = fingerprint(call, result.mode, result.bytes, result.flops)
+        self._keep(label, code=code, call=called, timing=result)
         if result.refused:
             pytest.fail(f"gpuperf: {result.refused}")
         return result

@@ -9,6 +9,7 @@ import io
 import os
 import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,10 @@ import pytest
 from pytest_gpuperf.compat.pytest_names import benchmarks_of, kept_failure, reporter_type
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.plugin.own_errors import OwnErrors, register
+from pytest_gpuperf.session.marker import PYTEST_TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
 
     from pytest_gpuperf.session.link import Link, Message
 
@@ -102,6 +104,28 @@ class Timeout:
     def pytest_runtest_setup(self) -> None:
         """Begin the time of the test, after pytest's own `faulthandler_timeout`, which only shows stacks."""
         faulthandler.dump_traceback_later(max(self._seconds, 1e-3), exit=True, file=self._stacks)
+
+
+@contextmanager
+def without_timeout(item: pytest.Item) -> Iterator[None]:
+    """Let a test be settled for as long as it takes, then give its teardown the whole time again.
+
+    There is one timer of `faulthandler`, for `--gpuperf-timeout` and for pytest's `faulthandler_timeout`.
+    pytest-timeout has hooks of its own.
+    """
+    plugins, hook = item.config.pluginmanager, item.config.hook
+    timeout = plugins.get_plugin("gpuperf-timeout")
+    other = next(filter(None, map(plugins.get_plugin, PYTEST_TIMEOUT)), None)
+    faulthandler.cancel_dump_traceback_later()
+    if other is not None:
+        hook.pytest_timeout_cancel_timer(item=item)
+    try:
+        yield
+    finally:
+        if other is not None:
+            hook.pytest_timeout_set_timer(item=item, settings=other._get_item_settings(item))
+        if isinstance(timeout, Timeout):
+            timeout.pytest_runtest_setup()
 
 
 def limit_child(config: pytest.Config, seconds: float) -> None:

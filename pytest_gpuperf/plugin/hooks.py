@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.benchmark_timer import is_timed_by_gpu
 from pytest_gpuperf.plugin.facade import Gpuperf
+from pytest_gpuperf.plugin.guard import without_timeout
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
 from pytest_gpuperf.plugin.ranks import GpuperfRanks
 from pytest_gpuperf.records.passes import Invocation
@@ -93,7 +95,8 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
     """Return the command that started pytest, for the passes."""
     typed = config.invocation_params
     arguments = [str(argument) for argument in typed.args]
-    return Invocation(arguments, typed.dir, settings.root, settings.mode, settings.first_on_path)
+    first, variables = settings.first_on_path, dict(os.environ)
+    return Invocation(arguments, typed.dir, settings.root, settings.mode, first, variables)
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], names: Container[str]) -> None:
@@ -271,7 +274,8 @@ class Hooks:
         from pytest_gpuperf.report.junit import properties
 
         assert self._runner is not None
-        result = self._runner.judge(state)
+        with without_timeout(item):
+            result = self._runner.judge(state)
         item.user_properties.extend(properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)

@@ -85,6 +85,10 @@ class Checked:
         """Keep a check."""
         self._checks[label] = given, reference
 
+    def clear(self) -> None:
+        """Forget all checks, with their tensors."""
+        self._checks.clear()
+
     def with_reference(
         self, call: Call, given: Given, mutates: bool | Collection[int | str] | None = None
     ) -> Call:

@@ -30,6 +30,7 @@ class Recorder:
         self._state = state
         self._runner = runner
         self._checked = Checked()
+        state.release = self._checked.clear
 
     @property
     def seed(self) -> int:

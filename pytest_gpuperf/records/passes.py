@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -16,7 +16,7 @@ import msgspec
 from pytest_gpuperf.records.runs import STATE_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 OpenProgress: TypeAlias = Callable[[str], AbstractContextManager[Callable[[str], None]]]
 """Begins a line with a title; the function that it returns shows how far the pass is."""
@@ -33,6 +33,8 @@ class Invocation:
     """Timing mode of tests that name none."""
     first_on_path: str = ""
     """The first import folder before pytest added those of tests; the working directory under `python -m`."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables before the first test: a test may set others for itself."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,6 @@ class SelectedTest:
     """Names of the presets with these metrics; empty for the default."""
     path: Path = Path()
     """The file of the test."""
-    tolerance_pct: float = 0.0
-    """Accepted slowdown, in percent; 0 leaves it to statistics."""
 
 
 RESULTS_FILE = "passes-{}.msgpack"

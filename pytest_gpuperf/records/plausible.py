@@ -19,7 +19,15 @@ from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import AgainstTiming, ClockModel, Measurement, MetricValue, Run, Timing
+    from pytest_gpuperf.records import (
+        AgainstTiming,
+        ClockModel,
+        Measurement,
+        MetricValue,
+        Run,
+        Settlement,
+        Timing,
+    )
     from pytest_gpuperf.records.baseline import Baseline, Session, TimeBaseline
     from pytest_gpuperf.records.history import HistoryLine
 
@@ -105,8 +113,7 @@ def _of(owner: str, found: Found) -> Found:
 def _measurement(measured: Measurement) -> Found:
     yield from _timing(measured.timing) if measured.timing else ()
     yield from _counters(measured.profile.combined) if measured.profile else ()
-    settlement = measured.settlement
-    yield from _against(settlement.against) if settlement and settlement.against else ()
+    yield from _settlement(measured.settlement) if measured.settlement else ()
     if (trace := measured.trace) and trace.launches != (calls := sum(one.calls for one in trace.kernels)):
         yield "trace.launches", trace.launches, f"{calls}, the calls of its kernels"
 
@@ -160,6 +167,13 @@ def _counters(values: dict[str, MetricValue]) -> Found:
     for name, value in values.items():
         if expected := impossible(name, value):
             yield f"counter {name}", value, expected
+
+
+def _settlement(settlement: Settlement) -> Found:
+    times, clocks = settlement.fresh_us, settlement.fresh_mhz
+    if len(times) != len(clocks):
+        yield "settlement.fresh_mhz", clocks, f"{len(times)} clocks, one for each of fresh_us"
+    yield from _against(settlement.against) if settlement.against else ()
 
 
 def _against(against: AgainstTiming) -> Found:

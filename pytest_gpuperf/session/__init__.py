@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import NoGpuError
-from pytest_gpuperf.measure.device.presence import may_measure
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.against.launching import ForkServer
     from pytest_gpuperf.session.base import Runner
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.settings.settings import Settings
@@ -43,15 +40,9 @@ def start(settings: Settings, link: Link | None = None) -> Runner:
     if settings.replay in ("auto", "never"):
         from pytest_gpuperf.session.live import LiveRunner, why_not_live
 
-        with ExitStack() as unused:
-            server = _server(settings, link)
-            if server is not None:
-                unused.callback(server.close)
-            reason = why_not_live()
-            if not reason:
-                runner = LiveRunner(settings, link, server)
-                unused.pop_all()
-                return runner
+        reason = why_not_live()
+        if not reason:
+            return LiveRunner(settings, link)
         if settings.replay == "never":
             missing = NoGpuError(
                 f"{reason}, and --gpuperf-replay=never forbids a replay",
@@ -68,16 +59,6 @@ def start(settings: Settings, link: Link | None = None) -> Runner:
         return ReplayRunner(settings, reason, link)
     except NoGpuError as error:
         return _static(settings, error, link)
-
-
-def _server(settings: Settings, link: Link | None) -> ForkServer | None:
-    """Start the server of `--gpuperf-against`, which imports while the runner starts."""
-    resumes = link is not None and bool(link.orders.nodeids)
-    if not settings.against or resumes or not may_measure():
-        return None
-    from pytest_gpuperf.against.launching import ForkServer
-
-    return ForkServer.early()
 
 
 def _static(settings: Settings, missing: NoGpuError, link: Link | None) -> Runner:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Environment,
         Run,
         SanitizerResult,
+        Settlement,
         StaticKernel,
     )
     from pytest_gpuperf.records.call import Call
@@ -184,7 +185,7 @@ class Runner:
     def run_passes(
         self, states: Sequence[ItemState], invocation: Invocation, reporter: Terminal | None
     ) -> None:
-        """Run the passes: counters under ncu, compute-sanitizer, old against new code.
+        """Run the passes, counters under ncu and compute-sanitizer, and get ready to settle suspects.
 
         Args:
             states: The tests.
@@ -221,6 +222,11 @@ class Runner:
         verdict = TestVerdict(Status.INVALID)
         try:
             verdict = self._verdict(record, state)
+            if settled := self.settle(state, record, verdict):
+                known = record.measurements.items()
+                measured = {label: replace(one, settlement=settled.get(label)) for label, one in known}
+                record = replace(record, measurements=measured)
+                verdict = self._verdict(record, state)
         finally:
             # A test that could not be judged keeps its measurements.
             result = TestResult(record, verdict, replayed=self._is_replayed(record))
@@ -233,6 +239,18 @@ class Runner:
 
                 self.link.tell(Judged.of(result, unread))
         return result
+
+    def settle(
+        self, _state: ItemState, _record: TestRecord, _verdict: TestVerdict
+    ) -> Mapping[str, Settlement]:
+        """Settle the suspects of a test by other processes, and return the settlements by label.
+
+        Args:
+            _state: The test.
+            _record: Its measurements.
+            _verdict: Its verdict so far.
+        """
+        return {}
 
     def left_to_ncu(self, _result: TestResult) -> SelectedTest | None:
         """Return what ncu has to read of a test after all tests; None if that is nothing."""

@@ -110,7 +110,7 @@ class InTurn:
             gc.collect()
         rounds = [restart.blocks for restart in series.restarts]
         return CaseTimes(
-            in_turn=series.result(NO_COMMIT).record,
+            in_turn=series.record(NO_COMMIT),
             reference_rounds_us=tuple(_mean_us(blocks, "A") for blocks in rounds),
             solution_rounds_us=tuple(_mean_us(blocks, "B") for blocks in rounds),
             restored_bytes=self._restored_bytes,

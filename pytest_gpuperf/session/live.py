@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.against.candidate import WHOLE_TEST
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
+from pytest_gpuperf.judge.result import Status, Suspect
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
 from pytest_gpuperf.measure.device.presence import why_no_gpu
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
-from pytest_gpuperf.records import Settlement
 from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.session.keeping import KeepingRunner
@@ -26,20 +25,21 @@ from pytest_gpuperf.session.live_ranks import LiveRanks
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
 from pytest_gpuperf.session.progress import Progress, StatusLine
+from pytest_gpuperf.session.settling import Against, Settler
 from pytest_gpuperf.session.unread import is_unread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.against.against_pass import AgainstPass
-    from pytest_gpuperf.against.launching import ForkServer
-    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.judge.result import TestResult, TestVerdict
     from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.records import (
         ClockModel,
         Conditions,
         LaunchedCode,
+        Settlement,
+        TestRecord,
         TimingMode,
         TimingSource,
     )
@@ -51,20 +51,21 @@ if TYPE_CHECKING:
     from pytest_gpuperf.settings.settings import Settings
 
 
+NOT_SETTLED = (Status.INVALID, Status.WRONG, Status.LIMIT)
+"""Verdicts after which a test is not compared with `--gpuperf-against`."""
+
+
 class LiveRunner(KeepingRunner):
     """Measures, judges, and keeps the run.
 
     Args:
         settings: The options.
         link: Leads to the controller; None if this process does everything.
-        server: A fork server for `--gpuperf-against`; this runner ends it.
     """
 
     on_gpu = True
 
-    def __init__(
-        self, settings: Settings, link: Link | None = None, server: ForkServer | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, link: Link | None = None) -> None:
         from pytest_gpuperf.measure.device.conditions import Nvml
         from pytest_gpuperf.measure.device.environment import environment
         from pytest_gpuperf.measure.device.gpu import gpu_info
@@ -101,7 +102,8 @@ class LiveRunner(KeepingRunner):
             CodeReader(where.toolchain.driver),
         )
         super().__init__(settings, source, where)
-        self._against = self._against_pass(settings.against, server) if settings.against else None
+        self._against = Against.of(settings)
+        self._settler: Settler | None = None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
         if self._sanitizing is not None:
             self._counters.unavailable = f"counters are off (--gpuperf-sanitize={settings.sanitize})"
@@ -136,19 +138,6 @@ class LiveRunner(KeepingRunner):
             )
         return SanitizingPass(self._folder_of("sanitizer"), find_sanitizer(), tool)
 
-    def _against_pass(self, ref: str, server: ForkServer | None) -> AgainstPass:
-        from pytest_gpuperf.against.against_pass import AgainstPass
-        from pytest_gpuperf.against.git import Repository
-
-        repository = Repository.around(self.settings.root)
-        return AgainstPass(
-            repository,
-            repository.commit(ref),
-            self._folder_of("against"),
-            self.settings.budget_s,
-            server=server,
-        )
-
     def _folder_of(self, kind: str) -> Path:
         """Return the folder for the files of a pass; each of several workers has its own."""
         several = self.link is not None and len(self.link.orders.cards) > 1
@@ -162,7 +151,7 @@ class LiveRunner(KeepingRunner):
 
     @contextmanager
     def _alone_on_host(self) -> Iterator[None]:
-        """Let no other process of this plugin on this host use its clock, or time processes in turn."""
+        """Let no other process of this plugin on this host use its clock."""
         self.wait_for(self._host_lock, self._reporter)
         try:
             yield
@@ -172,8 +161,8 @@ class LiveRunner(KeepingRunner):
     def end(self) -> None:
         """End the processes of this run, and let the next one measure."""
         self._ranks.end()
-        if self._against is not None:
-            self._against.close()
+        if self._settler is not None:
+            self._settler.close()
         self._lock.release()
 
     def run_passes(
@@ -189,7 +178,7 @@ class LiveRunner(KeepingRunner):
         resumed = read_results(path) if self.link is not None and self.link.orders.nodeids else None
         if resumed is None:
             self._results_of_passes = self._run_all(tests, invocation, reporter)
-            if self.link is not None and (self._profiling or self._sanitizing or self._against):
+            if self.link is not None and (self._profiling or self._sanitizing):
                 make_state_folder(self.runs.folder.parent)
                 self._results_of_passes.write(path)
         else:
@@ -198,6 +187,8 @@ class LiveRunner(KeepingRunner):
                 self._profiling.reading = resumed.counters
         self.sanitized = self._results_of_passes.sanitized
         self._explain_unavailable(states)
+        logs, progress = self._folder_of("against"), partial(Progress, reporter)
+        self._settler = Settler(self, invocation, logs, progress, self._show_progress, self._against)
 
     def _run_all(
         self, tests: Sequence[SelectedTest], invocation: Invocation, reporter: Terminal | None
@@ -212,10 +203,6 @@ class LiveRunner(KeepingRunner):
             self._run(self._sanitizing, tests, invocation, reporter)
             done.sanitized, done.skipped = self._sanitizing.results, self._sanitizing.skipped
             self.problems += [f"{title}: {problem}" for problem in self._sanitizing.problems]
-        if self._against is not None:
-            with self._alone_on_host():
-                self._run(self._against, tests, invocation, reporter)
-            done.compared = self._against.records
         return done
 
     def _run(
@@ -254,7 +241,6 @@ class LiveRunner(KeepingRunner):
             ),
             "" if preset == (DEFAULT,) else ",".join(preset),
             state.path,
-            self.tolerance_pct(state),
         )
 
     def _show_progress(self, text: str) -> None:
@@ -280,16 +266,23 @@ class LiveRunner(KeepingRunner):
             return time.source, None
         return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
 
-    def judge(self, state: ItemState, failure: str = "") -> TestResult:
-        """Judge a test that has run, with its comparison against old code."""
-        compared = self._results_of_passes.compared.get(state.nodeid, {})
-        for label, measurement in state.measurements.items():
-            against = compared.get(label) or compared.get(WHOLE_TEST)
-            if measurement.timing is not None and against is not None:
-                how: Literal["in turn", "impossible"] = "in turn" if against.log_ratios else "impossible"
-                settlement = Settlement(how=how, against=against)
-                state.measurements[label] = replace(measurement, settlement=settlement)
-        return super().judge(state, failure)
+    def settle(self, state: ItemState, record: TestRecord, verdict: TestVerdict) -> Mapping[str, Settlement]:
+        """Settle the suspects of a test; with `--gpuperf-against` each of its times."""
+        suspects = verdict.suspects
+        if self._against is not None and not (verdict.status in NOT_SETTLED or record.failure):
+            timed = [label for label, one in record.measurements.items() if one.timing is not None]
+            suspects = tuple(Suspect(label, 0.0) for label in timed)
+        if self._settler is None or not suspects:
+            return {}
+        timings = [record.measurements[one.label].timing for one in suspects]
+        by_host = any(timing is not None and timing.mode == "host" for timing in timings)
+        with self._alone_on_host() if by_host else nullcontext():
+            return self._settler.settle(state, suspects, self.expected.of(state.nodeid))
+
+    def finish(self, *, complete: bool) -> None:
+        """Say what was settled, and write the run."""
+        self.notices += self._settler.notices if self._settler is not None else []
+        super().finish(complete=complete)
 
     def left_to_ncu(self, result: TestResult) -> SelectedTest | None:
         """Return what ncu has to read of a test after all tests; a test that has failed needs nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_GPUS = 64
 """More GPUs than a host has."""
+PYTEST_TIMEOUT = ("timeout", "pytest_timeout")
+"""Names of the plugin pytest-timeout: as pip installs it, and with `-p`."""
 MARKER_KEYS = ("kernels", "launches", "limits", "tolerance", "preset", "metrics", "benchmark", "gpus")
 
 
@@ -164,6 +167,8 @@ class ItemState(msgspec.Struct, gc=False):
     """Begin of its set-up, by `time.perf_counter`."""
     errors: list[str] = []
     """Errors that the user must fix before the test can be judged."""
+    release: Callable[[], object] = lambda: None
+    """Frees the tensors that the fixture keeps of checks, once the test has returned."""
 
     @property
     def stated_limits(self) -> tuple[Limit, ...]:

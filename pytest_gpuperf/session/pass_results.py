@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.measure.counters.profiling_pass import Reading
-from pytest_gpuperf.records import AgainstTiming, SanitizerResult
+from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ class PassResults(msgspec.Struct):
     counters: Reading | None = None
     sanitized: dict[str, SanitizerResult] = {}
     skipped: dict[str, SanitizerResult] = {}
-    compared: dict[str, dict[str, AgainstTiming]] = {}
-    """Comparisons with old code, by test and label."""
 
     def write(self, path: Path) -> None:
         """Write the results."""

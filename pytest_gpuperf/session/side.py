@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
+import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 import pytest
 
-from pytest_gpuperf.against.messages import (
-    Collected,
-    Compare,
-    Ended,
-    Ready,
-    RunBlock,
-    SideEnd,
-    SidePlan,
-    Started,
-    Timed,
-)
+from pytest_gpuperf.against.messages import Collected, Ended, Ready, RunBlock, SideEnd, SidePlan, Timed
 from pytest_gpuperf.against.modules import Modules
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import kept_attached
 from pytest_gpuperf.measure.device.health import why_broken
+from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
+from pytest_gpuperf.session.marker import PYTEST_TIMEOUT, name_of
 from pytest_gpuperf.settings.settings import SIDE_ENV
 
 if TYPE_CHECKING:
@@ -34,20 +28,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_gpuperf.against.messages import Answer, Command
+    from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.records import Timing, TimingMode
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.settings.settings import Settings
 
 OPTIONS_OF_A_SIDE: Mapping[str, object] = {
     **OPTIONS_OF_A_CHILD,
-    # One file that cannot be collected must not keep the others from being compared.
+    # The parent asks why a file cannot be collected.
     "continue_on_collection_errors": True,
-    # The plan names files by their paths.
+    # The plan names a file by its path.
     "pyargs": False,
     # The other side and the parent would have the same folder, and each empties it.
     "basetemp": None,
-    # pytest-timeout: a test waits here for its turn.
-    "timeout": 0,
 }
 """Options that a side process does not take from the parent's command line, by pytest's `dest`."""
 
@@ -64,8 +57,12 @@ def prepare_side(config: pytest.Config, path: Path) -> None:
     conversation = conversation_of(path)
     vars(config.option).update(OPTIONS_OF_A_SIDE)
     # The old code may lack files, folders and tests that the command line names.
-    config.args = [file for file in conversation.plan.files if Path(file).exists()]
+    config.args = [conversation.plan.file] if Path(conversation.plan.file).exists() else []
     config.pluginmanager.register(conversation, "gpuperf-side")
+    for name in PYTEST_TIMEOUT:
+        if config.pluginmanager.has_plugin(name):
+            # A test waits here for its turn.
+            config.pluginmanager.unregister(name=name)
 
 
 @cache
@@ -76,17 +73,17 @@ def conversation_of(path: Path) -> Conversation:
 
 
 class Conversation:
-    """Runs the tests that both sides have, each when the parent says so.
+    """Runs a test when the parent says so.
 
     Args:
-        plan: The tests, and the code of this side.
+        plan: The test, and the code of this side.
         parent: The side's end of the socket.
     """
 
     def __init__(self, plan: SidePlan, parent: SideEnd) -> None:
         self.plan = plan
         self._parent = parent
-        self._modules = Modules(plan.checkout, plan.tree, plan.other)
+        self._modules = Modules(plan, getattr(sys.modules["__main__"], "OPENED", set()))
         self._broken: dict[str, str] = {}
         self._failure = ""
         self._misplaced = ""
@@ -99,16 +96,13 @@ class Conversation:
         Raises:
             GpuperfError: A module was imported from the other side.
         """
-        if isinstance(answer, Ready):
-            try:
-                self._modules.check()
-            except GpuperfError as error:
-                self._misplaced = str(error)
-                raise
+        if isinstance(answer, Ready) and self._misplaced_now():
+            raise GpuperfError(self._misplaced)
         self._parent.tell(answer)
 
     def command(self) -> Command:
-        """Wait for the parent's next command."""
+        """Wait for the parent's next command, for any time."""
+        faulthandler.cancel_dump_traceback_later()
         try:
             return self._parent.command()
         except (OSError, EOFError):
@@ -122,23 +116,25 @@ class Conversation:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Agree with the parent, and so with the other side, on the tests and their order."""
-        found = {item.nodeid: item for item in session.items}
-        nodeids = [nodeid for nodeid in self.plan.nodeids if nodeid in found]
-        misplaced = ""
+        """Tell the parent if the test is here."""
+        found = [item for item in session.items if name_of(item) == self.plan.nodeid]
+        nodeid = self.plan.nodeid
+        broken = (
+            f"{collector} cannot be collected: {why}"
+            for collector, why in self._broken.items()
+            if nodeid.startswith((f"{collector}::", f"{collector}/"))
+        )
+        failure = "" if found else next(broken, "there is no such test")
+        self._parent.tell(Collected(bool(found), failure, self._misplaced_now()))
+        session.items[:] = found
+
+    def _misplaced_now(self) -> str:
+        """Return why what this process has loaded so far is not this side's own; empty if it is."""
         try:
             self._modules.check()
         except GpuperfError as error:
-            misplaced = str(error)
-        self._parent.tell(Collected(nodeids, self._broken, misplaced))
-        command = self.command()
-        assert isinstance(command, Compare)
-        session.items[:] = [found[nodeid] for nodeid in command.nodeids]
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self) -> None:
-        """Tell the parent that the tests can begin."""
-        self._parent.tell(Started())
+            self._misplaced = str(error)
+        return self._misplaced
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
@@ -147,16 +143,15 @@ class Conversation:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
-        """Wait for the turn of the next test, and tell how it ended."""
+        """Wait for the turn of the test, and tell how it ended."""
         self.command()
-        self._failure = self._misplaced = ""
         outcome = yield
         if broken := why_broken():
-            # The parent takes this for the end of this test, and runs the others in new processes.
+            # The parent takes this for the end of the test.
             self._log.write(f"the GPU is broken: {broken}\n")
             self._log.flush()
             os._exit(1)
-        self._parent.tell(Ended(self._failure, self._misplaced, self._modules.new_shared()))
+        self._parent.tell(Ended(self._failure, self._misplaced_now()))
         return outcome
 
     @pytest.hookimpl(wrapper=True)
@@ -215,24 +210,30 @@ class Parent(Protocol):
 
 
 class SideSource(ChildSource):
-    """Times blocks of each call for the parent, as many as it asks for.
+    """Times blocks of some calls for the parent, as many as it asks for.
 
     Args:
         parent: Gives the commands.
         timer: Makes calls ready to be timed.
-        settled: Labels, by test, that need no more times.
+        labels: Labels to time.
+        reader: Reads the code of calls; None if nobody asks for it.
     """
 
-    def __init__(self, parent: Parent, timer: Preparer, settled: Mapping[str, Container[str]]) -> None:
+    def __init__(
+        self, parent: Parent, timer: Preparer, labels: Container[str], reader: CodeReader | None = None
+    ) -> None:
         self._parent = parent
         self._timer = timer
-        self._settled = settled
+        self._labels = labels
+        self._reader = reader
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Time blocks for the parent, and return a time that agrees with every limit."""
-        if call.label not in self._settled.get(call.nodeid, ()):
+        if call.label in self._labels:
+            code = self._reader.read(call) if self._reader is not None else None
             prepared = self._timer.prepare(call, mode)
-            self._parent.tell(Ready(call.label, prepared.mode, prepared.is_short()))
+            called = fingerprint(call, prepared.mode, bytes, flops)
+            self._parent.tell(Ready(call.label, called, prepared.is_short(), code))
             # Once blocks are recorded, all are: none of a graph, which CUPTI would slow down.
             with kept_attached():
                 while isinstance(command := self._parent.command(), RunBlock):
@@ -254,8 +255,11 @@ class SideRunner(ChildRunner):
 
     def __init__(self, settings: Settings, path: Path) -> None:
         from pytest_gpuperf.measure.device.gpu import gpu_info
+        from pytest_gpuperf.measure.identity.code_reader import CodeReader
         from pytest_gpuperf.measure.timing.timer import Timer
 
         parent = conversation_of(path)
         timer = cast("Preparer", Timer(gpu_info().l2_bytes, settings.budget_s, lambda: None))
-        super().__init__(settings, SideSource(parent, timer, parent.plan.settled))
+        driver = parent.plan.driver
+        reader = CodeReader(driver) if driver is not None else None
+        super().__init__(settings, SideSource(parent, timer, parent.plan.labels, reader))

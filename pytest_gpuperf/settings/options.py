@@ -170,6 +170,23 @@ OPTIONS = (
         asks=True,
     ),
     Option(
+        "build",
+        "",
+        "builds old code for a comparison in turn: {prefix} stands for a folder for its packages, as in "
+        "`pip install --no-deps --no-build-isolation --target {prefix} .`",
+        metavar="COMMAND",
+        unset="nothing is built",
+        key_only=True,
+    ),
+    Option(
+        "settle-seconds",
+        "",
+        "seconds that a card may spend on settling suspects; 0: none is settled",
+        metavar="SECONDS",
+        unset="300, or twice the time of the tests if that is more",
+        key_only=True,
+    ),
+    Option(
         "sanitize",
         "off",
         "first run the tests once under this tool of compute-sanitizer, and fail those with errors: "

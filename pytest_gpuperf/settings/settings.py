@@ -62,6 +62,10 @@ class Settings:
     """Slug of the model whose recordings `auto` replays; empty for that of the newest one."""
     against: str
     """Commit, branch or tag to compare with; empty for none, and in a child."""
+    build: str
+    """Command that builds old code; empty for none."""
+    settle_s: float | None
+    """Seconds that a card may spend on settling; None for the default."""
     sanitize: str
     """`off`, `memcheck`, `racecheck`, `initcheck` or `synccheck`."""
     ncu: str
@@ -135,6 +139,10 @@ class Settings:
             replay=values["replay"],
             replay_gpu=values["replay-gpu"],
             against="" if profiling_pass or side or sanitizing_pass else values["against"],
+            build=values["build"],
+            settle_s=_number("gpuperf_settle_seconds", values["settle-seconds"])
+            if values["settle-seconds"]
+            else None,
             sanitize=values["sanitize"],
             ncu=values["ncu"],
             preset=check_presets(values["preset"].split(","), "in gpuperf_preset"),

@@ -63,10 +63,11 @@ def compared(tmp_path: Path, steps: int) -> AgainstTiming:
         text=True,
         timeout=600,
     )
-    found = project.compared()["test_steps"]
-    assert not found.reason, done.stdout + done.stderr
+    settlement = project.settlements()["test_steps"]
+    assert settlement.against is not None
+    assert settlement.reason == "", done.stdout + done.stderr
     assert project.leftovers() == []
-    return found
+    return settlement.against
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from against_pass_project import TEST, K, found, log, ten_microseconds
+from against_pass_project import TEST, K, reason, ten_microseconds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,64 +23,47 @@ def project(tmp_path: Path) -> Project:
     return ten_microseconds(tmp_path / "repo")
 
 
-def test_crashed_side_affects_one_test_only(project: Project) -> None:
-    dying = TEST + "def test_dies(gpuperf): __import__('os').abort()\n"
-    project.commit({"test_k.py": "", "test_a.py": TEST, "test_b.py": dying, "test_c.py": TEST})
-    nodeids = ("test_a.py::test_k", "test_b.py::test_dies", "test_c.py::test_k")
-    paired = project.compare(*nodeids, looks=(2,))
-    assert [len(found(paired, nodeid).record.log_ratios) for nodeid in nodeids] == [2, 0, 2]
-    lost = found(paired, nodeids[1]).record
-    assert lost.broken
-    assert lost.reason.endswith("ended with signal 6 (Aborted)")
+def test_crashed_side_is_named_with_its_stack(project: Project) -> None:
+    dies = TEST.replace("gpuperf.time(kernel)", "__import__('os').abort()")
+    project.commit({"test_k.py": dies})
+    paired = project.compare(K, looks=(2,))
+    assert reason(paired) == f"the process with the code of {paired.commit} ended with signal 6 (Aborted)"
     (notice,) = paired.notices
-    assert f"signal 6 (Aborted) in {nodeids[1]}; see " in notice
-    assert re.search(r'Fatal Python error: Aborted\n.*\n.*test_b.py", line 6 in test_dies', notice)
+    assert f"signal 6 (Aborted) in {K}; see " in notice
+    assert re.search(r'Fatal Python error: Aborted\n.*\n.*test_k.py", line 5 in test_k', notice)
 
 
-def test_broken_gpu_affects_one_test_only(project: Project) -> None:
-    breaks = TEST + 'def test_breaks(gpuperf): __import__("fake_gpu").error.append("CUDA error: illegal")\n'
-    project.commit({"test_k.py": "", "test_b.py": breaks, "test_c.py": TEST})
-    nodeids = ("test_b.py::test_breaks", "test_c.py::test_k")
-    paired = project.compare(*nodeids, looks=(1,))
-    assert [len(found(paired, nodeid).record.log_ratios) for nodeid in nodeids] == [0, 1]
+def test_broken_gpu_ends_the_side(project: Project) -> None:
+    breaks = '    __import__("fake_gpu").error.append("CUDA error: illegal")\n'
+    project.commit({"test_k.py": TEST + breaks})
+    paired = project.compare(K, looks=(1,))
+    assert "ended with exit status 1" in reason(paired)
     assert "the GPU is broken: CUDA error: illegal" in "".join(paired.notices)
 
 
 def test_a_side_that_hangs_is_given_up(project: Project) -> None:
-    project.commit({"test_more.py": TEST})
-    project.write({"test_more.py": "import time\ndef test_k(gpuperf): time.sleep(60)\n"})
+    project.write({"test_k.py": "import time\ndef test_k(gpuperf): time.sleep(60)\n"})
     begin = time.monotonic()
-    paired = project.compare("test_more.py::test_k", K, looks=(1,), patience_s=4.0)
+    paired = project.compare(K, looks=(1,), patience_s=4.0)
     assert time.monotonic() - begin < 30
-    assert found(paired, "test_more.py::test_k").record.reason == (
-        "the process with the present code has not answered for 4 s"
-    )
-    assert found(paired).decision is not None
+    assert reason(paired) == "the process with the present code has not answered for 4 s"
 
 
-def test_side_that_cannot_start_is_reported_once(project: Project) -> None:
-    project.commit({"conftest.py": "raise RuntimeError('no such driver')\n", "test_more.py": TEST})
+@pytest.mark.parametrize(
+    ("conftest", "how"),
+    [
+        ("raise RuntimeError('no such driver')\n", "exit status 4"),
+        ("def pytest_collection_modifyitems(): raise RuntimeError('no such driver')\n", "exit status 3"),
+    ],
+    ids=["conftest", "collection"],
+)
+def test_side_that_cannot_start_is_not_restarted(project: Project, conftest: str, how: str) -> None:
+    project.commit({"conftest.py": conftest})
     project.write({"conftest.py": ""})
-    paired = project.compare(K, "test_more.py::test_k")
-    for nodeid in (K, "test_more.py::test_k"):
-        record = found(paired, nodeid).record
-        assert record.broken
-        assert record.reason == f"the process with the code of {paired.commit} ended with exit status 4"
-    assert len(paired.notices) == 1
+    paired = project.compare(K)
+    assert reason(paired) == f"the process with the code of {paired.commit} ended with {how}"
     assert "no such driver" in paired.notices[0]
-
-
-def test_side_that_ends_after_collection_is_not_restarted(project: Project) -> None:
-    project.commit(
-        {
-            "conftest.py": "def pytest_collection_modifyitems(): raise RuntimeError('no')\n",
-            "test_more.py": TEST,
-        }
-    )
-    paired = project.compare(K, "test_more.py::test_k", looks=(1,))
-    assert found(paired).record.broken
     assert len(paired.notices) == 1
-    assert log(project, "old").count("test session starts") == 1
 
 
 def test_program_left_running_does_not_block_the_run(project: Project) -> None:
@@ -99,7 +82,7 @@ def test_program_left_running_does_not_block_the_run(project: Project) -> None:
         }
     )
     begin = time.monotonic()
-    assert "exit status 3" in found(project.compare(K, looks=(1,))).record.reason
+    assert "exit status 3" in reason(project.compare(K, looks=(1,)))
     assert time.monotonic() - begin < 20
     os.kill(int(left.read_text()), signal.SIGKILL)
 

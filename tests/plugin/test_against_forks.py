@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from against_pass_project import TEST, K, found, reason, ten_microseconds
+from against_pass_project import TEST, K, found, ten_microseconds
 from pytest_gpuperf.against import fork_server, launching
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def imports(witness: Path) -> int:
 def test_slow_packages_are_imported_once_for_all_side_processes(project: Project, witness: Path) -> None:
     project.commit({"kernels.py": "import os\ndef kernel(): return float(os.getpid())\n"})
     paired = project.compare(K, looks=(3,))
-    processes = {block.time_us for blocks in found(paired).restarts for block in blocks}
+    processes = {block.time_us for restart in found(paired).restarts for block in restart.blocks}
     assert (imports(witness), len(processes)) == (1, 6)
     assert paired.notices == []
 
@@ -85,39 +85,21 @@ def test_processes_import_by_themselves_if_the_server_cannot_fork(
     assert why in notice
 
 
-def test_a_server_that_was_started_early_is_used(project: Project, witness: Path) -> None:
-    paired = project.compare(K, looks=(2,), early=True)
-    assert (imports(witness), paired.notices) == (1, [])
-    assert len(found(paired).record.log_ratios) == 2
-
-
-def test_a_server_with_an_older_environment_is_not_used(
-    project: Project, witness: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Packages read variables when they are imported, and a conftest may have set one."""
-    monkeypatch.setattr(launching.ForkServer, "suits", lambda _self: False)
-    paired = project.compare(K, looks=(2,), early=True)
-    assert (imports(witness), paired.notices) == (2, [])
-
-
-def test_server_has_the_environment_of_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = launching.ForkServer()
-    monkeypatch.setenv("PYTEST_CURRENT_TEST", "another")
-    monkeypatch.setenv("GPUPERF_HELD_GPU", "GPU-0,host")
-    monkeypatch.setenv("CUDA_MODULE_LOADING", "LAZY")
-    unchanged = server.suits()
-    monkeypatch.setenv("TORCH_LOGS", "recompiles")
-    assert (unchanged, server.suits()) == (True, False)
-    server.close()
-
-
-def test_side_that_dies_costs_only_its_test(project: Project, witness: Path) -> None:
-    dies = "import os, signal\ndef test_k(gpuperf): os.kill(os.getpid(), signal.SIGSEGV)\n"
-    project.commit({"test_dies.py": dies})
-    paired = project.compare("test_dies.py::test_k", K, looks=(1,))
-    assert "signal 11" in reason(paired, "test_dies.py::test_k")
-    assert found(paired).decision is not None
+def test_one_server_serves_all_tests(project: Project, witness: Path) -> None:
+    project.commit({"test_more.py": USES_IT})
+    paired = project.compare(K, "test_more.py::test_k", looks=(1,))
+    assert found(paired, "test_more.py::test_k").decision is not None
     assert imports(witness) == 1
+
+
+def test_server_has_the_environment_of_the_runs_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages read variables when they are imported, and a test may have set one for itself."""
+    before = dict(os.environ)
+    monkeypatch.setenv("TORCH_LOGS", "recompiles")
+    server = launching.ForkServer(before)
+    place = Path(f"/proc/{vars(server)['_process'].pid}/environ")
+    assert b"TORCH_LOGS" not in place.read_bytes()
+    server.close()
 
 
 def test_comparison_goes_on_without_the_server(project: Project, witness: Path) -> None:
@@ -134,14 +116,14 @@ if not others:
 """
     project.commit({"test_k.py": USES_IT + kills})
     paired = project.compare(K, looks=(2,))
-    assert len(found(paired).record.log_ratios) == 2
+    assert len(found(paired).restarts) == 2
     assert imports(witness) == 3
     assert "it has ended" in paired.notices[0]
 
 
 def test_a_fork_that_nobody_asks_for_its_status_has_ended() -> None:
     """In a container, the process that inherits the forks of a lost server may never ask."""
-    server = launching.ForkServer()
+    server = launching.ForkServer(os.environ)
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     fork = launching._Forked(server, child.pid)
@@ -168,9 +150,9 @@ def test_the_program_of_the_server_may_be_in_the_checkout(monkeypatch: pytest.Mo
     root = Path(fork_server.__file__).parents[1]
     for name in [name for name in sys.modules if name.startswith("pytest_gpuperf")]:
         monkeypatch.delitem(sys.modules, name)
-    assert fork_server.of_one_side(str(root), str(root)) == ""
+    assert fork_server.of_one_side(str(root)) == ""
     monkeypatch.setitem(sys.modules, "other", program)
-    assert fork_server.of_one_side(str(root), str(root)) == "other is a module of the checkout"
+    assert fork_server.of_one_side(str(root)) == "other is a module of the checkout"
 
 
 def test_module_that_is_a_link_into_the_checkout_is_of_one_side(
@@ -184,7 +166,7 @@ def test_module_that_is_a_link_into_the_checkout_is_of_one_side(
     linked.__file__ = str(tmp_path / "site" / "linked.py")
     monkeypatch.setitem(sys.modules, "linked", linked)
     checkout = str(tmp_path / "checkout")
-    assert fork_server.of_one_side(checkout, checkout) == "linked is a module of the checkout"
+    assert fork_server.of_one_side(checkout) == "linked is a module of the checkout"
 
 
 def test_forks_do_not_keep_the_name_of_the_servers_program(monkeypatch: pytest.MonkeyPatch) -> None:

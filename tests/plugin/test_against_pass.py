@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from against_pass_project import TEST, K, found, kernel, log, reason, ten_microseconds
+from against_pass_project import TEST, K, found, kernel, reason, record, ten_microseconds
+from pytest_gpuperf.against.engine import OutOfTimeError
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
@@ -21,14 +21,15 @@ def project(tmp_path: Path) -> Project:
     return ten_microseconds(tmp_path / "repo")
 
 
-def test_five_percent_slowdown_regresses_after_four_restarts(project: Project) -> None:
+def test_five_percent_slowdown_regresses_after_two_restarts(project: Project) -> None:
     project.write({"kernels.py": kernel(10.5)})
-    result = found(project.compare(K))
-    assert result.decision is not None
-    assert result.decision.outcome is Outcome.REGRESSED
-    assert result.decision.change_pct == pytest.approx(5.0)
-    assert (result.record.old_us, result.record.new_us) == (10.0, 10.5)
-    assert len(result.record.log_ratios) == len(result.restarts) == 4
+    paired = project.compare(K)
+    decision = found(paired).decision
+    assert decision is not None
+    assert decision.outcome is Outcome.REGRESSED
+    assert decision.change_pct == pytest.approx(5.0)
+    assert (record(paired).old_us, record(paired).new_us) == (10.0, 10.5)
+    assert len(record(paired).log_ratios) == len(found(paired).restarts) == 2
     assert project.leftovers() == []
 
 
@@ -39,10 +40,9 @@ def test_unchanged_code_passes_and_a_faster_kernel_has_improved(project: Project
     paired = project.compare(K, "test_k.py::test_o")
     decisions = [found(paired, nodeid).decision for nodeid in (K, "test_k.py::test_o")]
     assert [decision and decision.outcome for decision in decisions] == [Outcome.PASS, Outcome.IMPROVED]
-    assert found(paired).record.comparisons == 2
 
 
-def test_decided_tests_skip_later_restarts(project: Project) -> None:
+def test_decided_labels_skip_later_restarts(project: Project) -> None:
     restless = "test_k.py::test_restless"
     calls = """
 from kernels import other
@@ -52,20 +52,25 @@ def test_restless(gpuperf):
     gpuperf.time(other)
 """
     project.commit({"test_k.py": TEST + calls, "kernels.py": kernel(10.0) + "def other(): return 10.0\n"})
-    # A single restart can detect a factor of 33: t has 2 degrees of freedom, at the first of three looks.
     counting = f"""
 def kernel(): return 1000.0
 with open({str(project.root.parent / "restarts")!r}, "a+") as restarts:
     restarts.write("x")
     restarts.seek(0)
-    time_us = (9.0, 11.0, 9.0)[len(restarts.read()) - 1]
+    time_us = (9.99, 10.01, 9.99)[len(restarts.read()) - 1]
 def other(): return time_us
 """
     project.write({"kernels.py": counting})
-    paired = project.compare(K, restless, looks=(1, 2, 3))
-    assert [len(found(paired, restless, label).record.log_ratios) for label in ("steady", "main")] == [1, 3]
-    assert len(found(paired).record.log_ratios) == 1
-    assert re.findall(r"^=+ (\d) passed", log(project, "new"), re.MULTILINE) == ["2", "1", "1"]
+    paired = project.compare(restless, looks=(1, 2, 3), labels=("steady", "main"))
+    assert [len(found(paired, restless, label).restarts) for label in ("steady", "main")] == [1, 3]
+
+
+def test_only_the_suspects_of_a_test_are_timed(project: Project) -> None:
+    called = project.root.parent / "called"
+    test = TEST + f"    gpuperf.time(lambda: open({str(called)!r}, 'w'), label='other')\n"
+    project.commit({"test_k.py": test})
+    assert len(found(project.compare(K, looks=(1,))).restarts) == 1
+    assert not called.exists()
 
 
 def test_each_side_goes_first_in_every_other_restart(project: Project) -> None:
@@ -81,17 +86,16 @@ def test_k(gpuperf):
 """
     project.commit({"test_k.py": test, "kernels.py": kernel(10.0) + "SIDE = 'A'"})
     project.write({"kernels.py": kernel(10.0) + "SIDE = 'B'"})
-    record = found(project.compare(K, looks=(4,))).record
+    compared = record(project.compare(K, looks=(4,)))
     assert order.read_text() in ("ABBAABBA", "BAABBAAB")
-    assert record.new_first == tuple(side == "B" for side in order.read_text()[::2])
+    assert compared.new_first == tuple(side == "B" for side in order.read_text()[::2])
 
 
 def test_each_restart_has_new_processes(project: Project) -> None:
     project.commit({"kernels.py": "import os\ndef kernel(): return float(os.getpid())\n"})
-    result = found(project.compare(K, looks=(3,)))
-    processes = {block.time_us for blocks in result.restarts for block in blocks}
-    assert len(processes) == 6
-    assert {block.sm_clock_mhz for blocks in result.restarts for block in blocks} == {1980.0}
+    restarts = found(project.compare(K, looks=(3,))).restarts
+    assert len({block.time_us for restart in restarts for block in restart.blocks}) == 6
+    assert {block.sm_clock_mhz for restart in restarts for block in restart.blocks} == {1980.0}
 
 
 def test_restarts_share_random_numbers(project: Project) -> None:
@@ -107,9 +111,10 @@ def test_restarts_share_random_numbers(project: Project) -> None:
             """
         }
     )
-    paired = project.compare(K, looks=(3,))
+    paired = project.compare(K, looks=(3,), labels=("main", "torch"))
     for label in ("main", "torch"):
-        numbers = [{block.time_us for block in blocks} for blocks in found(paired, label=label).restarts]
+        restarts = found(paired, label=label).restarts
+        numbers = [{block.time_us for block in restart.blocks} for restart in restarts]
         assert [len(number) for number in numbers] == [1, 1, 1]
         assert len(set.union(*numbers)) == 1
 
@@ -143,59 +148,133 @@ def test_only_one_side_runs_at_a_time(project: Project) -> None:
             """
         }
     )
-    project.compare(*(f"{K}[{n}]" for n in range(3)), looks=(1,))
+    project.compare(f"{K}[1]", looks=(1,))
     lines = witness.read_text().splitlines()
-    assert len(lines) > 100
+    assert len(lines) > 50
     for begins, ends in zip(lines[::2], lines[1::2], strict=True):
         assert begins.split() == [ends.split()[0], "begins"]
 
 
-def test_both_sides_keep_the_order_of_the_run(project: Project) -> None:
-    tests = "".join(f"def test_{name}(gpuperf): gpuperf.time(lambda: 10.0)\n" for name in "abc")
-    project.commit({"test_k.py": tests})
-    project.write({"test_k.py": "".join(reversed(tests.splitlines(keepends=True)))})
-    paired = project.compare(*(f"test_k.py::test_{name}" for name in "cba"), looks=(1,))
-    assert [bool(found(paired, f"test_k.py::test_{name}").decision) for name in "abc"] == [True] * 3
-
-
-def test_a_new_test_is_not_compared(project: Project) -> None:
-    project.write({"test_k.py": TEST + "def test_new(gpuperf): gpuperf.time(kernel)\n"})
-    project.write({"test_more.py": TEST})
-    paired = project.compare(K, "test_k.py::test_new", "test_more.py::test_k", looks=(1,))
-    commit = str(paired.commit)
-    assert reason(paired, "test_k.py::test_new") == f"not on {commit}"
-    assert reason(paired, "test_more.py::test_k") == f"not on {commit}"
-    assert found(paired).decision is not None
-    assert not found(paired, "test_k.py::test_new").record.broken
+@pytest.mark.parametrize("files", [{}, {"test_k.py": "def test_other(): pass\n"}], ids=["file", "test"])
+def test_a_new_test_is_not_compared(project: Project, files: dict[str, str]) -> None:
+    project.commit(files)
+    if not files:
+        project.git("rm", "--quiet", "test_k.py")
+        project.commit({})
+    project.write({"test_k.py": TEST})
+    paired = project.compare(K, looks=(1,))
+    assert reason(paired) == f"on {paired.commit} there is no such test"
     assert paired.notices == []
 
 
-def test_entirely_new_suite_is_not_compared(project: Project) -> None:
-    project.write({"test_more.py": TEST})
-    paired = project.compare("test_more.py::test_k", arguments=("test_more.py",))
-    assert reason(paired, "test_more.py::test_k").startswith("not on main")
-
-
 def test_file_that_old_code_cannot_import_is_reported(project: Project) -> None:
-    project.commit({"test_k.py": "import a_package_that_is_gone\n" + TEST, "test_more.py": TEST})
+    project.commit({"test_k.py": "import a_package_that_is_gone\n" + TEST})
     project.write({"test_k.py": TEST})
-    paired = project.compare(K, "test_more.py::test_k", looks=(1,))
+    paired = project.compare(K, looks=(1,))
     assert reason(paired) == (
-        f"test_k.py cannot be collected on {paired.commit}: "
+        f"on {paired.commit} test_k.py cannot be collected: "
         "ModuleNotFoundError: No module named 'a_package_that_is_gone'"
     )
-    assert found(paired, "test_more.py::test_k").decision is not None
 
 
-def test_a_test_that_fails_on_one_side_is_not_compared(project: Project) -> None:
-    failing = TEST.replace("gpuperf.time(kernel)", "raise ValueError(__file__)")
-    project.commit({"test_k.py": failing, "test_more.py": TEST})
-    project.write({"test_k.py": TEST, "test_more.py": failing})
-    paired = project.compare(K, "test_more.py::test_k")
-    assert reason(paired) == f"on {paired.commit} its call ended with ValueError: test_k.py"
-    assert reason(paired, "test_more.py::test_k") == (
-        "when it was to be compared, its call ended with ValueError: test_more.py"
-    )
+FIXTURE = """
+import pytest
+
+@pytest.fixture
+def port(): raise OSError("[Errno 98] Address already in use")
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (TEST.replace("kernel)", "kernel.gone)"), TEST, "on {} its call ended with AttributeError: "),
+        (TEST, TEST.replace("kernel)", "kernel.gone)"), "in a fresh process its call ended with Attribute"),
+        (
+            FIXTURE + TEST.replace("gpuperf)", "gpuperf, port)", 1),
+            TEST,
+            "on {} its setup ended with OSError: [Errno 98] Address already in use",
+        ),
+        (
+            TEST.replace("gpuperf.", "open('data/weights')\n    gpuperf."),
+            TEST,
+            "on {} its call ended with File",
+        ),
+        (
+            TEST.replace("kernel)", "kernel, label='other')"),
+            TEST,
+            "not on {}: the test times no 'main' there",
+        ),
+        (TEST.replace("kernel)", "kernel, bytes=8)"), TEST, "another call on {}: bytes 8 instead of 0"),
+        (
+            TEST.replace("kernel)", "kernel, mode='cold')"),
+            TEST,
+            "another call on {}: mode cold instead of hot",
+        ),
+        (
+            TEST.replace("kernel)", "lambda _: 1.0, 7)"),
+            TEST,
+            "another call on {}: arguments 7 instead of ",
+        ),
+        (
+            TEST.replace("gpuperf.", "raise RuntimeError('CUDA error: out of memory')\n    gpuperf."),
+            TEST,
+            "on {} its call ended with RuntimeError: CUDA error: out of memory (the run holds memory too: "
+            "that of fixtures of a session, module or class)",
+        ),
+        (
+            TEST.replace(
+                "gpuperf.", "raise RuntimeError('CUDA-capable device(s) is/are busy')\n    gpuperf."
+            ),
+            TEST,
+            "on {} its call ended with RuntimeError: CUDA-capable device(s) is/are busy",
+        ),
+    ],
+    ids=[
+        "gone",
+        "fails-now",
+        "port",
+        "no-file",
+        "label",
+        "bytes",
+        "mode",
+        "arguments",
+        "memory",
+        "exclusive",
+    ],
+)
+def test_trouble_of_a_side_has_a_name(project: Project, old: str, new: str, why: str) -> None:
+    project.commit({"test_k.py": old})
+    project.write({"test_k.py": new})
+    paired = project.compare(K, looks=(1,))
+    assert reason(paired).startswith(why.format(paired.commit))
+
+
+def test_a_call_other_than_that_of_the_run_is_not_compared(project: Project) -> None:
+    project.commit({"test_k.py": TEST.replace("kernel)", "kernel, flops=7)")})
+    assert reason(project.compare(K, looks=(1,))) == "another call in a fresh process: flops 7 instead of 0"
+
+
+def test_spent_time_ends_the_comparison(project: Project) -> None:
+    with pytest.raises(OutOfTimeError):
+        project.compare(K, looks=(1,), left_s=lambda: 0.0)
+    assert project.leftovers() == []
+
+
+def test_new_code_by_itself_runs_in_three_processes(project: Project) -> None:
+    project.write({"kernels.py": "import os\ndef kernel(): return float(os.getpid())\n"})
+    with project.engine() as engine:
+        blocks, why = engine.fresh(project.timed(K), lambda _: None, lambda: 60.0)
+    assert (len({block.time_us for one in blocks["main"] for block in one}), why) == (3, "")
+
+
+def test_new_code_that_fails_by_itself_has_a_reason(project: Project) -> None:
+    project.write({"test_k.py": TEST.replace("kernel)", "kernel.gone)")})
+    with project.engine() as engine:
+        blocks, why = engine.fresh(project.timed(K), lambda _: None, lambda: 60.0)
+    assert blocks == {}
+    assert why.startswith("in a fresh process its call ended with AttributeError")
 
 
 def test_values_read_between_calls_do_not_end_the_test(project: Project) -> None:
@@ -210,17 +289,16 @@ def test_values_read_between_calls_do_not_end_the_test(project: Project) -> None
             """
         }
     )
-    paired = project.compare(K, looks=(1,))
-    assert [found(paired, label=label).record.new_us for label in "ab"] == [10.0, 20.0]
+    paired = project.compare(K, looks=(1,), labels=("a", "b"))
+    assert [record(paired, label=label).new_us for label in "ab"] == [10.0, 20.0]
 
 
 def test_options_that_stop_or_write_have_no_effect(project: Project) -> None:
-    tests = TEST.replace("gpuperf)", "gpuperf, tmp_path)") + "def test_fails(gpuperf): assert False\n"
+    tests = TEST.replace("gpuperf)", "gpuperf, tmp_path)")
     project.commit({"test_k.py": tests})
     basetemp = project.root.parent / "basetemp"
     (basetemp / "kept").mkdir(parents=True)
     paired = project.compare(
-        "test_k.py::test_fails",
         K,
         arguments=(
             *("-x", "--pdb", "--lf", "--junitxml=out/x.xml", f"--basetemp={basetemp}"),
@@ -228,7 +306,7 @@ def test_options_that_stop_or_write_have_no_effect(project: Project) -> None:
         ),
         looks=(2,),
     )
-    assert len(found(paired).record.log_ratios) == 2
+    assert len(found(paired).restarts) == 2
     assert (basetemp / "kept").exists()
     assert {path.name for path in project.root.iterdir()}.isdisjoint({"out", "baselines"})
 
@@ -255,8 +333,8 @@ def test_inline_extensions_are_built_separately(project: Project) -> None:
             """
         }
     )
-    record = found(project.compare(K, looks=(1,))).record
-    assert (record.old_us, record.new_us) == (11.0, 10.0)
+    compared = record(project.compare(K, looks=(1,)))
+    assert (compared.old_us, compared.new_us) == (11.0, 10.0)
 
 
 def test_nested_pytest_is_not_a_side_process(project: Project) -> None:

@@ -361,13 +361,30 @@ def test_the_hint_names_the_run_that_is_replayed(
     assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
 
 
-@pytest.mark.parametrize("newer", [False, True])
-def test_replay_keeps_the_comparison_with_old_code_of_the_newest_recording(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], newer: bool
+OLD = "20261101-120000-aaaa"
+
+
+@pytest.mark.parametrize(
+    ("newer", "sessions", "used"),
+    [
+        (False, (), True),
+        (True, (), False),
+        (False, (OLD,), True),
+    ],
+    ids=["commit", "newer", "same-baseline"],
+)
+def test_replay_keeps_the_settlements_of_the_newest_recording(
+    pytester: pytest.Pytester,
+    add_recording: Callable[[Run], None],
+    newer: bool,
+    sessions: tuple[str, ...],
+    used: bool,
 ) -> None:
-    pair = AgainstTiming(ref="main", commit="1a2b3c4", log_ratios=(0.01, 0.02), old_us=5.2, new_us=5.3)
-    compared = Settlement(how="in turn", against=pair)
-    add_recording(run(record("test_k.py::test_k", main=replace(measured(5.3), settlement=compared))))
+    store = BaselineStore(pytester.path / "baselines")
+    accept(run(record("test_k.py::test_k", main=measured(5.3)), id=OLD), store, "all", 0.0, environ={})
+    compared = AgainstTiming(ref="main", commit="1a2b3c4", log_ratios=(0.01, 0.02), old_us=5.2, new_us=5.3)
+    settlement = Settlement(how="in turn", against=compared, sessions=sessions)
+    add_recording(run(record("test_k.py::test_k", main=replace(measured(5.3), settlement=settlement))))
     if newer:
         not_compared = run(record("test_k.py::test_k", main=measured(5.3)), id="20261121-120000-aaaa")
         add_recording(replace(not_compared, started_at="2026-11-21T12:00:00Z"))
@@ -381,7 +398,7 @@ def test_replay_keeps_the_comparison_with_old_code_of_the_newest_recording(
             found.extend(result.record.measurements["main"].settlement for result in results)
 
     pytester.runpytest_inprocess("--gpuperf", plugins=[Reader()])
-    assert found == [None if newer else compared]
+    assert found == [settlement if used else None]
 
 
 def test_run_without_measuring_tests_needs_no_recording(pytester: pytest.Pytester) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import groupby
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -12,10 +11,11 @@ import pytest
 
 from pytest_gpuperf.against import blocks
 from pytest_gpuperf.against.blocks import LEAST_QUADS, MOST_QUADS
-from pytest_gpuperf.against.candidate import WHOLE_TEST, Candidate
 from pytest_gpuperf.against.git import Commit
 from pytest_gpuperf.against.messages import Answer, Begin, Command, Ended, GoOn, Ready, RunBlock, Timed
+from pytest_gpuperf.against.series import Series
 from pytest_gpuperf.against.turns import Taken, Turns
+from pytest_gpuperf.records import Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,8 +66,11 @@ def noisy(time_us: float, noise: float) -> Iterator[float]:
         yield time_us * math.exp(rng.gauss(0, noise))
 
 
-def hot(*labels: str) -> list[Ready]:
-    return [Ready(label, "hot") for label in labels]
+HOT = Fingerprint(mode="hot")
+
+
+def hot(*labels: str, short: bool = False) -> list[Ready]:
+    return [Ready(label, HOT, short) for label in labels]
 
 
 def play(
@@ -91,11 +94,11 @@ def play(
     return turns.play(recorded or {}), "".join(stage)
 
 
-def candidate(*rounds: Taken) -> Candidate:
-    test = Candidate("test_k.py::test_k", Path("test_k.py"))
+def series(label: str, *rounds: Taken) -> Series:
+    made = Series()
     for taken in rounds:
-        test.take(taken, MAIN)
-    return test
+        made.take(taken, label, MAIN)
+    return made
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -128,9 +131,9 @@ def test_spent_budget_leaves_the_minimum_of_blocks() -> None:
 
 
 def test_ratio_is_new_over_old() -> None:
-    series = candidate(play(hot("main"), hot("main"))[0]).series["main"]
-    assert series.log_ratios == [pytest.approx(math.log(1.1))]
-    record = series.result(MAIN, 1).record
+    found = series("main", play(hot("main"), hot("main"))[0])
+    assert found.log_ratios == [pytest.approx(math.log(1.1))]
+    record = found.record(MAIN)
     assert (record.old_us, record.new_us, record.old_mhz, record.mode) == (10.0, 11.0, 1980.0, "hot")
 
 
@@ -139,86 +142,74 @@ def test_every_label_is_compared() -> None:
     assert list(taken.blocks) == ["a", "b"]
 
 
-def test_label_missing_on_one_side_is_skipped() -> None:
+def test_label_that_old_code_lacks_is_skipped() -> None:
     taken, _ = play(hot("a", "b"), hot("a", "new", "b"))
     assert list(taken.blocks) == ["a", "b"]
-    test = candidate(taken)
-    assert test.series["new"].reason == "not on main (1a2b3c4): the test times no 'new' there"
+    assert series("new", taken).reason == "not on main (1a2b3c4): the test times no 'new' there"
 
 
-def test_removed_label_hides_later_ones_for_one_restart() -> None:
-    first, _ = play(hot("gone", "a"), hot("a"))
-    assert first.blocks == {}
-    test = candidate(first)
-    assert not test.is_settled
-    assert test.settled == ["gone"]
-    second, _ = play(hot("a"), hot("a"))  # a settled label is not announced
-    test.take(second, MAIN)
-    assert len(test.series["a"].log_ratios) == 1
-
-
-def test_reordered_labels_are_reported_at_the_end() -> None:
-    test = candidate(play(hot("a", "b"), hot("b", "a"))[0])
-    assert not test.is_settled
-    test.conclude(MAIN)
-    assert {series.reason for series in test.series.values() if not series.log_ratios} == {
-        "the test makes its calls in another order on main (1a2b3c4)"
-    }
+def test_reordered_labels_are_reported() -> None:
+    taken, _ = play(hot("a", "b"), hot("b", "a"))
+    assert [label for label in "ab" if label not in taken.blocks] == ["b"]
+    assert series("b", taken).reason == "the test makes its calls in another order on main (1a2b3c4)"
 
 
 def test_different_modes_are_not_compared() -> None:
-    taken, stage = play([Ready("main", "queued")], hot("main"))
+    taken, stage = play([Ready("main", Fingerprint(mode="queued"))], hot("main"))
     assert stage.islower()
-    reason = candidate(taken).series["main"].reason
-    assert reason == "it is timed queued on main (1a2b3c4) and hot here"
+    why = "another call on main (1a2b3c4): mode queued instead of hot"
+    assert series("main", taken).reason == why
 
 
-def test_early_failure_is_the_reason_for_all_labels() -> None:
+def test_early_failure_is_the_reason() -> None:
     taken, _ = play([], hot("a"), old_failure="its call ended with ValueError: no")
-    test = candidate(taken)
-    assert test.is_settled
-    reason = "on main (1a2b3c4) its call ended with ValueError: no"
-    assert {test.series["a"].reason, test.series[WHOLE_TEST].reason} == {reason}
+    assert series("a", taken).reason == "on main (1a2b3c4) its call ended with ValueError: no"
 
 
 def test_comparisons_before_a_failure_count() -> None:
     taken, _ = play(hot("a"), hot("a", "b"), old_failure="its call ended with ValueError: no")
-    test = candidate(taken)
-    assert len(test.series["a"].log_ratios) == 1
-    assert not test.is_settled
-    assert "ValueError" in test.series["b"].reason
+    assert len(series("a", taken).log_ratios) == 1
+    assert "ValueError" in series("b", taken).reason
+
+
+def test_code_of_the_other_side_makes_all_times_void() -> None:
+    taken, _ = play(hot("a"), hot("a"))
+    taken.misplaced = "module pkg was loaded from pkg.py of the checkout"
+    assert series("a", taken).reason == taken.misplaced
 
 
 def test_failure_during_timing_affects_one_call_only() -> None:
     taken, _ = play(hot("a", "b"), hot("a", "b"), old_times=iter([10.0] * 5))
     assert taken.blocks == {}
-    test = candidate(taken)
-    assert test.series["a"].reason == "on main (1a2b3c4) its call ended with RuntimeError: x"
-    assert test.is_settled
+    assert series("a", taken).reason == "on main (1a2b3c4) its call ended with RuntimeError: x"
 
 
 @pytest.mark.parametrize(("old", "new"), [(True, True), (True, False), (False, True)])
 def test_cupti_times_a_call_that_is_short_on_both_sides(old: bool, new: bool) -> None:
-    taken, stage = play([Ready("main", "hot", old)], [Ready("main", "hot", new)])
+    taken, stage = play(hot("main", short=old), hot("main", short=new))
     recorded = old and new
-    assert candidate(taken).recorded == {"main": recorded}
+    assert series("main", taken).recorded is recorded
     assert stage.count("r") == (stage.count("A") + stage.count("B") - len(WARM_UP)) * recorded
 
 
 def test_all_restarts_of_a_call_have_the_source_of_the_first() -> None:
-    first, _ = play([Ready("main", "hot", True)], [Ready("main", "hot", True)])
-    test = candidate(first)
-    second, _ = play(hot("main"), hot("main"), recorded=test.recorded)
-    test.take(second, MAIN)
-    assert test.recorded == {"main": True}
-    third, _ = play([Ready("main", "hot", True)], [Ready("main", "hot", True)], recorded={"main": False})
-    assert not third.recorded["main"]
+    assert play(hot("main"), hot("main"), recorded={"main": True})[0].recorded == {"main": True}
+    short = hot("main", short=True)
+    assert play(short, short, recorded={"main": False})[0].recorded == {"main": False}
+
+
+def test_new_code_by_itself_is_warmed_up_and_timed() -> None:
+    stage: list[str] = []
+    side = ScriptedSide("B", stage, hot("a", "b"), constant(11.0))
+    taken = Turns({"B": side}, Random(0), 0.0).play({"a": True})
+    assert {label: len(blocks) for label, blocks in taken.blocks.items()} == {"a": 10, "b": 10}
+    assert "".join(stage) == "b" + "Br" * 11 + "b" + "B" * 11 + "b"
 
 
 def test_call_that_cupti_seldom_records_is_not_compared() -> None:
-    short = [Ready("main", "hot", True)]
+    short = hot("main", short=True)
     taken, _ = play(short, short, old_times=constant(0.0))
-    assert candidate(taken).series["main"].reason == "CUPTI could not record enough of its blocks"
+    assert series("main", taken).reason == "CUPTI could not record enough of its blocks"
 
 
 def test_lost_block_does_not_spend_the_budget() -> None:
@@ -229,9 +220,4 @@ def test_lost_block_does_not_spend_the_budget() -> None:
 
 def test_negative_cold_time_is_not_a_time() -> None:
     taken, _ = play(hot("main"), hot("main"), old_times=constant(-0.1))
-    assert "too short to be timed cold" in candidate(taken).series["main"].reason
-
-
-def test_a_test_that_times_nothing_needs_no_second_restart() -> None:
-    test = candidate(play([], [])[0])
-    assert test.is_settled
+    assert "too short to be timed cold" in series("main", taken).reason

@@ -63,6 +63,11 @@ OF_A_RUN: list[Edit] = [
     ("settlement.against.old_us", 0),
     ("settlement.against.raw_log_ratios", [0.0]),
     ("settlement.against.new_us", math.nan),
+    ("settlement.seconds", -1),
+    ("settlement.how", "by hand"),
+    ("settlement.fresh_us", [0.0]),
+    ("settlement.fresh_mhz", [1500.0]),
+    ("call.bytes", -1),
     ("correctness.rtol", -1),
 ]
 SESSION = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
+import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution, version
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,15 +15,22 @@ from msgspec.structs import replace
 from pytest_gpuperf.records import Environment, Toolchain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+    from typing import Any
 
     from pytest_gpuperf.records import GpuInfo
 
 
+_LAUNCHERS = frozenset(("torch", "triton", "cuda", "cupy", "numba", "cutlass"))
+"""Modules through which kernels are launched."""
+
+
 def environment(gpu: GpuInfo, root: Path, ncu_version: str) -> Environment:
     """Describe GPU, versions and the commit of the repository that holds `root`."""
-    commit, dirty = git_state(root)
-    toolchain = replace(installed_toolchain(), cuda=_cuda_of_torch(), ncu=ncu_version)
+    commit, dirty = git_state(root, untracked=True)
+    packages = launching_packages(sys.modules)
+    toolchain = replace(installed_toolchain(), cuda=_cuda_of_torch(), ncu=ncu_version, packages=packages)
     return Environment(gpu=gpu, toolchain=toolchain, commit=commit, dirty=dirty)
 
 
@@ -39,14 +48,39 @@ def installed_toolchain() -> Toolchain:
     )
 
 
-def git_state(root: Path) -> tuple[str, bool | None]:
+def launching_packages(loaded: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of installed packages that use torch, Triton or CUDA, by name.
+
+    Those that are known by themselves are left out, and those installed from a folder: the project's own.
+
+    Args:
+        loaded: The modules, as in `sys.modules`.
+    """
+    used = set()
+    for name, module in loaded.items():
+        values = getattr(module, "__dict__", {})
+        if "site-packages" in str(values.get("__file__")) and not _LAUNCHERS.isdisjoint(values):
+            used.add(name.partition(".")[0])
+    found = {}
+    for name in sorted(used - _LAUNCHERS - {__name__.partition(".")[0]}):
+        with suppress(PackageNotFoundError):
+            package = distribution(name)
+            if not package.read_text("direct_url.json"):
+                found[package.name] = package.version
+    return found
+
+
+def git_state(root: Path, *, untracked: bool = False) -> tuple[str, bool | None]:
     """Return the commit checked out at `root`, and True if tracked files differ from it.
+
+    With `untracked` also if there are other files that git does not ignore: a run can use them.
 
     Outside a git checkout, as in some CI jobs, the commit is that of `GITHUB_SHA`.
     """
     try:
         commit = _git(root, "rev-parse", "HEAD")
-        return commit, bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+        others = "normal" if untracked else "no"
+        return commit, bool(_git(root, "status", "--porcelain", f"--untracked-files={others}"))
     except (OSError, subprocess.CalledProcessError):
         return os.environ.get("GITHUB_SHA", ""), None
 

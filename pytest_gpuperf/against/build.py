@@ -1,0 +1,104 @@
+"""Build old code with the project's own command, `gpuperf_build`, and keep the result by commit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+import sys
+import time
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.processes.children import run_child
+from pytest_gpuperf.records.change import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_gpuperf.against.git import Commit
+    from pytest_gpuperf.against.worktree import OldTree
+
+BUILD_S = 1800.0
+"""Seconds that the command may take: a library with many CUDA kernels takes minutes."""
+BUILDS_KEPT = 10
+DONE = "done"
+"""File next to the packages of a build that has succeeded."""
+LAST_LINES = 3
+
+
+def build(
+    old: OldTree, commit: Commit, command: str, environment: Mapping[str, str], tick: Callable[[], None]
+) -> Path:
+    """Build old code, unless a run before has done so; return the folder of the packages.
+
+    Args:
+        old: The old code, in which the command runs.
+        commit: Its commit.
+        command: The command; `{prefix}` stands for the folder of the packages.
+        environment: Environment of the command; the programs of this Python come first.
+        tick: Called while it runs.
+
+    Raises:
+        GpuperfError: The command fails, or takes too long.
+    """
+    folder = builds() / f"{commit.id}-{_key(command)}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")):
+        if not (folder / DONE).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            prefix = folder / "prefix"
+            prefix.mkdir(parents=True)
+            _run(old, command, prefix, environment, tick)
+            (folder / DONE).touch()
+        os.utime(folder)
+    _prune(folder.parent)
+    return folder / "prefix"
+
+
+def builds() -> Path:
+    """Return the folder of all builds, below the cache of the user."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pytest-gpuperf" / "builds"
+
+
+def _run(
+    old: OldTree, command: str, prefix: Path, environment: Mapping[str, str], tick: Callable[[], None]
+) -> None:
+    end = time.monotonic() + BUILD_S
+    log = prefix.parent / "log"
+
+    def poll() -> None:
+        tick()
+        if time.monotonic() > end:
+            raise GpuperfError(f"gpuperf_build has taken more than {BUILD_S:.0f} s for old code")
+
+    path = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), environment.get("PATH")]))
+    words = [word.replace("{prefix}", str(prefix)) for word in shlex.split(command)]
+    try:
+        status = run_child(words, cwd=old.root, env={**environment, "PATH": path}, log=log, poll=poll)
+    except OSError as error:
+        raise GpuperfError(f"gpuperf_build cannot be run: {error.strerror}: {words[0]}") from None
+    if status:
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        last = printable("; ".join(lines[-LAST_LINES:]))
+        raise GpuperfError(f"gpuperf_build ended with exit status {status} for old code: {last}")
+
+
+def _key(command: str) -> str:
+    """Return a hash of what else a build depends on."""
+    installed = {one.name: one.version for one in distributions()}
+    torch, triton = installed.get("torch", ""), installed.get("triton", "")
+    return hashlib.sha256(f"{command}\n{sys.version}\n{torch}\n{triton}".encode()).hexdigest()[:16]
+
+
+def _prune(folder: Path) -> None:
+    """Remove the builds that were not used for longest."""
+    found = sorted((one for one in folder.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime)
+    for old in found[:-BUILDS_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+        old.with_suffix(".lock").unlink(missing_ok=True)

@@ -1,0 +1,304 @@
+"""Time a test in turn: restarts of old and new code until each label is decided; or new code by itself."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import time
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.against.build import build
+from pytest_gpuperf.against.launching import Launcher
+from pytest_gpuperf.against.messages import Collected
+from pytest_gpuperf.against.series import Series
+from pytest_gpuperf.against.side_process import PATIENCE_S, LostError, SideProcess
+from pytest_gpuperf.against.sides import Sides
+from pytest_gpuperf.against.turns import Taken, Turns
+from pytest_gpuperf.against.worktree import old_tree
+from pytest_gpuperf.processes.signals import signals_held_off
+from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.statistics.sequential import LOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pytest_gpuperf.against.blocks import SideBlock
+    from pytest_gpuperf.against.git import Commit, Repository
+    from pytest_gpuperf.records import Fingerprint, LaunchedCode
+    from pytest_gpuperf.records.passes import Invocation, OpenProgress
+    from pytest_gpuperf.statistics.sequential import Side
+
+LOGS: Mapping[Side, str] = {"A": "old.log", "B": "new.log"}
+ORDERS: tuple[tuple[Side, ...], ...] = (("A", "B"), ("B", "A"))
+"""Orders of the sides in a restart. The side that allocates first changes a time by tenths of a percent, so
+both orders come equally often."""
+MOST_TREES = 3
+"""Number of worktrees at once; the entries of a baseline have commits of their own."""
+FRESH = 3
+"""Number of processes of new code by itself."""
+
+
+@dataclass(frozen=True)
+class TimedTest:
+    """A test whose calls are timed in turn."""
+
+    nodeid: str
+    path: Path
+    """Its file."""
+    calls: Mapping[str, Fingerprint]
+    """The call of the run by label: those to time."""
+    recorded: Mapping[str, bool] = field(default_factory=dict)
+    """By label, True if CUPTI timed it in the run; for processes of new code by itself."""
+    tolerance_pct: float = 0.0
+    """Accepted slowdown, in percent; 0 leaves it to statistics."""
+    driver: str | None = None
+    """Version of the driver if old code has to be that of the baseline; else None."""
+    code_differs: Callable[[str, LaunchedCode], str] = lambda _label, _code: ""
+    """Returns how the code of a label in old code differs from the baseline's; empty if it does not."""
+
+
+class OutOfTimeError(Exception):
+    """The time for settling is spent."""
+
+
+class Engine:
+    """Holds worktrees and the server of the side processes between two tests.
+
+    Args:
+        root: Top folder of the checkout.
+        invocation: The command that started pytest.
+        logs: Folder for the output of the side processes.
+        budget_s: Seconds for the blocks of one call in one restart.
+        command: `gpuperf_build`; empty for none.
+        progress: Begins a line about a build.
+        patience_s: Seconds that a side process may be silent.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        invocation: Invocation,
+        logs: Path,
+        budget_s: float,
+        command: str,
+        progress: OpenProgress,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self.notices: list[str] = []
+        """Facts that a reader of the results should know."""
+        self.built_s = 0.0
+        """Seconds of builds: the limit of time for settling leaves them out, as the next run has them."""
+        self._root = root
+        self._invocation = invocation
+        self._logs = logs
+        self._budget_s = budget_s
+        self._command = command
+        self._progress = progress
+        self._patience_s = patience_s
+        self._rng = Random(secrets.randbits(64))  # noqa: S311
+        self._stack = ExitStack()
+        self._trees: dict[str, tuple[ExitStack, Sides]] = {}
+        self._launcher: Launcher | None = None
+        self._folder: Path | None = None
+
+    def close(self) -> None:
+        """End the server, and remove the worktrees."""
+        with signals_held_off():
+            for tree, _ in self._trees.values():
+                tree.close()
+            self._trees.clear()
+            self._stack.close()
+            self._launcher = self._folder = None
+
+    def compare(
+        self,
+        test: TimedTest,
+        repository: Repository,
+        commit: Commit,
+        say: Callable[[str], None],
+        left_s: Callable[[], float],
+    ) -> dict[str, Series]:
+        """Time a test on both sides until each label is decided, or cannot be.
+
+        Args:
+            test: The test.
+            repository: The repository of the checkout.
+            commit: The old code.
+            say: Shows the progress, many times a second.
+            left_s: Returns the seconds that are left.
+
+        Raises:
+            GpuperfError: git makes no worktree, or old code cannot be built.
+            OutOfTimeError: They were not enough.
+        """
+        series = {label: Series() for label in test.calls}
+        say(f"old code {commit}")
+        sides = self._sides(repository, commit)
+        last = LOOKS[-1]
+        orders = self._rng.sample(ORDERS, len(ORDERS))
+        for restart in range(1, last + 1):
+            labels = [label for label, one in series.items() if not one.is_settled]
+            if not labels:
+                break
+            tick = partial(self._tick, partial(say, f"restart {restart} of at most {last}"), left_s)
+            recorded = {label: one.recorded for label, one in series.items() if one.recorded is not None}
+            driver = test.driver if restart == 1 else None
+            try:
+                taken = self._restart(sides, test, labels, orders[restart % 2], driver, recorded, tick)
+            except LostError as lost:
+                whose = f"code of {commit}" if lost.side == "A" else "present code"
+                why = self._lost(lost, whose, test)
+                for label in labels:
+                    series[label].reason = why
+                break
+            for label in labels:
+                series[label].take(taken, label, commit)
+                why = series[label].reason or self._why_not_same(test, taken, label, commit)
+                series[label].reason = _explained(sides.plain(why))
+                series[label].judge(test.tolerance_pct, final=restart == last)
+        return series
+
+    def fresh(
+        self, test: TimedTest, say: Callable[[str], None], left_s: Callable[[], float], count: int = FRESH
+    ) -> tuple[dict[str, list[tuple[SideBlock, ...]]], str]:
+        """Time a test by fresh processes of new code; return their blocks by label, or why there are none.
+
+        Args:
+            test: The test.
+            say: Shows the progress, many times a second.
+            left_s: Returns the seconds that are left.
+            count: Number of processes.
+
+        Raises:
+            OutOfTimeError: They were not enough.
+        """
+        blocks: dict[str, list[tuple[SideBlock, ...]]] = {label: [] for label in test.calls}
+        sides = Sides(self._root, None, None, self._invocation, self._working_folder())
+        for number in range(1, count + 1):
+            tick = partial(self._tick, partial(say, f"fresh process {number} of {count}"), left_s)
+            try:
+                taken = self._restart(sides, test, list(test.calls), ("B",), None, test.recorded, tick)
+            except LostError as lost:
+                return {}, self._lost(lost, "present code", test)
+            for label, call in test.calls.items():
+                ready = taken.ready["B"].get(label)
+                if label not in taken.blocks or ready is None or ready.call != call:
+                    failure = taken.failures.get("B", f"the test does not make the call {label!r} again")
+                    return {}, _explained(sides.plain(f"in a fresh process {failure}"))
+                blocks[label].append(taken.blocks[label])
+        return blocks, ""
+
+    def _tick(self, say: Callable[[], None], left_s: Callable[[], float]) -> None:
+        say()
+        if left_s() <= 0:
+            raise OutOfTimeError
+
+    def _working_folder(self) -> Path:
+        if self._folder is None:
+            made = tempfile.TemporaryDirectory(prefix="gpuperf-sides-")
+            self._folder = Path(self._stack.enter_context(made)).resolve()
+            self._logs.mkdir(parents=True, exist_ok=True)
+        return self._folder
+
+    def _sides(self, repository: Repository, commit: Commit) -> Sides:
+        if commit.id not in self._trees:
+            folder = self._working_folder()
+            while len(self._trees) >= MOST_TREES:
+                oldest, _ = self._trees.pop(next(iter(self._trees)))
+                oldest.close()
+            with ExitStack() as stack:
+                old = stack.enter_context(old_tree(repository, commit))
+                built = None
+                if self._command:
+                    begin = time.monotonic()
+                    with self._progress(f"gpuperf_build of {commit}") as show:
+                        environment = self._invocation.environment
+                        built = build(old, commit, self._command, environment, partial(show, "builds"))
+                    self.built_s += time.monotonic() - begin
+                sides = Sides(self._root, old, built, self._invocation, folder)
+                self._trees[commit.id] = stack.pop_all(), sides
+        return self._trees[commit.id][1]
+
+    def _restart(
+        self,
+        sides: Sides,
+        test: TimedTest,
+        labels: Sequence[str],
+        order: tuple[Side, ...],
+        driver: str | None,
+        recorded: Mapping[str, bool],
+        tick: Callable[[], None],
+    ) -> Taken:
+        """Run the test in new processes."""
+        if self._launcher is None:
+            launcher = Launcher(self._root, self._invocation.environment, tick)
+            self._launcher = self._stack.enter_context(closing(launcher))
+        with self._processes(sides, test, labels, order, driver, tick) as processes:
+            for side, process in processes.items():
+                answer = process.answer()
+                assert isinstance(answer, Collected)
+                if not answer.found or answer.misplaced:
+                    return Taken(failures={side: answer.failure}, misplaced=answer.misplaced)
+            taken = Turns(processes, self._rng, self._budget_s).play(recorded)
+        if self._launcher.why_not:
+            why = f"no process could be forked, so each one imports by itself: {self._launcher.why_not}"
+            self.notices += [why] if why not in self.notices else []
+        return taken
+
+    @contextmanager
+    def _processes(
+        self,
+        sides: Sides,
+        test: TimedTest,
+        labels: Sequence[str],
+        order: tuple[Side, ...],
+        driver: str | None,
+        tick: Callable[[], None],
+    ) -> Iterator[dict[Side, SideProcess]]:
+        assert self._launcher is not None
+        processes: dict[Side, SideProcess] = {}
+        try:
+            for side in order:
+                plan = sides.plan(side, test.nodeid, test.path, labels, driver)
+                processes[side] = SideProcess(
+                    side, self._launcher, sides, plan, self._logs / LOGS[side], tick, self._patience_s
+                )
+            yield processes
+            for process in processes.values():
+                process.let_go()
+            for process in processes.values():
+                process.stop()
+        except BaseException:
+            with signals_held_off():
+                for process in processes.values():
+                    process.stop(grace_s=0)
+            raise
+
+    def _why_not_same(self, test: TimedTest, taken: Taken, label: str, commit: Commit) -> str:
+        """Return why a time in turn is not that of the run's call, by the code of the baseline."""
+        new, old = taken.ready["B"][label], taken.ready["A"][label]
+        if difference := new.call.difference(test.calls[label]):
+            return f"another call in a fresh process: {difference}"
+        differs = test.code_differs(label, old.code) if old.code is not None else ""
+        return f"{commit} does not launch the code of the baseline: {differs}" if differs else ""
+
+    def _lost(self, lost: LostError, whose: str, test: TimedTest) -> str:
+        """Note a process that was lost, with its last lines, and return the reason."""
+        if lost.output:
+            log = show_path(self._logs / LOGS[lost.side])
+            said = [f"the process with the {whose} {lost.how} in {test.nodeid}; see {log}", *lost.output]
+            self.notices.append("\n    ".join(map(printable, said)))
+        return f"the process with the {whose} {lost.how}"
+
+
+def _explained(why: str) -> str:
+    """Say why memory may be short: the run holds some of it."""
+    if "out of memory" not in why.lower():
+        return why
+    return f"{why} (the run holds memory too: that of fixtures of a session, module or class)"

@@ -1,0 +1,381 @@
+"""Settle suspects: time old and new code in turn right after the test, or new code in fresh processes."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_gpuperf.against.engine import FRESH, Engine, OutOfTimeError, TimedTest
+from pytest_gpuperf.against.git import Commit, Repository
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.code import compare_code
+from pytest_gpuperf.processes.signals import ended_in_order
+from pytest_gpuperf.records import AgainstTiming, Settlement, Toolchain
+from pytest_gpuperf.records.baseline import RunNote, suite_of
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.statistics.clock_model import normalise_blocks
+from pytest_gpuperf.statistics.decision import Outcome
+from pytest_gpuperf.statistics.estimate import trimmed_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.against.blocks import SideBlock
+    from pytest_gpuperf.against.series import Series
+    from pytest_gpuperf.judge.result import Suspect
+    from pytest_gpuperf.records import LaunchedCode, Measurement
+    from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
+    from pytest_gpuperf.records.passes import Invocation, OpenProgress
+    from pytest_gpuperf.session.base import Runner
+    from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.settings.settings import Settings
+
+PACKAGES = ("torch", "triton", "cuda")
+"""Parts of the toolchain that decide what is compiled."""
+LEAST_S = 300.0
+"""Seconds that a card may spend on settling in any case, by default."""
+SHARE = 2.0
+"""The same as a multiple of the time that the tests themselves have taken."""
+
+
+@dataclass(frozen=True)
+class Against:
+    """The commit that `--gpuperf-against` names."""
+
+    repository: Repository
+    commit: Commit
+
+    @classmethod
+    def of(cls, settings: Settings) -> Against | None:
+        """Find the commit; None if the option names none.
+
+        Raises:
+            GpuperfError: There is no such commit, or no git.
+        """
+        if not settings.against:
+            return None
+        repository = Repository.around(settings.root)
+        return cls(repository, repository.commit(settings.against))
+
+
+class Settler:
+    """Settles the suspects of the tests of one card; its processes stay warm from the first on.
+
+    Args:
+        runner: Has the options, the environment and the baselines.
+        invocation: The command that started pytest.
+        logs: Folder for the output of the processes.
+        progress: Begins a line about a build.
+        show: Shows the progress; an empty text ends it.
+        against: The commit that `--gpuperf-against` names; None to compare with that of the baseline.
+
+    Raises:
+        GpuperfError: `--gpuperf-against` was given outside of the checkout.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        invocation: Invocation,
+        logs: Path,
+        progress: OpenProgress,
+        show: Callable[[str], None],
+        against: Against | None = None,
+    ) -> None:
+        settings = runner.settings
+        self._runner = runner
+        self._expected = runner.expected
+        self._show = show
+        self._against = against
+        self._asked_s = settings.settle_s
+        self._no_git = ""
+        self._repository: Repository | None = None
+        try:
+            self._repository = against.repository if against is not None else Repository.around(settings.root)
+        except GpuperfError as error:
+            self._no_git = str(error)
+        root = self._repository.root if self._repository is not None else settings.root.resolve()
+        if not invocation.cwd.resolve().is_relative_to(root):
+            outside = GpuperfError(
+                "pytest was started outside the checkout, but old code has to run the same command",
+                next_step=f"type it in {show_path(root)}",
+            )
+            if against is not None:
+                raise outside
+            self._repository, self._no_git = None, str(outside)
+        self._engine = Engine(root, invocation, logs, settings.budget_s, settings.build, progress)
+        self._began = time.monotonic()
+        self._spent_s = 0.0
+        self._settled: dict[tuple[str, str], Settlement] = {}
+
+    def close(self) -> None:
+        """End the processes, and remove the old code."""
+        self._engine.close()
+
+    @property
+    def notices(self) -> list[str]:
+        """What was settled, and other facts that a reader of the results should know."""
+        count = len(self._settled)
+        if not count or self._against is not None:
+            return self._engine.notices
+        how = Counter(one.how for one in self._settled.values())
+        each = ", ".join(f"{number} {name}" for name, number in how.most_common())
+        suspects = "1 suspect" if count == 1 else f"{count} suspects"
+        return [f"{suspects} settled in {self._spent_s:.0f} s: {each}", *self._engine.notices]
+
+    def settle(
+        self, state: ItemState, suspects: Sequence[Suspect], baseline: TestBaseline | None
+    ) -> dict[str, Settlement]:
+        """Settle the suspects of a test that has returned; a test that runs again has its first result.
+
+        Args:
+            state: The test.
+            suspects: Labels with a time outside of the screen.
+            baseline: The baseline of the test; None if it has none.
+        """
+        known = baseline.measurements if baseline is not None else {}
+        groups: dict[tuple[tuple[Commit, ...], str], list[str]] = {}
+        for one in suspects:
+            if (state.nodeid, one.label) not in self._settled:
+                old = self._old_code(state.nodeid, _runs(known.get(one.label)))
+                groups.setdefault(old, []).append(one.label)
+        for (commits, why), labels in groups.items():
+            begin, built_s = time.monotonic(), self._engine.built_s
+            with ended_in_order(), self._closed_on_error():
+                _free_memory(state)
+                found = self._group(state, commits, why, labels, known)
+            seconds = time.monotonic() - begin
+            self._spent_s += seconds - (self._engine.built_s - built_s)
+            for label, settlement in found.items():
+                sessions = _runs(known.get(label)) if self._against is None else ()
+                seconds_each = round(seconds / len(labels), 1)
+                self._settled[state.nodeid, label] = replace(
+                    settlement, sessions=sessions, seconds=seconds_each
+                )
+        return {one.label: self._settled[state.nodeid, one.label] for one in suspects}
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        """End the line of the progress; leave no process and no old code behind if the run ends here."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._show("")
+
+    def _old_code(self, nodeid: str, runs: tuple[str, ...]) -> tuple[tuple[Commit, ...], str]:
+        """Return the old code of the oldest and of the newest session, or why there is none."""
+        if self._against is not None:
+            return (self._against.commit,), ""
+        found = [self._code_of(nodeid, run) for run in dict.fromkeys((*runs[:1], *runs[-1:]))]
+        commits = dict.fromkeys(one for one in found if isinstance(one, Commit))
+        return tuple(commits), next((one for one in found if isinstance(one, str)), "")
+
+    def _code_of(self, nodeid: str, run: str) -> Commit | str:
+        """Return the code of a session, or why there is none."""
+        if self._repository is None:
+            return self._no_git
+        file = self._expected.store.path(self._runner.environment.gpu.slug, suite_of(nodeid))
+        try:
+            return self._repository.old_code(run, self._expected.runs(nodeid).get(run, RunNote()), file)
+        except GpuperfError as error:
+            return str(error)
+
+    def _group(
+        self,
+        state: ItemState,
+        commits: tuple[Commit, ...],
+        no_commit: str,
+        labels: Sequence[str],
+        known: Mapping[str, MeasurementBaseline],
+    ) -> dict[str, Settlement]:
+        """Settle labels that have the same old code."""
+        found: dict[str, Settlement] = {}
+        why = {label: self._why_never(state, state.measurements[label], known.get(label)) for label in labels}
+        able = [label for label in labels if not why[label]]
+        allowed_s = self._allowed_s()
+        end, built_s = time.monotonic() + allowed_s - self._spent_s, self._engine.built_s
+
+        def left_s() -> float:
+            return end + self._engine.built_s - built_s - time.monotonic()
+
+        try:
+            for commit in commits:
+                if missing := [label for label in able if label not in found]:
+                    series, failure = self._compare(self._test(state, missing, known, commit), commit, left_s)
+                    for label in missing:
+                        if (one := series.get(label)) is None or one.reason or not one.restarts:
+                            why[label] = why[label] or failure or (one.reason if one is not None else "")
+                        else:
+                            found[label] = self._in_turn(state, label, commit, one, known, left_s)
+            if self._against is None and (missing := [label for label in able if label not in found]):
+                why |= {label: why[label] or no_commit for label in missing}
+                test = self._test(state, missing, known)
+                blocks, failure = self._engine.fresh(test, self._say(state.nodeid), left_s)
+                for label in missing:
+                    times, clocks = _fresh(state.measurements[label], known.get(label), blocks.get(label, ()))
+                    if times:
+                        how = Settlement(how="fresh", fresh_us=times, fresh_mhz=clocks, reason=why[label])
+                        found[label] = how
+                    elif failure not in why[label]:
+                        why[label] += f"; {failure}"
+        except OutOfTimeError:
+            spent = f"the {allowed_s:.0f} s of gpuperf_settle_seconds are spent"
+            why |= {label: spent for label in able if label not in found}
+        commit_named = self._against.commit if self._against is not None else None
+        return {
+            label: found.get(label)
+            or Settlement(how="impossible", against=_none(commit_named), reason=reason)
+            for label, reason in why.items()
+        }
+
+    def _why_never(self, state: ItemState, measured: Measurement, stored: MeasurementBaseline | None) -> str:
+        """Return why a label cannot be settled by any process; empty if it can."""
+        if state.marker.gpus:
+            return "its ranks run on several GPUs"
+        if self._asked_s == 0:
+            return "gpuperf_settle_seconds is 0"
+        if measured.call is None:
+            return "its call is not known"
+        stored_call = stored.call if stored is not None and self._against is None else None
+        if stored_call is not None and (difference := measured.call.difference(stored_call)):
+            return f"another call than the baseline's; accept it ({difference})"
+        return ""
+
+    def _compare(
+        self, test: TimedTest, commit: Commit, left_s: Callable[[], float]
+    ) -> tuple[dict[str, Series], str]:
+        assert self._repository is not None
+        try:
+            return self._engine.compare(test, self._repository, commit, self._say(test.nodeid), left_s), ""
+        except GpuperfError as error:
+            return {}, str(error)
+
+    def _in_turn(
+        self,
+        state: ItemState,
+        label: str,
+        commit: Commit,
+        series: Series,
+        known: Mapping[str, MeasurementBaseline],
+        left_s: Callable[[], float],
+    ) -> Settlement:
+        """Return the restarts of a label, and the times of new code in each.
+
+        If both sides are alike and packages have changed, more processes of new code may have to confirm that
+        these moved the time.
+        """
+        measured, stored = state.measurements[label], known.get(label)
+        fresh = [[block for block in restart.blocks if block.side == "B"] for restart in series.restarts]
+        if series.recorded != _is_recorded(measured):
+            fresh = []
+        alike = series.decision is not None and series.decision.outcome is Outcome.PASS
+        others = alike and self._against is None and not self._same(state.nodeid, _runs(stored), PACKAGES)
+        if others and len(fresh) < FRESH:
+            test = self._test(state, [label], known)
+            more, _ = self._engine.fresh(test, self._say(state.nodeid), left_s, FRESH - len(fresh))
+            fresh += map(list, more.get(label, ()))
+        times, clocks = _fresh(measured, stored, fresh)
+        return Settlement(how="in turn", against=series.record(commit), fresh_us=times, fresh_mhz=clocks)
+
+    def _test(
+        self,
+        state: ItemState,
+        labels: Sequence[str],
+        known: Mapping[str, MeasurementBaseline],
+        commit: Commit | None = None,
+    ) -> TimedTest:
+        measured = {label: state.measurements[label] for label in labels}
+
+        def code_differs(label: str, code: LaunchedCode) -> str:
+            stored = known.get(label)
+            return "; ".join(compare_code(code, stored.code).differences) if stored is not None else ""
+
+        stored_codes = [known[label] for label in labels if label in known and known[label].code is not None]
+        alike = any(self._is_code_of(state.nodeid, commit, _runs(stored)) for stored in stored_codes)
+        return TimedTest(
+            state.nodeid,
+            state.path,
+            {label: one.call for label, one in measured.items() if one.call is not None},
+            {label: _is_recorded(one) for label, one in measured.items()},
+            self._runner.tolerance_pct(state),
+            self._runner.environment.toolchain.driver if alike else None,
+            code_differs,
+        )
+
+    def _is_code_of(self, nodeid: str, commit: Commit | None, runs: tuple[str, ...]) -> bool:
+        """Return True if a commit is the code of the newest session, compiled as then.
+
+        A baseline has the hashes of its newest session.
+        """
+        is_newest = bool(runs) and self._code_of(nodeid, runs[-1]) == commit
+        return is_newest and self._against is None and self._same(nodeid, runs, (*PACKAGES, "driver"))
+
+    def _same(self, nodeid: str, runs: tuple[str, ...], names: Sequence[str]) -> bool:
+        """Return True if the newest session had these parts of the toolchain, and the same packages."""
+        note = self._expected.runs(nodeid).get(runs[-1]) if runs else None
+        before, now = (
+            (note.toolchain if note is not None else Toolchain()),
+            self._runner.environment.toolchain,
+        )
+        packages = all(before.packages.get(name, known) == known for name, known in now.packages.items())
+        return packages and all(getattr(before, name) == getattr(now, name) for name in names)
+
+    def _say(self, nodeid: str) -> Callable[[str], None]:
+        return lambda text: self._show(f"{nodeid}: settled, {text}")
+
+    def _allowed_s(self) -> float:
+        """Return the seconds for the settling of this card."""
+        tests_s = time.monotonic() - self._began - self._spent_s - self._engine.built_s
+        return max(LEAST_S, SHARE * tests_s) if self._asked_s is None else self._asked_s
+
+
+def _free_memory(state: ItemState) -> None:
+    """Free what the test has left: its frames are gone, but torch keeps the memory."""
+    state.release()
+    gc.collect()
+    if (torch := sys.modules.get("torch")) is not None and hasattr(torch.cuda, "empty_cache"):
+        torch.cuda.empty_cache()
+
+
+def _runs(stored: MeasurementBaseline | None) -> tuple[str, ...]:
+    """Return the run ids of the sessions, the oldest first."""
+    time = stored.time if stored is not None else None
+    return tuple(session.run for session in time.sessions) if time is not None else ()
+
+
+def _is_recorded(measured: Measurement) -> bool:
+    return measured.timing is not None and measured.timing.source == "cupti"
+
+
+def _none(commit: Commit | None) -> AgainstTiming | None:
+    return AgainstTiming(ref=commit.ref, commit=commit.id) if commit is not None else None
+
+
+def _fresh(
+    measured: Measurement, stored: MeasurementBaseline | None, processes: Sequence[Sequence[SideBlock]]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return time and clock of new code in each process, at the baseline's clock if its effect is known."""
+    model = measured.timing.clock_model if measured.timing is not None else None
+    reference_mhz = stored.time.reference_mhz if stored is not None and stored.time is not None else 0.0
+    found: list[tuple[float, float]] = []
+    for blocks in processes:
+        times = [block.time_us for block in blocks if block.time_us > 0]
+        clocks = [block.sm_clock_mhz for block in blocks if block.time_us > 0]
+        if times:
+            mhz = fmean(clocks) if all(clocks) else 0.0
+            if model is not None and mhz and reference_mhz:
+                times = normalise_blocks(times, clocks, model, reference_mhz)
+            found.append((round(trimmed_mean(times), 6), round(mhz, 1)))
+    return tuple(time_us for time_us, _ in found), tuple(mhz for _, mhz in found)

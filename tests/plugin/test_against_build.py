@@ -1,0 +1,136 @@
+"""Old code with a compiled extension: never compared with that of the checkout, built by `gpuperf_build`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from typing import TYPE_CHECKING
+
+import pytest
+
+from against_project import Project
+from pytest_gpuperf.against import build
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytest.importorskip("setuptools")
+if shutil.which("cc") is None:
+    pytest.skip("needs a C compiler", allow_module_level=True)
+
+SOURCE = """
+#include <Python.h>
+static PyObject *kernel(PyObject *self, PyObject *args) {{ return PyFloat_FromDouble({time_us}); }}
+static PyMethodDef methods[] = {{{{"kernel", kernel, METH_NOARGS, ""}}, {{0}}}};
+static struct PyModuleDef module = {{PyModuleDef_HEAD_INIT, "_fast", "", -1, methods}};
+PyMODINIT_FUNC PyInit__fast(void) {{ return PyModule_Create(&module); }}
+"""
+SETUP = """
+from setuptools import Extension, setup
+setup(name="fast", version="1", packages=["fast"], ext_modules=[Extension("fast._fast", ["fast/_fast.c"])])
+"""
+TEST = "from fast import kernel\ndef test_k(gpuperf): gpuperf.time(kernel)\n"
+# As `pip install --no-deps --no-build-isolation --target {prefix} .` does; there may be no pip.
+INSTALL = f"{sys.executable} setup.py --quiet build --build-lib {{prefix}}"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Create a project of 10 µs with a committed baseline, whose sources of 20 µs are built in place."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = Project(tmp_path / "repo")
+    made.commit(
+        {
+            "setup.py": SETUP,
+            "fast/__init__.py": "from fast._fast import kernel\n",
+            "fast/_fast.c": SOURCE.format(time_us=10.0),
+            "tests/test_k.py": TEST,
+            ".gitignore": "*.so\nbuild\n*.egg-info\n__pycache__\n",
+        }
+    )
+    in_place(made)
+    assert made.session("--gpuperf-update=all").returncode == 0
+    made.commit({})
+    made.write({"fast/_fast.c": SOURCE.format(time_us=20.0)})
+    return made
+
+
+def in_place(project: Project) -> None:
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    subprocess.run(command, cwd=project.root, check=True, capture_output=True)
+
+
+def test_an_extension_built_in_place_is_not_taken_for_old_code(project: Project) -> None:
+    in_place(project)
+    done = project.session()
+    found = project.settlements()["test_k"]
+    assert (found.how, found.fresh_us) == ("fresh", (20.0,) * 3), done.stdout
+    assert found.reason.startswith(
+        f"module fast._fast (fast/_fast{SUFFIX}) is not in git, so old code has none; gpuperf_build = COMMAND"
+    )
+
+
+def test_an_extension_is_built_once_for_a_commit(project: Project) -> None:
+    in_place(project)
+    arguments = (f"-ogpuperf_build={INSTALL}",)
+    done = project.session(*arguments)
+    assert done.returncode == 1, done.stdout
+    against = project.settlements()["test_k"].against
+    assert against is not None
+    assert (against.old_us, against.new_us) == (10.0, 20.0)
+    assert "gpuperf: gpuperf_build of " in done.stdout
+    (built,) = (one for one in build.builds().iterdir() if one.is_dir())
+    assert built.name.startswith(against.commit)
+    before = (built / build.DONE).stat().st_mtime_ns
+    project.session(*arguments)
+    assert project.settlements()["test_k"].how == "in turn"
+    assert (built / build.DONE).stat().st_mtime_ns == before
+
+
+def test_an_installed_copy_is_new_code_next_to_built_old_code(project: Project) -> None:
+    site = project.root.parent / "site"
+    command = [word.replace("{prefix}", str(site)) for word in INSTALL.split()]
+    subprocess.run(command, cwd=project.root, check=True, capture_output=True)
+    for left in (*project.root.glob("fast/*.so"), *project.root.glob("build")):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    project.path.append(site)
+    program = project.root.parent / "program.py"
+    program.write_text("import pytest\nraise SystemExit(pytest.main())\n")
+    for arguments, how in ((), "fresh"), ((f"-ogpuperf_build={INSTALL}",), "in turn"):
+        project.session(*arguments, program=(str(program),))
+        found = project.settlements()["test_k"]
+        assert found.how == how, found
+        assert how == "in turn" or "of the installed copy of the project; gpuperf_build = " in found.reason
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (f"{sys.executable} -c 'print(1); raise SystemExit(3)'", "ended with exit status 3 for old code: 1"),
+        ("no-such-program {prefix}", "cannot be run: No such file or directory: no-such-program"),
+    ],
+)
+def test_a_build_that_fails_has_a_reason(project: Project, command: str, why: str) -> None:
+    in_place(project)
+    project.session(f"-ogpuperf_build={command}")
+    found = project.settlements()["test_k"]
+    assert (found.how, found.reason) == ("fresh", f"gpuperf_build {why}")
+
+
+def test_a_build_that_takes_too_long_is_ended(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "BUILD_S", 0.0)
+    with pytest.raises(Exception, match="gpuperf_build has taken more than 0 s for old code"):
+        project.compare("tests/test_k.py::test_k", ref="HEAD", build=f"{sys.executable} -c 'input()'")
+
+
+def test_builds_that_were_not_used_for_longest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "BUILDS_KEPT", 2)
+    for at, name in enumerate("abc"):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (at, at))
+    build._prune(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b", "c"]

@@ -1,0 +1,98 @@
+"""The code of a session of a baseline, by real git."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from against_project import Project
+from pytest_gpuperf.against.git import Repository
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.baseline import RunNote
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RUN = "20261126-175222-8755"
+FILE = "baselines/nvidia-h200/test_k.json"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path / "repo")
+    made.commit({"kernels.py": "measured = 1\n"})
+    return made
+
+
+def old(project: Project, note: RunNote, root: Path | None = None) -> str:
+    repository = Repository.around(root or project.root)
+    return repository.old_code(RUN, note, repository.root / FILE).id
+
+
+def why(project: Project, note: RunNote, root: Path | None = None) -> str:
+    with pytest.raises(GpuperfError) as raised:
+        old(project, note, root)
+    return str(raised.value)
+
+
+def test_a_clean_ancestor_is_the_code(project: Project) -> None:
+    measured = project.git("rev-parse", "HEAD")
+    project.commit({FILE: RUN})
+    commit = Repository.around(project.root).old_code(
+        RUN, RunNote(commit=measured, dirty=False), project.root / FILE
+    )
+    assert (commit.id, str(commit)) == (measured, measured[:7])
+
+
+@pytest.mark.parametrize("dirty", [True, None])
+def test_without_a_clean_commit_the_baselines_first_commit_counts(
+    project: Project, dirty: bool | None
+) -> None:
+    measured = project.git("rev-parse", "HEAD")
+    brought = project.commit({FILE: RUN})
+    project.commit({FILE: f"{RUN} again"})
+    assert old(project, RunNote(commit=measured, dirty=dirty)) == brought
+
+
+@pytest.mark.parametrize("commit", ["", "HEAD", "main", "c0ffee1234", "f" * 40, "--output=x" + "0" * 30])
+def test_only_an_id_of_an_ancestor_is_taken(project: Project, commit: str) -> None:
+    brought = project.commit({FILE: RUN})
+    assert old(project, RunNote(commit=commit, dirty=False)) == brought
+
+
+def test_a_commit_of_another_branch_is_no_ancestor(project: Project) -> None:
+    project.git("switch", "--quiet", "--create", "other")
+    other = project.commit({"kernels.py": "other = 1\n"})
+    project.git("switch", "--quiet", "main")
+    brought = project.commit({FILE: RUN})
+    assert old(project, RunNote(commit=other, dirty=False)) == brought
+
+
+def test_a_baseline_that_is_not_committed_has_no_old_code(project: Project) -> None:
+    measured = project.git("rev-parse", "HEAD")
+    note = RunNote(commit=measured, dirty=False)
+    project.write({FILE: RUN})
+    assert f"no old code: path '{FILE}' exists on disk" in why(project, note)
+    project.commit({FILE: "another run"})
+    project.write({FILE: RUN})
+    assert why(project, note) == f"the session of run {RUN} is not committed; commit {FILE}"
+
+
+def test_a_shallow_clone_has_no_old_code(project: Project, tmp_path: Path) -> None:
+    """Its only commit seems to bring the baseline, with the code of today."""
+    measured = project.git("rev-parse", "HEAD")
+    project.commit({FILE: RUN})
+    project.commit({"kernels.py": "slower = 1\n"})
+    clone = tmp_path / "clone"
+    project.git("clone", "--quiet", "--depth=1", f"file://{project.root}", str(clone))
+    assert why(project, RunNote(commit=measured, dirty=False), clone) == (
+        f"the code of run {RUN} is not in this shallow clone; fetch-depth: 0 in actions/checkout, or "
+        "git fetch --unshallow"
+    )
+
+
+def test_a_baseline_outside_of_the_repository_has_no_old_code(project: Project) -> None:
+    repository = Repository.around(project.root)
+    with pytest.raises(GpuperfError, match="no old code: "):
+        repository.old_code(RUN, RunNote(), project.root.parent / "test_k.json")

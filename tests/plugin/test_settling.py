@@ -1,0 +1,272 @@
+"""Suspects are settled right after their test, with real git, real processes and a fake GPU."""
+
+from __future__ import annotations
+
+import faulthandler
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from against_project import Project
+from pytest_gpuperf.plugin.guard import Timeout, without_timeout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEST = """
+from kernels import kernel
+
+def test_k(gpuperf):
+    gpuperf.time(kernel)
+
+def test_steady(gpuperf):
+    gpuperf.time(lambda: 5.0)
+"""
+SCREEN = ()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """Create a project with a committed baseline of 10 µs, whose kernel takes 12 µs now."""
+    made = Project(tmp_path / "repo")
+    made.forks = True
+    made.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": TEST, ".gitignore": "*.pyc\n"})
+    baseline(made)
+    made.write({"kernels.py": "def kernel(): return 12.0\n"})
+    return made
+
+
+def baseline(project: Project, *, commit: bool = True) -> None:
+    done = project.session("--gpuperf-update=all")
+    assert done.returncode == 0, done.stdout
+    if commit:
+        project.commit({})
+
+
+def test_suspect_is_settled_by_the_code_of_its_baseline(project: Project) -> None:
+    commit = project.git("rev-parse", "HEAD")
+    done = project.session(*SCREEN)
+    assert done.returncode == 1, done.stdout
+    assert "1 suspect settled in " in done.stdout
+    found = project.settlements()
+    assert list(found) == ["test_k"]  # the other one is within the screen
+    assert (found["test_k"].how, found["test_k"].reason) == ("in turn", "")
+    against = found["test_k"].against
+    assert against is not None
+    assert (against.commit, against.old_us, against.new_us) == (commit, 10.0, 12.0)
+    assert found["test_k"].fresh_us == (12.0,) * len(against.log_ratios)
+    assert len(found["test_k"].sessions) == 1
+    assert found["test_k"].seconds > against.seconds
+    assert project.leftovers() == []
+
+
+def test_a_settled_failure_ends_the_run_where_it_belongs(project: Project) -> None:
+    done = project.session(*SCREEN, "-x", "--junitxml=out.xml")
+    assert "stopping after 1 failures" in done.stdout
+    assert 'name="test_k"' in (project.root / "out.xml").read_text()
+    assert 'name="test_steady"' not in (project.root / "out.xml").read_text()
+
+
+def test_old_code_is_that_of_the_oldest_session(project: Project) -> None:
+    first = project.git("rev-parse", "HEAD")
+    project.commit({"kernels.py": "def kernel(): return 10.0\n# the same\n"})
+    baseline(project)
+    project.write({"kernels.py": "def kernel(): return 12.0\n"})
+    project.session(*SCREEN)
+    found = project.settlements()["test_k"]
+    assert len(found.sessions) == 2
+    assert found.against is not None
+    assert found.against.commit == first
+
+
+def test_code_of_the_newest_session_stands_in_for_the_oldest(project: Project) -> None:
+    project.git("rm", "-r", "--quiet", "baselines")
+    project.write({"data": "", ".gitignore": "data\n"})
+    project.commit({"kernels.py": "open('data')\ndef kernel(): return 10.0\n"})
+    baseline(project)
+    project.commit({"kernels.py": "def kernel(): return 10.0\n"})
+    baseline(project)
+    project.write({"kernels.py": "def kernel(): return 12.0\n"})
+    project.session(*SCREEN)
+    found = project.settlements()["test_k"]
+    assert (found.how, len(found.sessions)) == ("in turn", 2)
+    assert found.against is not None
+    assert found.against.commit == project.git("rev-parse", "HEAD")
+
+
+def test_baseline_that_is_not_committed_has_no_old_code(project: Project) -> None:
+    project.git("reset", "--quiet", "--hard", "HEAD~1")
+    baseline(project, commit=False)
+    project.write({"kernels.py": "def kernel(): return 12.0\n"})
+    project.session(*SCREEN)
+    found = project.settlements()["test_k"]
+    assert (found.how, found.fresh_us, found.fresh_mhz) == ("fresh", (12.0,) * 3, (1980.0,) * 3)
+    assert found.reason.startswith("no old code: path 'baselines/nvidia-h200/test_k.json' exists on disk")
+
+
+def test_without_git_fresh_processes_settle(project: Project) -> None:
+    (project.root / ".git").rename(project.root / "git")
+    project.session(*SCREEN)
+    found = project.settlements()["test_k"]
+    assert found.how == "fresh"
+    assert found.reason.startswith("old code comes from git, which says of pytest's rootdir: not a git repo")
+
+
+def test_another_call_than_the_baselines_is_not_settled(project: Project) -> None:
+    project.write({"test_k.py": TEST.replace("kernel)", "kernel, bytes=8)")})
+    project.session(*SCREEN)
+    assert project.settlements() == {}
+
+
+def test_a_test_that_failed_otherwise_is_not_settled(project: Project) -> None:
+    project.write({"test_k.py": TEST.replace("kernel)", "kernel)\n    assert 0")})
+    project.session(*SCREEN)
+    assert project.settlements() == {}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "why"),
+    [("0", "gpuperf_settle_seconds is 0"), ("0.01", "the 0 s of gpuperf_settle_seconds are spent")],
+)
+def test_what_the_budget_does_not_reach_has_a_reason(project: Project, seconds: str, why: str) -> None:
+    project.session(*SCREEN, f"-ogpuperf_settle_seconds={seconds}")
+    found = project.settlements()["test_k"]
+    assert (found.how, found.reason, found.fresh_us) == ("impossible", why, ())
+    assert project.leftovers() == []
+
+
+def test_memory_of_the_test_is_free_while_it_is_settled(project: Project) -> None:
+    """Count the arguments of the test that are alive when its first side process is started."""
+    test = """
+    import gc, os
+    from kernels import kernel
+
+    class Tensor: pass
+
+    def test_k(gpuperf):
+        tensor = Tensor()
+        gpuperf.check(kernel, tensor, expected=kernel)
+        gpuperf.time(kernel, tensor)
+    """
+    conftest = f"""
+    import gc
+    from pytest_gpuperf.against import engine
+
+    class Process(engine.SideProcess):
+        def __init__(self, *args):
+            alive = [one for one in gc.get_objects() if type(one).__name__ == "Tensor"]
+            open({str(project.root.parent / "alive")!r}, "a").write(str(len(alive)))
+            super().__init__(*args)
+
+    engine.SideProcess = Process
+    """
+    kernels = "def kernel(_): return {}\n"
+    project.git("rm", "-r", "--quiet", "baselines")
+    project.commit({"test_k.py": test, "kernels.py": kernels.format(10.0), "conftest.py": conftest})
+    baseline(project)
+    project.write({"kernels.py": kernels.format(12.0)})
+    project.session(*SCREEN)
+    assert project.settlements()["test_k"].how == "in turn"
+    assert set((project.root.parent / "alive").read_text()) == {"0"}
+
+
+def test_timers_of_the_sides_do_not_run(project: Project) -> None:
+    slow = "import time\ndef kernel():\n    time.sleep(0.05)\n    return {}\n"
+    project.git("rm", "-r", "--quiet", "baselines")
+    project.commit({"kernels.py": slow.format(10.0)})
+    baseline(project)
+    project.write({"kernels.py": slow.format(12.0)})
+    done = project.session(*SCREEN, "--gpuperf-timeout=1", "-ofaulthandler_timeout=1")
+    assert project.settlements()["test_k"].seconds > 1
+    assert project.settlements()["test_k"].how == "in turn"
+    log = next(project.root.rglob("against/new.log")).read_text()
+    assert "Timeout" not in done.stdout + done.stderr + log
+
+
+def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
+    again = """
+    from _pytest.runner import runtestprotocol
+
+    def pytest_runtest_protocol(item, nextitem):
+        for _ in range(2):
+            reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
+        return True
+    """
+    project.write({"conftest.py": again})
+    project.session(*SCREEN)
+    log = next(project.root.rglob("against/new.log")).read_text()
+    found = project.settlements()["test_k"].against
+    assert found is not None
+    assert log.count("test session starts") == len(found.log_ratios)
+
+
+def test_old_code_has_to_launch_the_code_of_the_baseline(project: Project) -> None:
+    code = """
+    from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
+    def kernel(): return 10.0
+    kernel.code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="a" * 64),))
+    """
+    project.git("rm", "-r", "--quiet", "baselines")
+    project.commit({"kernels.py": code})
+    baseline(project)
+    project.write({"kernels.py": code.replace("10.0", "12.0")})
+    project.session(*SCREEN)
+    assert project.settlements()["test_k"].how == "in turn"
+    path = next(project.root.glob("baselines/*/test_k.json"))
+    path.write_text(path.read_text().replace('"k"', '"other"'))
+    project.git("commit", "--quiet", "-m", "x", str(path))
+    project.session(*SCREEN)
+    found = project.settlements()["test_k"]
+    assert found.how == "fresh"
+    assert "does not launch the code of the baseline: k is a new kernel" in found.reason
+
+
+def test_processes_confirm_that_packages_moved_a_time(project: Project) -> None:
+    """Time a third process if old and new code are alike, and the baseline is of another Triton."""
+    project.git("checkout", "--quiet", "--", "kernels.py")
+    path = next(project.root.glob("baselines/*/test_k.json"))
+    path.write_text(path.read_text().replace('"3.6"', '"3.5"').replace("10.0", "9.0").replace(" 10", " 9"))
+    project.commit({})
+    project.session(*SCREEN)
+    found = project.settlements()["test_k"]
+    assert found.against is not None
+    assert (len(found.against.log_ratios), found.fresh_us) == (2, (10.0,) * 3)
+
+
+def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("xdist")
+    by_card = "import os\ndef kernel(): return {} + (os.environ['CUDA_VISIBLE_DEVICES'] == 'GPU-1')\n"
+    tests = "from kernels import kernel\n" + "".join(
+        f"def test_{name}(gpuperf): gpuperf.time(kernel)\n" for name in "ab"
+    )
+    monkeypatch.setenv("FAKE_GPUS", "2")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    project.commit({"kernels.py": by_card.format(10), "test_k.py": tests})
+    done = project.session("--gpuperf-update=all", "-p", "xdist", "-n2")
+    assert done.returncode == 0, done.stdout
+    project.commit({})
+    project.write({"kernels.py": by_card.format(20)})
+    done = project.session(*SCREEN, "-p", "xdist", "-n2")
+    found = project.settlements()
+    assert {one.how for one in found.values()} == {"in turn"}, done.stdout
+    assert {one.against.new_us for one in found.values() if one.against} == {20.0, 21.0}
+
+
+def test_no_timer_runs_while_a_test_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[object] = []
+    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: noted.append("cancel"))
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda s, **_: noted.append(s))
+    timeout = Timeout(60.0, SimpleNamespace())  # type: ignore[arg-type]
+    other = SimpleNamespace(_get_item_settings=lambda item: f"settings of {item.name}")
+    plugins = {"gpuperf-timeout": timeout, "timeout": other}
+    hook = SimpleNamespace(
+        pytest_timeout_cancel_timer=lambda item: noted.append(f"cancel {item.name}"),
+        pytest_timeout_set_timer=lambda item, settings: noted.append(settings),
+    )
+    config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=plugins.get), hook=hook)
+    with without_timeout(SimpleNamespace(config=config, name="test_k")):  # type: ignore[arg-type]
+        noted.append("settled")
+    assert noted == ["cancel", "cancel test_k", "settled", "settings of test_k", 60.0]

@@ -1,0 +1,50 @@
+"""Toolchain and commit of a run."""
+
+from __future__ import annotations
+
+import subprocess
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.measure.device import environment
+from pytest_gpuperf.measure.device.environment import git_state, launching_packages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_packages_that_launch_kernels_have_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loaded(name: str, *uses: str, place: str = "/venv/lib/site-packages/x.py") -> ModuleType:
+        module = ModuleType(name)
+        vars(module).update(dict.fromkeys(uses), __file__=place)
+        return module
+
+    def distribution(name: str) -> SimpleNamespace:
+        origin = "{}" if name == "mine" else None
+        return SimpleNamespace(name=name, version="1.2", read_text=lambda _: origin)
+
+    monkeypatch.setattr(environment, "distribution", distribution)
+    modules = {
+        "liger.ops": loaded("liger.ops", "triton"),
+        "yaml": loaded("yaml"),
+        "mine": loaded("mine", "torch"),  # installed from a folder: each commit has another version
+        "kernels": loaded("kernels", "torch", place="/repo/kernels.py"),
+        "torch.nn": loaded("torch.nn", "torch"),
+    }
+    assert launching_packages(modules) == {"liger": "1.2"}
+
+
+@pytest.mark.parametrize(("ignored", "dirty"), [("", True), ("new.py\n", False)])
+def test_files_that_git_does_not_know_count(tmp_path: Path, ignored: str, dirty: bool) -> None:
+    def git(*arguments: str) -> None:
+        command = ["git", "-c", "user.name=n", "-c", "user.email=e@x", *arguments]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / ".gitignore").write_text(ignored)
+    git("add", "--all")
+    git("commit", "--message", "x")
+    (tmp_path / "new.py").touch()
+    assert (git_state(tmp_path)[1], git_state(tmp_path, untracked=True)[1]) == (False, dirty)
