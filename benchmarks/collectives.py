@@ -30,7 +30,7 @@ from pytest_gpuperf.records.writing import write_files
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.measure.ranks.team import Team
+    from pytest_gpuperf.features.ranks.team import Team
 
 SCHEMA = 1
 KINDS: tuple[Collective, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
@@ -104,9 +104,9 @@ def read(path: Path) -> Results:
 def measure(world: int, nccl_tests: Path | None, rounds: int) -> Results:
     """Time all collectives by all methods, in turn."""
     from benchmarks.children import ROOT, say
+    from pytest_gpuperf.features.ranks.team import Team
     from pytest_gpuperf.measure.device.environment import environment
     from pytest_gpuperf.measure.device.gpu import gpu_info
-    from pytest_gpuperf.measure.ranks.team import Team
 
     cases = [(kind, size) for kind in KINDS for size in SIZES]
     found: dict[tuple[Collective, int], dict[str, list[float]]] = {
@@ -137,9 +137,9 @@ def measure(world: int, nccl_tests: Path | None, rounds: int) -> Results:
 
 def _by_plugin(team: Team, kind: Collective, size: int) -> tuple[float, float]:
     """Return time and skew."""
-    from pytest_gpuperf.measure.ranks.callables import packed
-    from pytest_gpuperf.measure.ranks.messages import Time
-    from pytest_gpuperf.measure.ranks.results import timing_of
+    from pytest_gpuperf.features.ranks.callables import packed
+    from pytest_gpuperf.features.ranks.messages import Time
+    from pytest_gpuperf.features.ranks.results import timing_of
     from suites.kernels.collectives import COLLECTIVES, buffers
 
     work = packed({"fn": COLLECTIVES[kind], "inputs": partial(buffers, kind, size)}, SEED)

@@ -23,11 +23,11 @@ import msgspec
 
 from benchmarks import results_file
 from benchmarks.fleet_project import MODEL, ROOT, Counting, git, largest_recording, local_cluster
+from pytest_gpuperf.features.fleet import groups as sizes
+from pytest_gpuperf.features.fleet.cluster import Cluster
+from pytest_gpuperf.features.fleet.fleet import Fleet
+from pytest_gpuperf.features.fleet.messages import Answer, Job, Outcome, Test, encode
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.session.fleet import groups as sizes
-from pytest_gpuperf.session.fleet.cluster import Cluster
-from pytest_gpuperf.session.fleet.fleet import Fleet
-from pytest_gpuperf.session.fleet.messages import Answer, Job, Outcome, Test, encode
 from pytest_gpuperf.session.link import Facts, Judged
 
 if TYPE_CHECKING:

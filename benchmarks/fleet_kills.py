@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.fleet_project import MODEL, Counting, git, local_cluster, make_project, verdicts
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.fleet.cluster import Cluster
+from pytest_gpuperf.features.fleet.fleet import Fleet
+from pytest_gpuperf.features.fleet.messages import Job
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.session.base import now
-from pytest_gpuperf.session.fleet.cluster import Cluster
-from pytest_gpuperf.session.fleet.fleet import Fleet
-from pytest_gpuperf.session.fleet.messages import Job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from distributed import LocalCluster
 
+    from pytest_gpuperf.features.fleet.results import ModelResults
     from pytest_gpuperf.records import Run
-    from pytest_gpuperf.session.fleet.results import ModelResults
 
 ROOT = Path(__file__).parent.parent
 MODEL = "nvidia-h200"

@@ -27,12 +27,12 @@ import msgspec
 
 from benchmarks import results_file
 from benchmarks.markdown import provenance, table, us
+from pytest_gpuperf.features.trial.record import TrialResult
+from pytest_gpuperf.features.trial.report import trial_report
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.trial import TrialResult
 from pytest_gpuperf.records.writing import write_files
 from pytest_gpuperf.report.forms import render
 from pytest_gpuperf.report.table import Screen
-from pytest_gpuperf.report.trial_report import trial_report
 
 SCHEMA = 1
 ROOT = Path(__file__).parents[1]

@@ -20,7 +20,7 @@ from benchmarks.history_power import tables as history
 from benchmarks.synchronising import tables as synchronising
 from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
-from pytest_gpuperf.judge.explain import RULES
+from pytest_gpuperf.features.explain import RULES
 from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, passes_each
 from pytest_gpuperf.measure.sanitizer.assignment import assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log

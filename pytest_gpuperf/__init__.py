@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf._version import __version__
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.compare.break_even import BreakEven, break_even
     from pytest_gpuperf.errors import GpuperfError
+    from pytest_gpuperf.features.compare.break_even import BreakEven, break_even
+    from pytest_gpuperf.features.export.frame import to_frame
+    from pytest_gpuperf.features.ranks.facade import GpuperfRanks
     from pytest_gpuperf.measure.device.occupancy import Occupancy, occupancy
     from pytest_gpuperf.measure.fuzz.case import FuzzCase
     from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
     from pytest_gpuperf.metrics.combine import combine
     from pytest_gpuperf.plugin.facade import Gpuperf
-    from pytest_gpuperf.plugin.ranks import GpuperfRanks
     from pytest_gpuperf.records import (
         Accuracy,
         Correctness,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         TracedKernel,
         WarmUp,
     )
-    from pytest_gpuperf.report.frame import to_frame
 
 __all__ = [
     "Accuracy",
@@ -61,18 +61,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BreakEven": "compare.break_even",
+    "BreakEven": "features.compare.break_even",
     "FuzzCase": "measure.fuzz.case",
     "Gpuperf": "plugin.facade",
     "GpuperfError": "errors",
-    "GpuperfRanks": "plugin.ranks",
+    "GpuperfRanks": "features.ranks.facade",
     "Occupancy": "measure.device.occupancy",
     "ReportKernel": "measure.ncu.report_file",
-    "break_even": "compare.break_even",
+    "break_even": "features.compare.break_even",
     "combine": "metrics.combine",
     "occupancy": "measure.device.occupancy",
     "read_report": "measure.ncu.report_file",
-    "to_frame": "report.frame",
+    "to_frame": "features.export.frame",
 }
 
 

@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_gpuperf.measure.trace.files import GpuTrace, read_traces
+from pytest_gpuperf.features.trace.files import GpuTrace, read_traces
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ from _pytest import unraisableexception
 
 import loaded_once
 from pytest_gpuperf.against import launching
-from pytest_gpuperf.measure.ranks import team
+from pytest_gpuperf.features.ranks import team
 from pytest_gpuperf.processes import children
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ MODULES = (
     "pytest_gpuperf.measure.verification.verify",
     "pytest_gpuperf.plugin.activation",
     "pytest_gpuperf.plugin.facade",
-    "pytest_gpuperf.plugin.ranks",
+    "pytest_gpuperf.features.ranks.facade",
     "pytest_gpuperf.report.publish",
     "pytest_gpuperf.report.verdicts",
     "pytest_gpuperf.session.live",

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import structs
 
-from pytest_gpuperf.records.trial import TrialCase, TrialPlan
+from pytest_gpuperf.features.trial.record import TrialCase, TrialPlan
 
 PLAN = TrialPlan(
     problem="p.py",

@@ -17,8 +17,8 @@ from benchmarks.history_power.measured import Timed, halves, read_tests
 from benchmarks.history_power.replay import replay
 from benchmarks.history_power.rules import OURS, RULES, ours, versions
 from benchmarks.history_power.series import LAYOUTS, SCENARIOS, UNCHANGED, changed, unchanged
+from pytest_gpuperf.features.history.change_points import LEVEL
 from pytest_gpuperf.measure.device.environment import git_state
-from pytest_gpuperf.statistics.change_points import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from benchmarks.gate_power.kernels import IN_STEPS
 from benchmarks.gate_power.samples import SessionSample, read
 from benchmarks.gate_power.session_rule import Sessions
-from pytest_gpuperf.statistics.change_points import HistoryPoint
+from pytest_gpuperf.features.history.change_points import HistoryPoint
 from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise_blocks, pool_models
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 

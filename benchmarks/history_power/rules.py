@@ -11,8 +11,8 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.statistics.change_noise import ChangeNoise
-from pytest_gpuperf.statistics.change_points import LEVEL, HistoryPoint, find_changes
+from pytest_gpuperf.features.history.change_noise import ChangeNoise
+from pytest_gpuperf.features.history.change_points import LEVEL, HistoryPoint, find_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

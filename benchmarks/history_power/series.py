@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from benchmarks.history_power.measured import Timed
-    from pytest_gpuperf.statistics.change_points import HistoryPoint
+    from pytest_gpuperf.features.history.change_points import HistoryPoint
 
 Layout: TypeAlias = Literal["pool", "blocks"]
 LAYOUTS: tuple[Layout, ...] = ("pool", "blocks")

@@ -24,7 +24,7 @@ from benchmarks.history_power.series import (
 )
 from benchmarks.history_power.tables import layouts, outcomes, report, summarised
 from gate_samples import a_session
-from pytest_gpuperf.statistics.change_points import LEVEL, HistoryPoint
+from pytest_gpuperf.features.history.change_points import LEVEL, HistoryPoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

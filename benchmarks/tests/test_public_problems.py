@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.public_problems import OWN, ROOT, SCHEMA, Outcome, Results, outcomes_table, shown, summary
-from pytest_gpuperf.records.trial import CaseResult, TrialResult, TrialVerdict
+from pytest_gpuperf.features.trial.record import CaseResult, TrialResult, TrialVerdict
 from run_builders import one_test
 
 

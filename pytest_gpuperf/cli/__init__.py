@@ -18,23 +18,23 @@ from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.records.change import printable
 
 COMMANDS = {
-    "baseline": "baseline_command",
-    "comment": "comment_command",
-    "compare": "compare_command",
-    "doctor": "doctor_command",
-    "explain": "explain_command",
-    "export": "export_command",
-    "fleet": "fleet.command",
-    "history": "history.command",
-    "init": "init.command",
-    "merge": "merge_command",
-    "metrics": "metrics_command",
-    "ncu": "ncu_command",
-    "plot": "plot_command",
-    "record": "record_command",
-    "report": "report_command",
-    "trace": "trace_command",
-    "try": "trial.command",
+    "baseline": "cli.baseline_command",
+    "comment": "features.github.comment_command",
+    "compare": "features.compare.command",
+    "doctor": "features.doctor.command",
+    "explain": "features.explain.command",
+    "export": "features.export.command",
+    "fleet": "features.fleet.command",
+    "history": "features.history.command",
+    "init": "features.starter.command",
+    "merge": "features.github.merge_command",
+    "metrics": "cli.metrics_command",
+    "ncu": "features.ncu.command",
+    "plot": "features.compare.plot_command",
+    "record": "cli.record_command",
+    "report": "features.page.command",
+    "trace": "features.trace.command",
+    "try": "features.trial.command",
 }
 """The module of each command, which has it as `command`; only the module of the typed one is imported."""
 
@@ -58,7 +58,7 @@ class _Group(CommandGroup):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"{__name__}.{COMMANDS[cmd_name]}").command
+        command: click.Command = import_module(f"pytest_gpuperf.{COMMANDS[cmd_name]}").command
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

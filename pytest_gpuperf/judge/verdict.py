@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from pytest_gpuperf.features.explain import explain_lines
 from pytest_gpuperf.judge.accuracy import compare_accuracy
 from pytest_gpuperf.judge.counters import compare_counters
-from pytest_gpuperf.judge.explain import explain_lines
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.origin import Origin

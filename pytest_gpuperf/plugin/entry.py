@@ -88,6 +88,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Set the GPU timer of pytest-benchmark for a marked test; skip the test without `--gpuperf`."""
     if item.get_closest_marker("gpuperf") is not None:
-        from pytest_gpuperf.plugin.benchmark_timer import apply
+        from pytest_gpuperf.features.export.benchmark_timer import apply
 
         apply(item)

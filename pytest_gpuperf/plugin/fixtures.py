@@ -9,8 +9,8 @@ import pytest
 from pytest_gpuperf.settings.options import is_enabled
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.features.ranks.facade import GpuperfRanks
     from pytest_gpuperf.plugin.facade import Gpuperf, GpuTimer, GpuWarmUp, Ncu
-    from pytest_gpuperf.plugin.ranks import GpuperfRanks
 
 
 @pytest.fixture

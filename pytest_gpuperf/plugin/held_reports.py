@@ -89,8 +89,8 @@ class HeldReports:
 
     def _judge(self, report: pytest.TestReport, result: TestResult) -> None:
         """Give a report the new verdict; what failed for another reason stays as it is."""
+        from pytest_gpuperf.features.github.junit import properties
         from pytest_gpuperf.report.brief import shortened
-        from pytest_gpuperf.report.junit import properties
 
         others = [one for one in report.user_properties if not one[0].startswith("gpuperf.")]
         report.user_properties = [*others, *properties(result)]

@@ -10,12 +10,12 @@ import pytest
 
 from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.errors import GpuperfError, of_system
+from pytest_gpuperf.features.export.benchmark_timer import is_timed_by_gpu
+from pytest_gpuperf.features.ranks.facade import GpuperfRanks
 from pytest_gpuperf.measure.counters.metric_names import check_names
-from pytest_gpuperf.plugin.benchmark_timer import is_timed_by_gpu
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.plugin.guard import without_timeout
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
-from pytest_gpuperf.plugin.ranks import GpuperfRanks
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
@@ -271,7 +271,7 @@ class Hooks:
         return outcome
 
     def _conclude(self, item: pytest.Item, state: ItemState) -> None:
-        from pytest_gpuperf.report.junit import properties
+        from pytest_gpuperf.features.github.junit import properties
 
         assert self._runner is not None
         with without_timeout(item):

@@ -34,7 +34,9 @@ ENDS_THE_RUN = frozenset(
 """Hooks in which a mistake of the user ends the run."""
 FAILS_THE_TEST = frozenset(("pytest_runtest_setup", "pytest_runtest_call"))
 """Hooks whose error fails their test: one that could not be judged must not pass."""
-MEASURING = frozenset(f"pytest_gpuperf.plugin.{name}" for name in ("facade", "fuzz_method", "ranks"))
+MEASURING = frozenset(
+    f"pytest_gpuperf.{name}" for name in ("plugin.facade", "plugin.fuzz_method", "features.ranks.facade")
+)
 """Modules with the methods of the fixtures."""
 OF_THE_USER = (
     "pytest_gpuperf.records.call",

@@ -19,6 +19,7 @@ from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.features.history.record import HistoryLine
     from pytest_gpuperf.records import (
         AgainstTiming,
         ClockModel,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         Timing,
     )
     from pytest_gpuperf.records.baseline import Baseline, Session, TimeBaseline
-    from pytest_gpuperf.records.history import HistoryLine
 
 Found: TypeAlias = Iterator[tuple[str, object, str]]
 """Place, value and expected value of each misfit; those after the first may follow from it."""

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.compat.pytest_names import terminal_columns
+from pytest_gpuperf.features.github.annotations import error_annotations
+from pytest_gpuperf.features.github.step_summary import summary_markdown
 from pytest_gpuperf.records.writing import named
 from pytest_gpuperf.report.brief import brief_lines
-from pytest_gpuperf.report.github import error_annotations
 from pytest_gpuperf.report.notices import undecided
-from pytest_gpuperf.report.step_summary import summary_markdown
 from pytest_gpuperf.report.table import Screen
 from pytest_gpuperf.report.terminal import summary_lines
 

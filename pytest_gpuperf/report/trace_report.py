@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.judge.explain.explain import diagnose_call, lines_of
+from pytest_gpuperf.features.explain.diagnosis import diagnose_call, lines_of
+from pytest_gpuperf.features.trace.overview import overview_table, split_lines, unread_line
 from pytest_gpuperf.measure.trace.kernel_names import RETURNS
 from pytest_gpuperf.records import TracedKernel
 from pytest_gpuperf.records.json_files import show_path
@@ -22,13 +23,12 @@ from pytest_gpuperf.report.show import (
     three_digits,
 )
 from pytest_gpuperf.report.table import Column, Report, Table
-from pytest_gpuperf.report.trace_overview import overview_table, split_lines, unread_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.measure.trace.files import GpuTrace
+    from pytest_gpuperf.features.trace.files import GpuTrace
     from pytest_gpuperf.records import FusionCandidate, Trace
     from pytest_gpuperf.records.trace import SpanSource
 

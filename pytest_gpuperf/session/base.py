@@ -445,10 +445,10 @@ class Runner:
         run, path = self.shown_run, self.settings.html
         if path is None or run is None:
             return
-        from pytest_gpuperf.report.html.page import page_pieces
-        from pytest_gpuperf.report.html.section import Section
+        from pytest_gpuperf.features.page.page import page_pieces
+        from pytest_gpuperf.features.page.section import Section
+        from pytest_gpuperf.features.page.source_links import source_links
         from pytest_gpuperf.report.own_files import refuse_other_file
-        from pytest_gpuperf.session.source_links import source_links
 
         refuse_other_file(path, _OTHER_FILE)
         links = source_links(self.settings.root)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.ranks.live_ranks import LiveRanks
 from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.result import Status, Suspect
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
@@ -21,7 +22,6 @@ from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.session.keeping import KeepingRunner
 from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
-from pytest_gpuperf.session.live_ranks import LiveRanks
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
 from pytest_gpuperf.session.progress import Progress, StatusLine

@@ -10,8 +10,8 @@ from axe_playwright_python.sync_playwright import Axe
 
 from docs.screenshots import write_dashboard
 from history_builders import line, times
-from pytest_gpuperf.baseline.history.store import FolderStore
 from pytest_gpuperf.cli import main
+from pytest_gpuperf.features.history.store import FolderStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from pytest_gpuperf.features.export.benchmark_timer import gpu_clock
 from pytest_gpuperf.measure.timing.batch import HotBatch
-from pytest_gpuperf.plugin.benchmark_timer import gpu_clock
 
 pytestmark = [
     pytest.mark.gpu,

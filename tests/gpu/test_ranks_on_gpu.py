@@ -10,10 +10,10 @@ import torch
 
 import ranked_calls as calls
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ranks.callables import packed
-from pytest_gpuperf.measure.ranks.messages import Check, Time
-from pytest_gpuperf.measure.ranks.results import correctness_of, timing_of
-from pytest_gpuperf.measure.ranks.team import Team
+from pytest_gpuperf.features.ranks.callables import packed
+from pytest_gpuperf.features.ranks.messages import Check, Time
+from pytest_gpuperf.features.ranks.results import correctness_of, timing_of
+from pytest_gpuperf.features.ranks.team import Team
 from suites.kernels import collectives, symmetric_sum
 from suites.products import BFLOAT16_RTOL, accumulation_error
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.export import benchmark_timer
+from pytest_gpuperf.features.export.benchmark_timer import gpu_clock
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing.graph import SLEEP_CYCLES_PER_US
-from pytest_gpuperf.plugin import benchmark_timer
-from pytest_gpuperf.plugin.benchmark_timer import gpu_clock
 
 EVENT_US = 1.0
 
@@ -90,7 +90,7 @@ def test_without_a_gpu_the_clock_names_the_marker(gpu: FakeGpu, monkeypatch: pyt
 
 
 def test_importing_the_timer_loads_no_torch() -> None:
-    code = "import sys, pytest_gpuperf.plugin.benchmark_timer; print('torch' in sys.modules)"
+    code = "import sys, pytest_gpuperf.features.export.benchmark_timer; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

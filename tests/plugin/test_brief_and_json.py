@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pytest_gpuperf.cli.schemas import schema
+from pytest_gpuperf.features.export.schemas import schema
 
 VERDICTS = Path("verdicts.json")
 MEASURES = """

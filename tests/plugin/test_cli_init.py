@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from inline_snapshot import snapshot
 
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.cli.init.command import EXAMPLE, WORKFLOW
+from pytest_gpuperf.features.starter.command import EXAMPLE, WORKFLOW
 
 if TYPE_CHECKING:
     from pathlib import Path

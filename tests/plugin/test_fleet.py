@@ -17,10 +17,9 @@ from benchmarks import fleet_kills
 from benchmarks.fleet_project import MODEL, git, local_cluster, make_project
 from forked import fork_children, parent_of_forks
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.cli.fleet import running
+from pytest_gpuperf.features.fleet import cluster as clusters
+from pytest_gpuperf.features.fleet import on_worker, running
 from pytest_gpuperf.processes import children
-from pytest_gpuperf.session.fleet import cluster as clusters
-from pytest_gpuperf.session.fleet import on_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

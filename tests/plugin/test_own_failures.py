@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import pytest
 
 # pytester unloads what a run imports: a module is replaced only if it was loaded before.
+import pytest_gpuperf.features.export.benchmark_timer
+import pytest_gpuperf.features.github.junit
 import pytest_gpuperf.measure.device.conditions
 import pytest_gpuperf.measure.trace.capture
-import pytest_gpuperf.plugin.benchmark_timer
 import pytest_gpuperf.plugin.hooks
-import pytest_gpuperf.plugin.isolation
-import pytest_gpuperf.report.junit  # noqa: F401
+import pytest_gpuperf.plugin.isolation  # noqa: F401
 from pytest_gpuperf.measure.device.lock import HELD_ENV
 from pytest_gpuperf.plugin.own_errors import ISSUES
 from pytest_gpuperf.records import Correctness, Trace
@@ -112,10 +112,10 @@ EACH = [
         arguments=("--gpuperf-sanitize=memcheck",),
     ),
     Broken(f"{LIVE}.Settler", "pytest_runtestloop"),
-    Broken("pytest_gpuperf.plugin.benchmark_timer.apply", SETUP, ERROR, 1, has_run=False),
+    Broken("pytest_gpuperf.features.export.benchmark_timer.apply", SETUP, ERROR, 1, has_run=False),
     Broken("pytest_gpuperf.session.seeds.seed_of", SETUP, ERROR, 1, has_run=False),
     Broken("pytest_gpuperf.session.base.judge", CALL, FAILED, 1),
-    Broken("pytest_gpuperf.report.junit.properties", CALL, FAILED, 1),
+    Broken("pytest_gpuperf.features.github.junit.properties", CALL, FAILED, 1),
     *(
         Broken(f"pytest_gpuperf.{name}", "a measurement", FAILED, 1)
         for name in (
@@ -129,7 +129,9 @@ EACH = [
     Broken("pytest_gpuperf.session.keeping.find_old", FINISH),
     Broken("pytest_gpuperf.session.keeping.accept", FINISH, status=4, arguments=("--gpuperf-update=new",)),
     Broken("pytest_gpuperf.report.publish.write_markdown", FINISH),
-    Broken("pytest_gpuperf.report.html.page.page_pieces", FINISH, arguments=("--gpuperf-html=report.html",)),
+    Broken(
+        "pytest_gpuperf.features.page.page.page_pieces", FINISH, arguments=("--gpuperf-html=report.html",)
+    ),
     Broken(f"{LIVE}.LiveRunner.write_json", FINISH, arguments=("--gpuperf-json=v.json",)),
     Broken(f"{LIVE}.LiveRunner.end", FINISH),
     Broken("pytest_gpuperf.report.publish.publish", "pytest_terminal_summary"),

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.features.export.frame import to_frame
+from pytest_gpuperf.features.github.junit import properties
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Hints, Status, TestResult, TestVerdict
@@ -16,8 +18,6 @@ from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.report.frame import to_frame
-from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session.child import ChildSource
 from run_builders import NODEID, profile, record, run, timing
 from trace_builders import BLOCK

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from forked import run_forked
-from pytest_gpuperf.cli.trial import child
-from pytest_gpuperf.cli.trial.child import try_cases
-from pytest_gpuperf.cli.trial.verdict import judge_trial
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.problems.cases import cases_of
-from pytest_gpuperf.records.trial import REPORTS_FILE, CaseReport, TrialResult
+from pytest_gpuperf.features.trial import child
+from pytest_gpuperf.features.trial.cases import cases_of
+from pytest_gpuperf.features.trial.child import try_cases
+from pytest_gpuperf.features.trial.record import REPORTS_FILE, CaseReport, TrialResult
+from pytest_gpuperf.features.trial.verdict import judge_trial
 from trial_builders import plan
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_gpuperf.statistics.change_points import HistoryPoint, find_changes
+from pytest_gpuperf.features.history.change_points import HistoryPoint, find_changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_gpuperf.cli import main
+from pytest_gpuperf.features.export.frame import to_frame
+from pytest_gpuperf.features.export.row_files import to_csv, to_json
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Timing
 from pytest_gpuperf.records.runs import RunStore
-from pytest_gpuperf.report.frame import to_frame
-from pytest_gpuperf.report.row_files import to_csv, to_json
 from run_builders import NODEID, measured, one_test, record, run
 
 if TYPE_CHECKING:

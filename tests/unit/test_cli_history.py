@@ -12,8 +12,8 @@ from inline_snapshot import snapshot
 from msgspec import structs
 
 from history_builders import commit_of, line, times
-from pytest_gpuperf.baseline.history.store import FolderStore
 from pytest_gpuperf.cli import main
+from pytest_gpuperf.features.history.store import FolderStore
 from pytest_gpuperf.records import Measurement, Run
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import NODEID, measured, record, run, timing

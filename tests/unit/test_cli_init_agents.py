@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from pytest_gpuperf.cli import COMMANDS, main
-from pytest_gpuperf.cli.init.command import SKILLS, packaged
+from pytest_gpuperf.features.starter.command import SKILLS, packaged
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.settings.options import OPTIONS
 

@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.compare.choosing import choose
-from pytest_gpuperf.compare.curves import Curves, curves_of
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.compare.choosing import choose
+from pytest_gpuperf.features.compare.curve_picture import axis_label, picture_of_curves
+from pytest_gpuperf.features.compare.curves import Curves, curves_of
+from pytest_gpuperf.features.page.picture import Line
 from pytest_gpuperf.records import GpuInfo, Measurement
 from pytest_gpuperf.records.runs import RunStore
-from pytest_gpuperf.report.pictures.curves import axis_label, picture_of_curves
-from pytest_gpuperf.report.pictures.picture import Line
 from run_builders import measured, record, run, timing
 
 if TYPE_CHECKING:
@@ -175,9 +175,9 @@ def test_picture_of_one_test_names_it_and_its_run(project: Path) -> None:
 @needs_matplotlib
 @pytest.mark.parametrize("name", ["sessions", "blocks", "roofline", "timeline"])
 def test_every_picture_of_the_recordings_is_drawn(name: str, tmp_path: Path) -> None:
-    from pytest_gpuperf.cli.plot_picture import picture_of
     from pytest_gpuperf.cli.project import find_project
-    from pytest_gpuperf.report.pictures.picture_file import draw
+    from pytest_gpuperf.features.compare.plot_picture import picture_of
+    from pytest_gpuperf.features.page.picture_file import draw
 
     ref = "20261121-233201::test_fused_bfloat16" if name == "timeline" else "20261122-235542::test_cublas"
     picture = picture_of(find_project(Path(__file__).parents[2]), ref, name)
@@ -202,8 +202,8 @@ def test_picture_of_several_tests_is_refused(project: Path) -> None:
 
 def test_ncu_file_has_a_roofline_of_its_kernels() -> None:
     pytest.importorskip("ncu_report")
-    from pytest_gpuperf.cli.plot_picture import picture_of
     from pytest_gpuperf.cli.project import find_project
+    from pytest_gpuperf.features.compare.plot_picture import picture_of
 
     capture = Path(__file__).parents[1] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
     picture = picture_of(find_project(), f"{capture}::square", "roofline")

@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.cli.trial import child
-from pytest_gpuperf.cli.trial.child import Tried
-from pytest_gpuperf.cli.trial.verdict import judge_trial, reasons_in
+from pytest_gpuperf.features.trial import child
+from pytest_gpuperf.features.trial.child import Tried
+from pytest_gpuperf.features.trial.record import CaseReport, CaseTimes, TrialPlan
+from pytest_gpuperf.features.trial.verdict import judge_trial, reasons_in
 from pytest_gpuperf.records import AgainstTiming, Correctness, Measurement, TestRecord
-from pytest_gpuperf.records.trial import CaseReport, CaseTimes, TrialPlan
 from run_builders import run as make_run
 from trial_builders import plan
 

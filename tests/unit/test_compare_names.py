@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.compare.axis import find_axis
-from pytest_gpuperf.compare.names import Name, name_of, number_of, pair_names, short, varying
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.compare.axis import find_axis
+from pytest_gpuperf.features.compare.names import Name, name_of, number_of, pair_names, short, varying
 
 words = st.from_regex(r"[A-Za-z0-9_.]{0,3}[A-Za-z_]", fullmatch=True)
 

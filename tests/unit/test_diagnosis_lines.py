@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_gpuperf.judge.explain import explain_lines
-from pytest_gpuperf.judge.explain.explain import Turned, shares_of_time, turned
+from pytest_gpuperf.features.explain import explain_lines
+from pytest_gpuperf.features.explain.diagnosis import Turned, shares_of_time, turned
 from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
 from run_builders import BUSY
 

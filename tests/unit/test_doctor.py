@@ -16,11 +16,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pytest_gpuperf.baseline.merge import accept
-from pytest_gpuperf.cli import doctor_command as doctor
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.cli.doctor_command import Machine
 from pytest_gpuperf.cli.project import Project
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.doctor import command as doctor
+from pytest_gpuperf.features.doctor.command import Machine
 from pytest_gpuperf.measure.cupti import one_counter
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, refusal
 from pytest_gpuperf.measure.device.lock import GpuLock

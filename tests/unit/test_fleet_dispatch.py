@@ -9,13 +9,13 @@ from click.testing import CliRunner
 
 from benchmarks.fleet_project import Counting
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.cli.fleet.command import dask_worker
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.session.fleet import cluster, fleet
-from pytest_gpuperf.session.fleet.cluster import models_of
-from pytest_gpuperf.session.fleet.fleet import Fleet
-from pytest_gpuperf.session.fleet.messages import Answer, Host, Outcome, encode
-from pytest_gpuperf.session.fleet.messages import Test as Collected
+from pytest_gpuperf.features.fleet import cluster, fleet
+from pytest_gpuperf.features.fleet.cluster import models_of
+from pytest_gpuperf.features.fleet.command import dask_worker
+from pytest_gpuperf.features.fleet.fleet import Fleet
+from pytest_gpuperf.features.fleet.messages import Answer, Host, Outcome, encode
+from pytest_gpuperf.features.fleet.messages import Test as Collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

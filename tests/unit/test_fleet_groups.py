@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.session.fleet.groups import LOST_GROUPS, LOST_TESTS, MOST_S, Group, Waiting, make_groups
-from pytest_gpuperf.session.fleet.messages import Test as Collected
+from pytest_gpuperf.features.fleet.groups import LOST_GROUPS, LOST_TESTS, MOST_S, Group, Waiting, make_groups
+from pytest_gpuperf.features.fleet.messages import Test as Collected
 
 MODEL = "nvidia-h200"
 FREE = {"a": {MODEL: 2}, "b": {MODEL: 1}}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_gpuperf.features.export.frame import to_frame
 from pytest_gpuperf.records import Conditions, Correctness, KernelProfile, Measurement, Profile, Timing
-from pytest_gpuperf.report.frame import to_frame
 from run_builders import NODEID, measured, one_test, profile, record, run, timing
 
 if TYPE_CHECKING:

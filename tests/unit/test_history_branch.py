@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from history_builders import at_once, commits, git, line
-from pytest_gpuperf.baseline.history.branch import BranchStore
-from pytest_gpuperf.baseline.history.store import NoHistoryError
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.history.branch import BranchStore
+from pytest_gpuperf.features.history.store import NoHistoryError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from history_builders import commits, line, times
-from pytest_gpuperf.baseline.history.order import commit_date, order_of
-from pytest_gpuperf.baseline.history.ranges import Accepted, Range, find_ranges
-from pytest_gpuperf.baseline.history.series import Series, series_of
+from pytest_gpuperf.features.history.order import commit_date, order_of
+from pytest_gpuperf.features.history.ranges import Accepted, Range, find_ranges
+from pytest_gpuperf.features.history.series import Series, series_of
 from pytest_gpuperf.records import ClockModel
 from run_builders import NODEID
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.records.history import HistoryLine
+    from pytest_gpuperf.features.history.record import HistoryLine
 
 
 def series(lines: Sequence[HistoryLine], folder: Path) -> list[Series]:

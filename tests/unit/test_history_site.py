@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from history_builders import commit_of, line, times
 from page_parser import Page
-from pytest_gpuperf.baseline.history.order import Order
-from pytest_gpuperf.baseline.history.ranges import find_ranges
-from pytest_gpuperf.baseline.history.series import series_of
-from pytest_gpuperf.report.history.site import write_site
-from pytest_gpuperf.report.html.markup import asset
-from pytest_gpuperf.report.html.section import SourceLinks
+from pytest_gpuperf.features.history.order import Order
+from pytest_gpuperf.features.history.ranges import find_ranges
+from pytest_gpuperf.features.history.series import series_of
+from pytest_gpuperf.features.history.site import write_site
+from pytest_gpuperf.features.page.markup import asset
+from pytest_gpuperf.features.page.section import SourceLinks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_gpuperf.records.history import HistoryLine
+    from pytest_gpuperf.features.history.record import HistoryLine
 
 REPOSITORY = "https://github.com/o/r"
 STEP = times(*[5.0] * 6, *[5.2] * 6, url="https://github.com/o/r/actions/runs/1")

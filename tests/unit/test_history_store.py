@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from history_builders import at_once, line
-from pytest_gpuperf.baseline.history import store as store_module
-from pytest_gpuperf.baseline.history.lines import decode_file, encode_file, encode_line
-from pytest_gpuperf.baseline.history.store import FolderStore, NoHistoryError
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.history import store as store_module
+from pytest_gpuperf.features.history.lines import decode_file, encode_file, encode_line
+from pytest_gpuperf.features.history.store import FolderStore, NoHistoryError
 from pytest_gpuperf.records import ClockModel
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from page_parser import Page
 from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.features.page.change_bar import change_bar, scale_of
+from pytest_gpuperf.features.page.page import page_pieces
+from pytest_gpuperf.features.page.section import Section, SourceLinks
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run, TestRecord
-from pytest_gpuperf.report.html.change_bar import change_bar, scale_of
-from pytest_gpuperf.report.html.page import page_pieces
-from pytest_gpuperf.report.html.section import Section, SourceLinks
 from pytest_gpuperf.report.rows import Summary
 from pytest_gpuperf.statistics.decision import Outcome
 from report_examples import METRICS, compared, profile, result, timing

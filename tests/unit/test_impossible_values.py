@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from history_builders import line
-from pytest_gpuperf.baseline.history.lines import decode_file, encode_line
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore, encode_baseline
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.history.lines import decode_file, encode_line
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.screen import screen
 from pytest_gpuperf.records import Measurement

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.trial.in_turn import InTurn, WrongWhileTimedError
 from pytest_gpuperf.measure.correctness.comparison import Tolerance
-from pytest_gpuperf.session.in_turn import InTurn, WrongWhileTimedError
 from trial_on_cpu import Block
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.features.page.picture import Bars, Picture
+from pytest_gpuperf.features.page.picture_of_launches import MOST_BARS, launches, timeline
 from pytest_gpuperf.measure.trace.chrome import Activity
 from pytest_gpuperf.records import Trace, TracedKernel
-from pytest_gpuperf.report.pictures.launches import MOST_BARS, launches, timeline
-from pytest_gpuperf.report.pictures.picture import Bars, Picture
 from trace_builders import TraceBuilder
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_gpuperf.statistics.level_shapes import Ramp, Shapes
+from pytest_gpuperf.features.history.level_shapes import Ramp, Shapes
 
 COUNT = 12
 RAMPS = st.lists(

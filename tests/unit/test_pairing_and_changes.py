@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.compare.changes import change_of, size_of, visibly_worse
-from pytest_gpuperf.compare.kernels import compare_kernels
-from pytest_gpuperf.compare.pairing import pair_up
+from pytest_gpuperf.features.compare.changes import change_of, size_of, visibly_worse
+from pytest_gpuperf.features.compare.pairing import pair_up
+from pytest_gpuperf.features.ncu.comparison import compare_kernels
 from pytest_gpuperf.measure.ncu.report_file import ReportKernel
 
 if TYPE_CHECKING:

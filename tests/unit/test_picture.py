@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.report.pictures.picture import Axis, Line, Picture, four_digits, rounded
+from pytest_gpuperf.features.page.picture import Axis, Line, Picture, four_digits, rounded
 
 
 def test_json_leaves_defaults_out() -> None:

@@ -24,7 +24,10 @@ def test_pre_commit_has_the_versions_of_the_lint_environment() -> None:
 
 def test_actions_are_pinned_by_commit_and_version() -> None:
     pinned: dict[str, set[str]] = {}
-    for path in (*ROOT.glob(".github/workflows/*.yml"), ROOT / "pytest_gpuperf/cli/init/files/gpuperf.yml"):
+    for path in (
+        *ROOT.glob(".github/workflows/*.yml"),
+        ROOT / "pytest_gpuperf/features/starter/files/gpuperf.yml",
+    ):
         for action, commit in re.findall(
             r"uses: (\S+)@(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE
         ):

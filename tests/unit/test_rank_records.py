@@ -7,8 +7,8 @@ from typing import get_args
 import msgspec
 import pytest
 
-from pytest_gpuperf.measure.ranks.messages import TimesOfRank
-from pytest_gpuperf.measure.ranks.results import correctness_of, timing_of
+from pytest_gpuperf.features.ranks.messages import TimesOfRank
+from pytest_gpuperf.features.ranks.results import correctness_of, timing_of
 from pytest_gpuperf.records import Conditions, Correctness
 from pytest_gpuperf.records.ranks import BUS_FACTORS, Collective, RankTime, RankTimes
 from run_builders import timing

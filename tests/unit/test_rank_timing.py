@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ranks import recording, timing
-from pytest_gpuperf.measure.ranks.call import RankedCall
-from pytest_gpuperf.measure.ranks.recording import MARK, rank_time
+from pytest_gpuperf.features.ranks import recording, timing
+from pytest_gpuperf.features.ranks.call import RankedCall
+from pytest_gpuperf.features.ranks.recording import MARK, rank_time
 from pytest_gpuperf.records.ranks import RankTime
 from simulated_gpu import SimulatedGpu
 from trace_builders import TraceBuilder
@@ -19,7 +19,7 @@ from trace_builders import TraceBuilder
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.measure.ranks.messages import TimesOfRank
+    from pytest_gpuperf.features.ranks.messages import TimesOfRank
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 

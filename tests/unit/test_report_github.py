@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_gpuperf.features.github.annotations import error_annotations
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.report.github import error_annotations
 from report_examples import result
 
 

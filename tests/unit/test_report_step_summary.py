@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from inline_snapshot import snapshot
 
+from pytest_gpuperf.features.github.step_summary import summary_markdown
 from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.report.rows import Summary
-from pytest_gpuperf.report.step_summary import summary_markdown
 from report_examples import ENVIRONMENT, RECORDED, result, timing
 
 if TYPE_CHECKING:

@@ -19,17 +19,17 @@ from pytest_gpuperf.baseline.judged import judge_run
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.records import Correctness, Environment, GpuInfo, Run, Toolchain
-from pytest_gpuperf.records.change import printable
-from pytest_gpuperf.records.runs import encode_run
-from pytest_gpuperf.report.request_comment import (
+from pytest_gpuperf.features.github.request_comment import (
     MOST_BYTES,
     JudgedRun,
     RequestFacts,
     refused_comment,
     request_comment,
 )
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.records import Correctness, Environment, GpuInfo, Run, Toolchain
+from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.records.runs import encode_run
 from report_examples import result
 from run_builders import H200, NODEID, in_turn, measured, one_test, profile, record, run
 

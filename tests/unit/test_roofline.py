@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pytest_gpuperf.features.page.picture import Line, Points
+from pytest_gpuperf.features.page.picture_of_roofline import roofline
 from pytest_gpuperf.measure.ncu.report_file import read_report
 from pytest_gpuperf.measure.ncu.report_reader import read_report as read_raw
 from pytest_gpuperf.metrics import short_metrics
 from pytest_gpuperf.records import MetricValue
-from pytest_gpuperf.report.pictures.picture import Line, Points
-from pytest_gpuperf.report.pictures.roofline import roofline
 from run_builders import H200, timing
 
 CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.statistics.rounds import Bounds, mean_bounds, time_bounds
+from pytest_gpuperf.features.trial.rounds import Bounds, mean_bounds, time_bounds
 
 TIMES = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=8)
 

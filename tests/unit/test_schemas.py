@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.judged import judge_run
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.cli.schemas import FILES, schema
+from pytest_gpuperf.features.export.schemas import FILES, schema
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Correctness, Measurement
 from pytest_gpuperf.records.runs import encode_run, newest_recordings

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.report.html.section import SourceLinks
-from pytest_gpuperf.session.source_links import source_links, web_site
+from pytest_gpuperf.features.page.section import SourceLinks
+from pytest_gpuperf.features.page.source_links import source_links, web_site
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.history.taking import lines_of
 from pytest_gpuperf.baseline.sessions import merged_time
+from pytest_gpuperf.features.history.taking import lines_of
 from pytest_gpuperf.records import ClockModel, LaunchedCode, LaunchedKernel, Measurement
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.records.call import Call

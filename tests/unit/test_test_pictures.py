@@ -6,13 +6,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_gpuperf.features.page.picture import Bars, Line, Picture, Points
+from pytest_gpuperf.features.page.pictures import pictures_of
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.screen import screen
 from pytest_gpuperf.judge.settlement import compare_restarts
 from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue, Settlement
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
-from pytest_gpuperf.report.pictures.of_test import pictures_of
-from pytest_gpuperf.report.pictures.picture import Bars, Line, Picture, Points
 from run_builders import H200, measured, timing
 
 COUNTERS: dict[str, MetricValue] = {

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from pytest_gpuperf.cli.trial import child
-from pytest_gpuperf.cli.trial.child import try_cases
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.trial import REPORTS_FILE, CaseReport
+from pytest_gpuperf.features.trial import child
+from pytest_gpuperf.features.trial.child import try_cases
+from pytest_gpuperf.features.trial.record import REPORTS_FILE, CaseReport
 from trial_builders import plan
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.problems.cases import Task, TaskSource, cases_of, read_task
-from pytest_gpuperf.measure.problems.forms import FORMS, check_solution, form_of
-from pytest_gpuperf.measure.problems.modules import link_helpers
+from pytest_gpuperf.features.trial.cases import Task, TaskSource, cases_of, read_task
+from pytest_gpuperf.features.trial.forms import FORMS, check_solution, form_of
+from pytest_gpuperf.features.trial.modules import link_helpers
 
 PROBLEMS = Path(__file__).parents[2] / "suites" / "problems"
 KERNELBENCH = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.problems.cases import read_task
-from pytest_gpuperf.measure.problems.modules import link_helpers
-from pytest_gpuperf.measure.problems.problem import (
+from pytest_gpuperf.features.trial.cases import read_task
+from pytest_gpuperf.features.trial.modules import link_helpers
+from pytest_gpuperf.features.trial.problem import (
     Files,
     absolute_tolerance,
     cloned,
@@ -21,13 +21,13 @@ from pytest_gpuperf.measure.problems.problem import (
     tensors_in,
     why_unusable,
 )
-from pytest_gpuperf.records.trial import TrialCase
+from pytest_gpuperf.features.trial.record import TrialCase
 from trial_builders import plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.measure.problems.problem import Problem
+    from pytest_gpuperf.features.trial.problem import Problem
 
 CPU = torch.device("cpu")
 MODEL = """

@@ -1,1 +1,0 @@
-"""`gpuperf fleet`: run tests on the GPUs of many hosts."""

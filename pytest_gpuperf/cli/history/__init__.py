@@ -1,1 +1,0 @@
-"""`gpuperf history`: times over commits."""

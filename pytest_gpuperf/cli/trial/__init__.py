@@ -1,1 +1,0 @@
-"""`gpuperf try`: a solution against its problem, in a process of its own."""

@@ -1,0 +1,1 @@
+"""The optional features, one folder each."""

@@ -1,0 +1,140 @@
+"""The measurements that an argument of a command names: `RUN`, `RUN::TEST`, or a test of the newest run."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.compare.names import Name, name_of
+from pytest_gpuperf.features.compare.values import values_of
+from pytest_gpuperf.records.file_kinds import type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_gpuperf.records import Measurement, Run, TestRecord
+
+
+_LABELLED = re.compile(r"(?P<name>.*?)\s*\((?P<label>[^()]+)\)")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One measurement of one test of one run."""
+
+    run: Run
+    test: TestRecord
+    label: str
+
+    @property
+    def measurement(self) -> Measurement:
+        """The measurement."""
+        return self.test.measurements[self.label]
+
+    @property
+    def name(self) -> Name:
+        """The parts of the name."""
+        return name_of(self.test.nodeid, self.label)
+
+    @property
+    def shown(self) -> str:
+        """Node id, then the label unless it is `main`, as all reports show it."""
+        return self.test.nodeid if self.label == "main" else f"{self.test.nodeid} ({self.label})"
+
+    @property
+    def failed(self) -> bool:
+        """True if the test ended with an exception or its result was wrong."""
+        return bool(self.test.failure) or self.measurement.is_wrong
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The measurements that one argument names."""
+
+    ref: str
+    """The argument as typed."""
+    run: Run
+    entries: tuple[Entry, ...]
+    """At least one, in the order of the run."""
+
+
+def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
+    """Find the measurements that an argument names in one run.
+
+    Args:
+        ref: As for `choose_all`.
+        load: Reads the run of a name, the newest for None.
+
+    Raises:
+        GpuperfError: As `choose_all`.
+    """
+    [choice] = choose_all(ref, lambda name: [load(name)])
+    return choice
+
+
+def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[Choice]:
+    """Find the measurements that an argument names, in each run of a merged run.
+
+    Args:
+        ref: `RUN`, for all its tests; `RUN::TEST`; `::TEST` or a node id, which begins with a file that ends
+            in `.py`, for tests of the newest run. TEST is a node id, a node id without its parameters, or a
+            part of names; the first that fits counts. A label may follow any of them, or stand alone, as in
+            `test_a (cold)` and `(main)`.
+        load: Reads the runs of a name, the newest for None.
+
+    Returns:
+        A choice for each run that has such a measurement.
+
+    Raises:
+        GpuperfError: The run does not exist, or has no measurement of that name.
+    """
+    head, _, rest = ref.partition("::")
+    run_ref, test = (None, ref) if head.endswith(".py") else (head or None, rest)
+    try:
+        runs = load(run_ref)
+    except GpuperfError as error:
+        if run_ref is None or rest or type_of(Path(run_ref)):
+            raise
+        raise GpuperfError(
+            error.found, expected=error.expected, next_step=f"a test of the newest run is {'::' + ref!r}"
+        ) from None
+    entries_of = [(run, _entries(run)) for run in runs]
+    matching = [(run, _matching(entries, test) if test else entries) for run, entries in entries_of]
+    choices = [Choice(ref, run, tuple(found)) for run, found in matching if found]
+    if not choices:
+        known = dict.fromkeys(entry.shown for _, entries in entries_of for entry in entries)
+        near = difflib.get_close_matches(test, list(known), cutoff=0.4)
+        name = runs[0].id
+        raise GpuperfError(
+            f"the run {name} has measured nothing of a test {test!r}" if test else f"{name} is empty",
+            expected="a node id, or a part of one",
+            next_step=f"did you mean {' or '.join(near)}?" if near else "",
+        )
+    return choices
+
+
+def _entries(run: Run) -> list[Entry]:
+    return [
+        entry
+        for record in run.tests
+        for label in record.measurements
+        if values_of((entry := Entry(run, record, label)).measurement)
+    ]
+
+
+def _matching(entries: Sequence[Entry], test: str) -> list[Entry]:
+    labelled = _LABELLED.fullmatch(test)
+    # Otherwise it may be the end of a parameter that is a tuple.
+    if labelled and labelled["label"] in {entry.label for entry in entries}:
+        entries = [entry for entry in entries if entry.label == labelled["label"]]
+        test = labelled["name"]
+    rules: tuple[Callable[[Entry], bool], ...] = (
+        lambda entry: test == entry.test.nodeid,
+        lambda entry: test in (entry.name.function, entry.name.function.rpartition("::")[2]),
+        lambda entry: test in entry.test.nodeid,
+    )
+    return next((found for rule in rules if (found := [entry for entry in entries if rule(entry)])), [])

@@ -1,0 +1,141 @@
+"""`gpuperf explain`: show what bounds the kernels of a run or an ncu file, and the changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pytest_gpuperf.baseline.expectations import Expectations
+from pytest_gpuperf.cli.output import output_form, show
+from pytest_gpuperf.cli.project import Project, project_options
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.compare.choosing import choose_all
+from pytest_gpuperf.features.explain.change_lines import change_lines
+from pytest_gpuperf.features.explain.diagnosis import (
+    turned,
+)
+from pytest_gpuperf.features.explain.explained import explain_kernels, explain_measurement
+from pytest_gpuperf.features.explain.report import ExplainedMeasurement, explain_report
+from pytest_gpuperf.features.ncu.launches import failure_note
+from pytest_gpuperf.features.ncu.report import header_lines as ncu_header_lines
+from pytest_gpuperf.judge.counters import compare_counters
+from pytest_gpuperf.judge.times import compare_time, judgement_of
+from pytest_gpuperf.metrics.chips import chip_of
+from pytest_gpuperf.records.file_kinds import kind_of, type_of
+from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.report.rows import header_lines
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.features.compare.choosing import Choice, Entry
+    from pytest_gpuperf.measure.ncu.report_file import NcuFile
+    from pytest_gpuperf.records import Run, TestRecord
+    from pytest_gpuperf.report.table import Report
+
+
+@click.command("explain")
+@click.argument("source", metavar="[RUN|FILE]", required=False)
+@click.argument("test", required=False)
+@output_form
+@project_options
+def command(project: Project, source: str | None, test: str | None, form: str) -> None:
+    """Show the bound of each call and kernel, and what to try.
+
+    RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
+    default; or tests of a run, RUN::TEST and ::TEST. Changes since the baseline follow, the largest
+    mover first. FILE is a report (.ncu-rep) or CSV from ncu, gzipped or not. TEST is a part of test names; if
+    no test has it, it is a regex for the names of kernels.
+    """
+    from pytest_gpuperf.measure.ncu.report_file import read_file
+
+    path = None if source is None else Path(source)
+    if path is not None and type_of(path) == "file" and kind_of(path) == "other":
+        if test is not None:
+            check_regex(test, "asked for")
+        report = _of_file(read_file(path, test))
+    else:
+        report = _of_run(project, source or "latest", test)
+    show(report, form)
+
+
+def _of_run(project: Project, source: str, wanted: str | None) -> Report:
+    choices = choose_all(source, project.load_all)
+    kernels = None
+    if wanted is not None and not any(_with_name(choice, wanted) for choice in choices):
+        check_regex(wanted, "asked for")
+        kernels, wanted = wanted, None
+    sections = [(choice.run, _explained(project, choice, wanted, kernels)) for choice in choices]
+    if not any(found for _, found in sections):
+        named = f"of {source!r}" if "::" in source else "of any test"
+        asked = wanted or kernels
+        what = named if asked is None else f"of a test or kernel {asked!r}"
+        raise GpuperfError(
+            f"the run {choices[0].run.id} has no counters {what}, and no kernel table",
+            expected="a part of a test's name, or a regex found in a kernel's",
+        )
+    return explain_report([(_above(run), found) for run, found in sections if found])
+
+
+def _above(run: Run) -> list[str]:
+    above = header_lines(run.environment, None)
+    if run.counters_unavailable:
+        above.append(f"no counters: {run.counters_unavailable}")
+    return above
+
+
+def _with_name(choice: Choice, wanted: str | None) -> list[Entry]:
+    return [entry for entry in choice.entries if wanted is None or wanted in entry.test.nodeid]
+
+
+def _explained(
+    project: Project, choice: Choice, wanted: str | None, kernels: str | None
+) -> list[ExplainedMeasurement]:
+    gpu = choice.run.environment.gpu
+    changes = _Changes(project, choice.run)
+    explained = [
+        explain_measurement(
+            entry.test,
+            entry.label,
+            chip=_chip(gpu.compute_capability),
+            regex=kernels,
+            changes=changes.lines(entry.test, entry.label),
+        )
+        for entry in _with_name(choice, wanted)
+    ]
+    return [replace(one, gpu=gpu.slug) for one in explained if one is not None]
+
+
+class _Changes:
+    """The changes of a run since the baselines of its GPU."""
+
+    def __init__(self, project: Project, run: Run) -> None:
+        self._expected = Expectations(project.store, run.environment.gpu, run.cards)
+        self._environment = run.environment
+        self._tolerance_pct = project.tolerance_pct
+
+    def lines(self, test: TestRecord, label: str) -> tuple[str, ...]:
+        known = self._expected.of(test.nodeid)
+        if known is None or label not in known.measurements:
+            return ()
+        measurement = test.measurements[label]
+        tolerance = known.tolerance_pct or test.tolerance_pct or self._tolerance_pct
+        baseline = known.measurements[label]
+        origin = self._expected.origin(test.nodeid, self._environment)
+        judgement = judgement_of(measurement, baseline, origin, tolerance)
+        time = judgement.time if judgement is not None else None
+        comparison = compare_time(measurement, baseline, compare_counters(measurement, baseline), time)
+        return change_lines(comparison, measurement.timing, turned(measurement, baseline.counters))
+
+
+def _chip(compute_capability: str) -> str:
+    chip = chip_of(compute_capability)
+    return chip.name if chip else ""
+
+
+def _of_file(file: NcuFile) -> Report:
+    failed = failure_note(file.kernels)
+    rows, left_out = explain_kernels(file.kernels)
+    above = [*ncu_header_lines(file), *file.notes, *filter(None, [failed])]
+    return explain_report([(above, [ExplainedMeasurement("", "", rows, left_out=left_out)])])

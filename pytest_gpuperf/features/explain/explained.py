@@ -1,0 +1,79 @@
+"""Diagnoses of the call and the kernels of a measurement, as rows of a report."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.features.explain.diagnosis import diagnose_call, diagnose_kernel
+from pytest_gpuperf.features.explain.report import CALL, Explained, ExplainedMeasurement
+from pytest_gpuperf.features.ncu.launches import chip_of_kernel, groups_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_gpuperf.records import KernelProfile, TestRecord, Timing, Trace
+
+SHOWN_KERNELS = 20
+"""Maximum number of launches of a call or file to explain; the longest ones are kept."""
+
+
+def explain_measurement(
+    test: TestRecord, label: str, *, chip: str, regex: str | None = None, changes: Sequence[str] = ()
+) -> ExplainedMeasurement | None:
+    """Explain the call and the kernels of one measurement; None without counters and kernel table.
+
+    Args:
+        test: The test.
+        label: The label of the measurement.
+        chip: Name of the GPU's chip if the counters do not have it; empty if not known.
+        regex: Found in the names of the kernels to explain; None for the call and all kernels.
+        changes: Lines about the changes since the baseline.
+    """
+    measurement = test.measurements[label]
+    trace = measurement.trace if regex is None else None
+    profile = measurement.profile
+    measured = () if profile is None or measurement.is_static else profile.kernels
+    kernels = measured if regex is None else _chosen(measured, regex)
+    if not kernels and trace is None:
+        return None
+    rows = [_of_call(trace)] if trace is not None else []
+    left_out = 0
+    if profile is not None and kernels:
+        timing = measurement.timing if len(measured) == 1 else None
+        shown, left_out = explain_kernels(kernels, profile.chip or chip, timing)
+        rows += shown
+    return ExplainedMeasurement(test.nodeid, label, rows, changes, left_out)
+
+
+def explain_kernels(
+    kernels: Sequence[KernelProfile], chip: str = "", timing: Timing | None = None
+) -> tuple[list[Explained], int]:
+    """Explain the longest kernels, in the order of their launches; count the launches that are left out."""
+    groups = [group for group in groups_of(kernels) if not group.failed]
+    total_us = sum(group.total_us for group in groups)
+    longest = sorted(range(len(groups)), key=lambda i: -groups[i].total_us)[:SHOWN_KERNELS]
+    rows = []
+    for i in sorted(longest):
+        group = groups[i]
+        kernel = group.typical
+        durations = group.durations_us
+        share_pct = 100 * group.total_us / total_us if durations and len(groups) > 1 and total_us else None
+        found = diagnose_kernel(kernel, chip or chip_of_kernel(kernel), timing)
+        unknown = "unknown: too few counters were measured"
+        rows.append(Explained(group.first.name, found, unknown, durations, group.count, share_pct))
+    return rows, sum(group.count for i, group in enumerate(groups) if i not in longest)
+
+
+def _of_call(trace: Trace) -> Explained:
+    busy = f"the GPU is busy {trace.gpu_busy_pct:.0f} % of it"
+    span_us = trace.span_us
+    return Explained(CALL, diagnose_call(trace), busy, (span_us, span_us, span_us))
+
+
+def _chosen(kernels: Iterable[KernelProfile], regex: str) -> list[KernelProfile]:
+    return [
+        kernel
+        for kernel in kernels
+        if any(re.search(regex, name) for name in (kernel.name, kernel.demangled))
+    ]

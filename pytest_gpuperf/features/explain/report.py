@@ -1,0 +1,156 @@
+"""Diagnoses of calls and kernels, and changes since a baseline, as a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_gpuperf.features.explain.diagnosis import lines_of
+from pytest_gpuperf.report.show import show_time
+from pytest_gpuperf.report.table import Column, Report, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.features.explain import Diagnosis
+
+CALL, BASELINE = "the call", "since the baseline"
+"""Rows that are no kernels."""
+NAME_COLUMNS = 44
+"""Longer names are cut if a row then fits on one line."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A call or the identical launches of a kernel, with their diagnoses."""
+
+    name: str
+    diagnoses: tuple[Diagnosis, ...]
+    undiagnosed: str
+    """Shown if there is no diagnosis."""
+    times_us: tuple[float, float, float] | None = None
+    """The least, the median and the largest duration in µs; None if unknown."""
+    launches: int = 1
+    share_pct: float | None = None
+    """Share of the time of all kernels; None if unknown, or without others."""
+
+
+@dataclass(frozen=True)
+class ExplainedMeasurement:
+    """A measurement of a test, or a file."""
+
+    nodeid: str
+    """Empty for a file."""
+    label: str
+    rows: Sequence[Explained]
+    changes: Sequence[str] = ()
+    """Lines about the changes since the baseline."""
+    left_out: int = 0
+    """Number of launches that are not shown."""
+    gpu: str = ""
+    """Model of the GPU; empty for a file."""
+
+    @property
+    def title(self) -> str:
+        """The test, with a label that is not the usual one."""
+        return self.nodeid if self.label in ("", "main") else f"{self.nodeid} ({self.label})"
+
+
+def explain_report(sections: Sequence[tuple[Sequence[str], Sequence[ExplainedMeasurement]]]) -> Report:
+    """Return a table for each run or file, with a row for each call and kernel.
+
+    Args:
+        sections: Lines that say where values are from, and the measurements in order.
+    """
+    every = [one for _, found in sections for one in found]
+    records = [record for one in every for record in _records(one)]
+    return Report([_table(above, found) for above, found in sections], records, [_data(one) for one in every])
+
+
+def _table(above: Sequence[str], found: Sequence[ExplainedMeasurement]) -> Table:
+    rows = [row for one in found for row in _rows(one)]
+    columns = [
+        Column("test", [row.group for row in rows], "group"),
+        Column("kernel", [row.name for row in rows], "name", code=True, most=NAME_COLUMNS),
+        Column("launches", [row.launches for row in rows]),
+        Column("time", [row.time for row in rows]),
+        Column("from … to", [row.spread for row in rows]),
+        Column("share", [row.share for row in rows]),
+        Column("diagnosis", ["\n".join(row.lines) for row in rows], "detail"),
+    ]
+    notes = [note for one in found if (note := _left_out(one))]
+    return Table(columns if rows else (), above, notes)
+
+
+class _Row(NamedTuple):
+    group: str
+    name: str
+    lines: Sequence[str]
+    launches: str = ""
+    time: str = ""
+    spread: str = ""
+    share: str = ""
+
+
+def _rows(found: ExplainedMeasurement) -> Iterator[_Row]:
+    for row in found.rows:
+        least, median, most = map(show_time, row.times_us) if row.times_us else ("", "", "")
+        several = row.launches > 1
+        yield _Row(
+            found.title,
+            row.name,
+            lines_of(row.diagnoses) or [row.undiagnosed],
+            launches=str(row.launches) if several else "",
+            time=median,
+            spread=f"{least} … {most}" if several and least else "",
+            share="" if row.share_pct is None else f"{row.share_pct:.0f} %",
+        )
+    if found.changes:
+        yield _Row(found.title, BASELINE, found.changes)
+
+
+def _left_out(found: ExplainedMeasurement) -> str:
+    if not found.left_out:
+        return ""
+    where = f"{found.title}: " if found.title else ""
+    return f"{where}{found.left_out} shorter launches are left out; a regex chooses among them"
+
+
+def _facts(row: Explained) -> dict[str, Any]:
+    return {
+        "kernel": "" if row.name == CALL else row.name,
+        "launches": row.launches,
+        "time_us": row.times_us[1] if row.times_us else None,
+        "share_pct": row.share_pct,
+    }
+
+
+def _records(found: ExplainedMeasurement) -> Iterator[dict[str, Any]]:
+    """Yield a row for each diagnosis, and for each row without one; then one for each change."""
+    of_test = {"gpu": found.gpu, "test": found.nodeid, "label": found.label}
+    for row in found.rows:
+        said = [(one.code, one.line, one.next_step) for one in row.diagnoses] or [("", row.undiagnosed, "")]
+        for code, line, step in said:
+            yield {**of_test, **_facts(row), "rule": code, "text": line, "next_step": step}
+    for line in found.changes:
+        yield {**of_test, "rule": BASELINE, "text": line}
+
+
+def _data(found: ExplainedMeasurement) -> dict[str, Any]:
+    rows = [
+        {
+            **_facts(row),
+            "diagnoses": [
+                {"rule": one.code, "text": one.line, "next_step": one.next_step} for one in row.diagnoses
+            ],
+        }
+        for row in found.rows
+    ]
+    return {
+        "gpu": found.gpu,
+        "test": found.nodeid,
+        "label": found.label,
+        "explained": rows,
+        "since_the_baseline": found.changes,
+        "left_out": found.left_out,
+    }

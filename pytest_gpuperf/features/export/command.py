@@ -1,0 +1,83 @@
+"""`gpuperf export`: write a run as a file for other tools."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+import click
+
+from pytest_gpuperf.cli.output import echo_data, output_file, write
+from pytest_gpuperf.cli.project import Project, count_tests, project_options
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.export.row_files import to_csv, to_json, to_parquet
+from pytest_gpuperf.features.export.schemas import FILES, shown
+from pytest_gpuperf.records.json_files import show_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pytest_gpuperf.records import Run
+
+
+def _parquet(*runs: Run) -> bytes:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise GpuperfError("parquet needs pyarrow, which is not installed", next_step="pip install pyarrow")
+    return to_parquet(*runs)
+
+
+def _pytest_benchmark(*runs: Run) -> bytes:
+    from pytest_gpuperf.features.export.pytest_benchmark import to_pytest_benchmark
+
+    if len(runs) > 1:
+        raise GpuperfError(
+            "a file of pytest-benchmark is of one machine", next_step="name the run of one GPU"
+        )
+    return to_pytest_benchmark(runs[0])
+
+
+_FORMATS: Mapping[str, Callable[..., bytes]] = {
+    "csv": to_csv,
+    "json": to_json,
+    "parquet": _parquet,
+    "pytest-benchmark": _pytest_benchmark,
+}
+
+
+@click.command("export")
+@click.argument("run", required=False)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(list(_FORMATS)),
+    help="Choose a table with a row for each test, label, kernel and metric (csv, json, parquet), or the "
+    "times for `pytest-benchmark compare` (pytest-benchmark).",
+)
+@output_file("-o", "--output", help="Write to a file (default: standard output; parquet needs a file).")
+@click.option("--schema", type=click.Choice(list(FILES)), help="Print the JSON schema of a file instead.")
+@project_options
+def command(
+    project: Project, run: str | None, format_name: str | None, output: Path | None, schema: str | None
+) -> None:
+    """Write RUN in a format for other tools.
+
+    RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
+    default.
+    """
+    if schema is not None:
+        echo_data(shown(schema), "json")
+        return
+    if format_name is None:
+        raise click.UsageError("Missing option '--format' or '--schema'.")
+    if format_name == "parquet" and output is None:
+        raise GpuperfError("parquet is binary", expected="a file to write", next_step="add -o FILE")
+    runs = project.load_all(run)
+    content = _FORMATS[format_name](*runs)
+    if output is None:
+        echo_data(content.decode(), format_name)
+        return
+    write(
+        {output: content},
+        f"wrote {show_path(output)} ({count_tests([test for one in runs for test in one.tests])})",
+    )

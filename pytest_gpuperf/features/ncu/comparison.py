@@ -1,0 +1,127 @@
+"""The launches in two files from ncu side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.features.compare.changes import change_of, size_of, visibly_worse
+from pytest_gpuperf.features.compare.comparison import Cell, Comparison, Launches, Line
+from pytest_gpuperf.features.compare.pairing import pair_up
+from pytest_gpuperf.features.ncu.launches import difference_notes, launch_name, measured
+from pytest_gpuperf.metrics.combine import combine_both
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_gpuperf.measure.ncu.report_file import ReportKernel
+    from pytest_gpuperf.records import MetricValue
+
+TITLES = ("old", "new")
+
+
+def compare_kernels(
+    old: Sequence[ReportKernel],
+    new: Sequence[ReportKernel],
+    metrics: Sequence[str],
+    sources: tuple[str, str],
+) -> Comparison:
+    """Compare each launch with its partner, and all launches together.
+
+    The first launch of a kernel belongs to the first with the same name, the second to the second. Names with
+    the same template arguments go first, so that instances of one template do not change places; the rest
+    goes by the function's name, because a change may be a template argument. Launches with other names are
+    paired by their order if both files have as many of them at the same place.
+
+    Args:
+        old: Launches of the file to compare with.
+        new: Launches of the other file.
+        metrics: Short or raw names.
+        sources: Names of the two files.
+
+    Returns:
+        The lines of each pair, the largest mover first; then the launches without a partner, with one side
+        empty; then all launches as one, if there are several.
+    """
+    units = {name: unit for kernel in (*old, *new) for name in metrics if (unit := kernel.unit(name))}
+    rows = pair_up([old, new], lambda kernel: kernel.demangled or kernel.name, lambda kernel: kernel.name)
+    renamed = _by_order((old, new), rows)
+    taken = {place for row in renamed for place in row.items()}
+    rows = sorted(
+        [row for row in rows if taken.isdisjoint(row.items())] + renamed, key=lambda row: min(row.items())
+    )
+    pairs = [(old[row[0]], new[row[1]]) for row in rows if len(row) > 1]
+    lines: list[Line] = []
+    notes = difference_notes(old, new)
+    if renamed:
+        notes.append(f"{len(renamed)} renamed: paired by their order")
+    for one, other in pairs:
+        pair = Launches(other.name, one.launch, other.launch, 1, 1)
+        lines += _lines(_pair_name(one, other), pair, one.metrics, other.metrics, metrics, units)
+    for side, kernels in enumerate((old, new)):
+        alone = [kernels[row[side]] for row in rows if row.keys() == {side}]
+        for kernel in alone:
+            lines += _lone_lines(kernel, side, metrics, units)
+        if alone:
+            notes.append(f"only in {TITLES[side]}: {', '.join(map(launch_name, alone))}")
+    if len(old) > 1 or len(new) > 1:
+        counts = [f"all {len(old)}"] * (len(old) != len(new)) + [f"all {len(new)}"]
+        everything = Launches("", None, None, len(old), len(new))
+        both = combine_both(measured(old), measured(new))
+        lines += _lines(" -> ".join(counts), everything, *both, metrics, units)
+    return Comparison(sources, TITLES, tuple(lines), tuple(notes))
+
+
+def _by_order(
+    sides: tuple[Sequence[ReportKernel], Sequence[ReportKernel]], rows: Sequence[Mapping[int, int]]
+) -> list[Mapping[int, int]]:
+    """Pair the launches without a partner that follow the same pair, if both files have as many."""
+    together = {place: number for number, row in enumerate(rows) if len(row) > 1 for place in row.items()}
+    left: dict[int, tuple[list[int], list[int]]] = {}
+    for side, kernels in enumerate(sides):
+        before = -1
+        for index in range(len(kernels)):
+            before = together.get((side, index), before)
+            if (side, index) not in together:
+                left.setdefault(before, ([], []))[side].append(index)
+    return [
+        {0: one, 1: other}
+        for both in left.values()
+        if len(both[0]) == len(both[1])
+        for one, other in zip(*both, strict=True)
+    ]
+
+
+def _pair_name(old: ReportKernel, new: ReportKernel) -> str:
+    if old.name != new.name:
+        return f"{launch_name(old)} -> {launch_name(new)}"
+    return launch_name(new) if old.launch == new.launch else f"#{old.launch} -> {launch_name(new)}"
+
+
+def _lines(
+    subject: str,
+    launches: Launches,
+    old: Mapping[str, MetricValue],
+    new: Mapping[str, MetricValue],
+    metrics: Sequence[str],
+    units: Mapping[str, str],
+) -> Iterator[Line]:
+    found = [change_of(name, old[name], new[name]) for name in metrics if name in old and name in new]
+    for change in sorted(found, key=size_of, reverse=True):
+        seen = replace(change, worse=visibly_worse(change))
+        cells = (Cell(change.baseline), Cell(change.actual, seen))
+        yield Line(subject, change.metric, units.get(change.metric, ""), cells, launches)
+
+
+def _lone_lines(
+    kernel: ReportKernel, side: int, metrics: Sequence[str], units: Mapping[str, str]
+) -> Iterator[Line]:
+    if side == 0:
+        launches = Launches(kernel.name, kernel.launch, None, 1, 0, "old")
+    else:
+        launches = Launches(kernel.name, None, kernel.launch, 0, 1, "new")
+    for name in metrics:
+        if name in kernel.metrics:
+            cells = (Cell(kernel.metrics[name]), Cell())
+            both = cells if side == 0 else cells[::-1]
+            yield Line(launch_name(kernel), name, units.get(name, ""), both, launches)

@@ -1,0 +1,70 @@
+"""`gpuperf report`: write the results of runs as one HTML page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pytest_gpuperf.cli.output import output_file, write
+from pytest_gpuperf.cli.project import Project, count_tests, project_options
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.json_files import show_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.records import Run
+
+
+@click.command("report")
+@click.argument("runs", metavar="[RUN …]", nargs=-1)
+@click.option("--against", metavar="RUN", help="Compare with this run (default: with the baselines).")
+@output_file("-o", "--output", required=True, help="Write to this file: report.html.")
+@project_options
+def command(project: Project, runs: tuple[str, ...], against: str | None, output: Path) -> None:
+    """Write runs as one HTML page that needs no other file.
+
+    RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
+    default. There is a section for each run, such as those of several GPU models. The page has a table of all
+    tests with their verdicts; each test shows its times, counters, roofline and explanation. Limits are those
+    of the baselines and those that the tests stated in the run.
+    """
+    from pytest_gpuperf.baseline.expectations import Expectations
+    from pytest_gpuperf.baseline.judged import judge_run
+    from pytest_gpuperf.features.page.page import page_pieces
+    from pytest_gpuperf.features.page.section import Section
+    from pytest_gpuperf.features.page.source_links import source_links
+    from pytest_gpuperf.records.runs import load_run
+    from pytest_gpuperf.report.rows import Summary
+
+    loaded = [(path, load_run(path)) for ref in runs or [None] for path in project.find_all(ref)]
+    links = source_links(project.root, commits=[run.environment.commit for _, run in loaded])
+    before = project.load_all(against) if against else []
+    sections = []
+    for path, run in loaded:
+        store, other = _store(project, run, before)
+        results = judge_run(run, store, project.tolerance_pct)
+        summary = Summary(
+            results, run.environment, None, counters_unavailable=run.counters_unavailable, root=project.root
+        )
+        expected = Expectations(store, run.environment.gpu)
+        sections.append(Section(run, summary, expected, other, links, path.parent))
+    tests = [test for section in sections for test in section.run.tests]
+    write({output: page_pieces(sections)}, f"wrote {show_path(output)} ({count_tests(tests)})")
+
+
+def _store(project: Project, run: Run, before: Sequence[Run]) -> tuple[BaselineStore, str]:
+    """Return the baselines to judge a run by, and the id of the run that they are from, if any."""
+    from pytest_gpuperf.features.page.of_run import RunAsBaseline
+
+    if not before:
+        return project.store, ""
+    slug = run.environment.gpu.slug
+    for other in before:
+        if other.environment.gpu.slug == slug:
+            return RunAsBaseline(other), other.id
+    models = ", ".join(sorted({other.environment.gpu.slug for other in before}))
+    raise GpuperfError(f"--against is a run of {models}", expected=f"one of {slug}, as the run {run.id}")

@@ -1,0 +1,135 @@
+"""The whole page: one file with its style, scripts and data, which asks for no other file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf._version import __version__
+from pytest_gpuperf.features.page.details import details_of
+from pytest_gpuperf.features.page.main_table import entries_of, table_pieces
+from pytest_gpuperf.features.page.markup import asset, digest, items, link, packed, text
+from pytest_gpuperf.features.page.overview import overview_pieces
+from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.report.notices import notices, undecided
+from pytest_gpuperf.report.own_files import GENERATOR
+from pytest_gpuperf.report.rows import TONES, counts_by_status, header_lines
+from pytest_gpuperf.report.show import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.features.page.main_table import Entry
+    from pytest_gpuperf.features.page.section import Section
+    from pytest_gpuperf.judge.result import TestResult
+
+DETAILS_AT_ONCE = 16
+"""Number of rows whose details are packed together: alike ones pack well, and few are unpacked for one."""
+
+
+def page_pieces(sections: Sequence[Section]) -> Iterator[bytes]:
+    """Yield the page, UTF-8.
+
+    Args:
+        sections: One for each run; at least one.
+    """
+    for piece in _pieces(sections):
+        yield piece.encode()
+
+
+def _pieces(sections: Sequence[Section]) -> Iterator[str]:
+    style = asset("page.css") + asset("picture.css")
+    script = asset("picture.js") + asset("page.js")
+    title = _title(sections)
+    yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+    yield f'{GENERATOR} {text(__version__)}">\n<meta name="viewport" content="width=device-width">\n'
+    policy = f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; base-uri 'none'"
+    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}; form-action \'none\'">\n'
+    yield '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">\n'
+    yield f"<title>{text(title)}</title>\n<style>{style}</style></head>\n<body>\n"
+    entries = [entries_of(section.summary.results) for section in sections]
+    yield f"<header><h1>{text(title)}</h1>\n"
+    yield from overview_pieces(sections, entries)
+    yield f"{_navigation(sections)}</header>\n<main>\n"
+    first = 0
+    for number, (section, some) in enumerate(zip(sections, entries, strict=True)):
+        yield from _section(section, number, some, first)
+        first += len(some)
+    yield "</main>\n"
+    yield f"<footer>Written by pytest-gpuperf {text(__version__)}.</footer>\n"
+    yield f"<script>{script}</script>\n</body></html>\n"
+
+
+def _title(sections: Sequence[Section]) -> str:
+    shown = _counted([result for section in sections for result in section.summary.results])
+    return f"gpuperf: {shown or 'no tests'}"
+
+
+def _counted(results: Sequence[TestResult]) -> str:
+    counts = counts_by_status(results)
+    return ", ".join(f"{number:,} {status.value}" for status, number in counts.items())
+
+
+def _navigation(sections: Sequence[Section]) -> str:
+    if len(sections) < 2:
+        return ""
+    links = "".join(
+        f'<li><a href="#s{number}">{text(section.title)}</a> '
+        f"<span>{text(section.run.id)}: {_counted(section.summary.results)}</span></li>"
+        for number, section in enumerate(sections)
+    )
+    return f'<nav aria-label="GPU models"><ul>{links}</ul></nav>'
+
+
+def _section(section: Section, number: int, entries: Sequence[Entry], first: int) -> Iterator[str]:
+    data = f'data-first="{first}" data-pack="{DETAILS_AT_ONCE}"'
+    yield f'<section id="s{number}" aria-labelledby="h{number}" {data}>\n'
+    yield f'<h2 id="h{number}">{text(section.title)}</h2>\n{_source(section)}'
+    if lines := [*notices(section.summary), *section.summary.notices, *undecided(section.summary.results)]:
+        shown = count(len(lines), "notice")
+        yield f"<details><summary>{shown}</summary>{items(lines, 'notices')}</details>\n"
+    yield _counts(section)
+    if section.summary.results:
+        yield from table_pieces(section, entries, first)
+        yield '<noscript><p class="note">Sorting, filtering and the details of each test need JavaScript.</p>'
+        yield "</noscript>\n"
+    else:
+        yield '<p class="note">The run has no tests that measured anything.</p>\n'
+    yield from _details(section, entries)
+    yield "</section>\n"
+
+
+def _source(section: Section) -> str:
+    """Return the tools and versions behind the values, the run and its commit."""
+    run, environment = section.run, section.run.environment
+    [tools, *_] = header_lines(environment, None) or [""]
+    versions = (tools.rpartition(", commit ")[0] or tools).removeprefix(f"{printable(section.title)}, ")
+    parts = [text(versions), f"run {text(run.id)} of {text(run.started_at[:10])}"]
+    if environment.commit:
+        commit = link(section.links.of_commit(environment.commit), environment.commit[:7])
+        changes = " with changes" if environment.dirty else ""
+        strange = ", not in this clone" if environment.commit in section.links.strange else ""
+        parts.append(f"commit {commit}{changes}{strange}")
+    if section.against:
+        parts.append(f"against run {text(section.against)}")
+    if not run.complete:
+        parts.append("interrupted before its end")
+    return f'<p class="source">{" · ".join(parts)}</p>\n'
+
+
+def _counts(section: Section) -> str:
+    shown = "".join(
+        f'<li class="{TONES[status]}"><span class="verdict">{number:,} {status.value}</span></li>'
+        for status, number in counts_by_status(section.summary.results).items()
+    )
+    total = count(len(section.summary.results), "test")
+    return f'<ul class="counts" aria-label="{total} by verdict">{shown}</ul>\n'
+
+
+def _details(section: Section, entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield the packed details of the rows."""
+    for start in range(0, len(entries), DETAILS_AT_ONCE):
+        some = [
+            details_of(section, entry.result, entry.label)
+            for entry in entries[start : start + DETAILS_AT_ONCE]
+        ]
+        yield f'<script type="text/plain" class="packed">{packed(some)}</script>\n'

@@ -1,0 +1,265 @@
+"""Roofline of a call: operations per second over operations per byte of DRAM, L2 and L1.
+
+The formulas are those of ncu's hierarchical roofline sections: work and traffic of the call by counters, over
+its time under the profiler; ceilings are what each unit can do in a cycle, at the clock of that time. A run
+without these counters has the work that the test declares over its time, and the peaks of the GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.features.page.picture import Axis, Line, Mark, Picture, Points, Tone, four_digits
+from pytest_gpuperf.metrics.peaks import SPARSE, peaks_of
+from pytest_gpuperf.report.show import three_digits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.records import GpuInfo, MetricValue, Timing
+
+_TYPES: Mapping[str, str] = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "fp16": "float16",
+    "tensor_fp64": "float64 tensor",
+    "tensor_tf32": "TF32 tensor",
+    "tensor_bf16": "bfloat16 tensor",
+    "tensor_fp16": "float16 tensor",
+    "tensor_fp8": "float8 tensor",
+    "tensor_int8": "int8 tensor",
+}
+"""Types of operations by the ends of `flops.…` and `ceiling.…`."""
+_TONES: Mapping[str, Tone] = {"DRAM": "now", "L2": "second", "L1": "third"}
+_USED = 0.01
+"""Share of the operations from which a type is in use."""
+_ROOM = 4.0
+"""Factor between the outermost point and the edge."""
+
+
+_HEADROOM = 1.8
+"""Factor between the highest line and the upper edge: its name stands above it."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Operations and traffic of one call."""
+
+    operations: float
+    time_us: float
+    bytes: Mapping[str, float]
+    """By level of memory: DRAM, L2, L1."""
+    types: Mapping[str, float]
+    """Operations by type; empty if they are not told apart."""
+
+    @property
+    def tflop_per_s(self) -> float:
+        """Rate in 10¹² operations per second."""
+        return self.operations / self.time_us / 1e6
+
+    def intensity(self, level: str) -> float:
+        """Return the operations per byte of a level."""
+        return self.operations / self.bytes[level]
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """Ceilings of one GPU at one clock."""
+
+    memory: Mapping[str, float]
+    """In 10⁹ bytes per second, by level."""
+    compute: Mapping[str, float]
+    """In 10¹² operations per second, by type."""
+    note: str
+    """Source of the ceilings."""
+
+
+def roofline(
+    now: Mapping[str, MetricValue],
+    before: Mapping[str, MetricValue],
+    timing: Timing | None,
+    gpu: GpuInfo,
+) -> Picture | None:
+    """Draw the roofline of a call.
+
+    Args:
+        now: Counters of the call by short name.
+        before: Counters of the baseline, read in the same way; empty without any.
+        timing: Time of the call, with the work that the test declares.
+        gpu: The GPU, for peaks of runs without ceilings.
+
+    Returns:
+        None if operations, bytes or all roofs of memory are unknown.
+    """
+    work = _counted(now) or _declared(now, timing)
+    if work is None:
+        return None
+    roofs = _measured_roofs(now) or _known_roofs(now, timing, gpu)
+    levels = [level for level in _TONES if level in work.bytes and level in roofs.memory]
+    if not levels:
+        return None
+    old = _counted(before) if _counted(now) else None
+    points = [_point(work, level, roofs) for level in levels]
+    if old is not None:
+        points += [_point(old, level, roofs, old=True) for level in levels if level in old.bytes]
+    xs = [x for point in points for x in point.x]
+    ys = [y for point in points for y in point.y]
+    ceilings = _merged(roofs.compute)
+    lines = _lines(roofs.memory, ceilings, work, (min(xs) / _ROOM, max(xs) * _ROOM))
+    lowest = min([*ys, *(top / _ROOM for top in ceilings.values())])
+    shares = ", ".join(f"{_share(work, level, roofs):.0f} % of the {level} roof" for level in levels)
+    rate = f"{three_digits(work.tflop_per_s)} TFLOP/s"
+    return Picture(
+        title="Roofline",
+        description=f"The call makes {rate}: {shares}.",
+        x=Axis(label="operations per byte", log=True),
+        y=Axis(
+            label="TFLOP/s",
+            log=True,
+            low=float(f"{lowest / _ROOM:.2g}"),
+            high=float(f"{_HEADROOM * max(*ys, *_tops(lines)):.2g}"),
+        ),
+        marks=(*lines, *points),
+        notes=(roofs.note,),
+    )
+
+
+def _tops(lines: Sequence[Mark]) -> list[float]:
+    return [max(line.y) for line in lines if isinstance(line, Line)]
+
+
+def _counted(metrics: Mapping[str, MetricValue]) -> Work | None:
+    """Return the work by counters."""
+    types = {name: _number(metrics, f"flops.{name}") for name in _TYPES}
+    operations = sum(types.values())
+    sources = {"DRAM": "dram_bytes", "L2": "l2_sent_bytes", "L1": "l1_writeback_bytes"}
+    moved = {level: _number(metrics, name) for level, name in sources.items()}
+    time_us = _number(metrics, "duration_us")
+    if not operations or not time_us or not any(moved.values()):
+        return None
+    return Work(operations, time_us, {level: found for level, found in moved.items() if found}, types)
+
+
+def _declared(metrics: Mapping[str, MetricValue], timing: Timing | None) -> Work | None:
+    """Return the work that the test declares, with the bytes that a profiler counted."""
+    if timing is None or not timing.flops:
+        return None
+    sources = {"DRAM": "dram_bytes", "L2": "l2_bytes"}
+    moved = {level: found for level, name in sources.items() if (found := _number(metrics, name))}
+    return Work(float(timing.flops), timing.time_us, moved, {}) if moved else None
+
+
+def _measured_roofs(metrics: Mapping[str, MetricValue]) -> Roofs | None:
+    names = {"DRAM": "ceiling.dram", "L2": "ceiling.l2", "L1": "ceiling.l1"}
+    memory = {level: found for level, name in names.items() if (found := _number(metrics, name))}
+    compute = {name: found for name in _TYPES if (found := _number(metrics, f"ceiling.{name}"))}
+    if not memory:
+        return None
+    return Roofs(memory, compute, "Ceilings by ncu's .peak_sustained, at the clocks of the profiled call.")
+
+
+def _known_roofs(metrics: Mapping[str, MetricValue], timing: Timing | None, gpu: GpuInfo) -> Roofs:
+    """Return the peaks of a GPU; that of tensor cores only if the call uses them."""
+    state = timing.conditions if timing is not None else None
+    clock = (timing.sm_clock_mhz if timing is not None else 0.0) or (
+        float(state.max_sm_clock_mhz) if state is not None else 0.0
+    )
+    peaks = peaks_of(gpu, clock)
+    # The peak of L2 is of requested bytes, which other presets count.
+    memory = {
+        "DRAM": peaks.dram_gb_per_s,
+        "L2": peaks.l2_gb_per_s if _number(metrics, "l2_bytes") else 0.0,
+    }
+    compute = {"tensor_fp16": peaks.float16_tflop_per_s / SPARSE} if _number(metrics, "tensor_active") else {}
+    told = ["DRAM by its clock and bus width", *([f"L2 at {clock:.0f} MHz"] if memory["L2"] else [])]
+    told += [f"float16 by NVIDIA's whitepaper at {clock:.0f} MHz"] if compute else []
+    note = f"Peaks of the GPU, as the profile has no ceilings (preset roofline): {', '.join(told)}."
+    return Roofs(
+        {level: peak for level, peak in memory.items() if peak},
+        {name: peak for name, peak in compute.items() if peak},
+        note,
+    )
+
+
+def _merged(compute: Mapping[str, float]) -> dict[tuple[str, ...], float]:
+    """Join types whose ceilings are the same."""
+    joined: dict[float, list[str]] = {}
+    for name, value in compute.items():
+        joined.setdefault(float(f"{value:.3g}"), []).append(name)
+    return {tuple(names): compute[names[0]] for names in joined.values()}
+
+
+def _lines(
+    memory: Mapping[str, float],
+    ceilings: Mapping[tuple[str, ...], float],
+    work: Work,
+    ends: tuple[float, float],
+) -> list[Mark]:
+    """Return the roofs of memory up to the highest ceiling, and each ceiling from where memory meets it."""
+    highest, fastest = max(ceilings.values(), default=0.0), max(memory.values())
+    left = min([ends[0], *(top * 1e3 / fastest / _ROOM for top in ceilings.values())])
+    right = max(
+        [ends[1], *(top * 1e3 / slowest * _ROOM for slowest in memory.values() for top in ceilings.values())]
+    )
+    lines: list[Mark] = []
+    for level, rate in memory.items():
+        end = min(highest * 1e3 / rate, right) if highest else right
+        x = four_digits((left, end))
+        shown = f"{three_digits(rate / 1e3)} TB/s" if rate >= 1e3 else f"{three_digits(rate)} GB/s"
+        lines.append(
+            Line(
+                x=x,
+                y=four_digits(place * rate / 1e3 for place in (left, end)),
+                name=f"{level} {shown}",
+                beside=True,
+                tone=_TONES[level],
+            )
+        )
+    for names, top in ceilings.items():
+        used = not work.types or any(work.types.get(name, 0.0) > _USED * work.operations for name in names)
+        lines.append(
+            Line(
+                x=four_digits((top * 1e3 / fastest, right)),
+                y=four_digits((top, top)),
+                name=f"{_in_words(names)} {three_digits(top)}",
+                beside=True,
+                tone="quiet",
+                dashed=not used,
+            )
+        )
+    return lines
+
+
+def _in_words(names: Sequence[str]) -> str:
+    """Return `float16, bfloat16 tensor` for types with one ceiling."""
+    plain = [_TYPES[name] for name in names if not name.startswith("tensor_")]
+    tensor = [_TYPES[name].removesuffix(" tensor") for name in names if name.startswith("tensor_")]
+    return ", ".join([*plain, *([f"{', '.join(tensor)} tensor"] if tensor else [])])
+
+
+def _point(work: Work, level: str, roofs: Roofs, *, old: bool = False) -> Points:
+    (x,), (y,) = four_digits([work.intensity(level)]), four_digits([work.tflop_per_s])
+    share = _share(work, level, roofs)
+    return Points(
+        x=(x,),
+        y=(y,),
+        name=f"{level} before" if old else f"{level}, {share:.0f} % of its roof",
+        tone=_TONES[level],
+        hollow=old,
+        tips=(f"{level}: {x:g} operations per byte, {y:g} TFLOP/s, {share:.0f} % of its roof",),
+    )
+
+
+def _share(work: Work, level: str, roofs: Roofs) -> float:
+    """Return the rate, in %, of the most that a roof and the ceiling of the most frequent type allow."""
+    limit = work.intensity(level) * roofs.memory[level] / 1e3
+    known = [name for name in roofs.compute if work.types.get(name) or not work.types]
+    if known:
+        limit = min(limit, roofs.compute[max(known, key=lambda name: work.types.get(name, 0.0))])
+    return 100 * work.tflop_per_s / limit
+
+
+def _number(metrics: Mapping[str, MetricValue], name: str) -> float:
+    value = metrics.get(name, 0.0)
+    return 0.0 if isinstance(value, str) else float(value)

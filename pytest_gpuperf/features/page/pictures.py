@@ -1,0 +1,74 @@
+"""All pictures of one measurement of a test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.features.page.picture_of_kernels import occupancy, stalls
+from pytest_gpuperf.features.page.picture_of_launches import launches
+from pytest_gpuperf.features.page.picture_of_roofline import roofline
+from pytest_gpuperf.features.page.picture_of_times import blocks, restarts, sessions
+from pytest_gpuperf.records.counters import STATIC_SOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_gpuperf.features.page.picture import Picture
+    from pytest_gpuperf.judge.screen import TimeComparison
+    from pytest_gpuperf.records import GpuInfo, Measurement, MetricValue, Profile
+    from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote
+
+
+def pictures_of(
+    measurement: Measurement,
+    gpu: GpuInfo,
+    *,
+    baseline: MeasurementBaseline | None = None,
+    runs: Mapping[str, RunNote] | None = None,
+    comparison: TimeComparison | None = None,
+    folder: Path | None = None,
+) -> dict[str, Picture]:
+    """Return the pictures of a measurement by name, without those whose values were not measured.
+
+    Args:
+        measurement: The measured values.
+        gpu: The GPU that measured them.
+        baseline: The expected values.
+        runs: Origins of the sessions in the baseline, by run id.
+        comparison: The time judged by the baseline, or by older code in turn.
+        folder: Folder of the run, with its traces; None without one.
+    """
+    profile, timing, settlement = measurement.profile, measurement.timing, measurement.settlement
+    against = settlement.against if settlement is not None else None
+    found: dict[str, Picture | None] = {}
+    if comparison is not None and comparison.in_turn and against is not None:
+        found["restarts"] = restarts(against, comparison)
+    if baseline is not None and baseline.time is not None:
+        by_sessions = comparison if comparison is not None and not comparison.in_turn else None
+        found["sessions"] = sessions(baseline.time, runs or {}, by_sessions)
+    if timing is not None and len(timing.blocks_us) > 1:
+        found["blocks"] = blocks(timing)
+    if profile is not None and profile.combined:
+        before = _before(profile, baseline)
+        found["roofline"] = roofline(profile.combined, before, timing, gpu)
+        found["stalls"] = stalls(profile.combined, before)
+        found["occupancy"] = occupancy(profile.combined, before, alike=_alike(profile))
+    if measurement.trace is not None:
+        found["timeline"] = launches(measurement.trace, folder)
+    return {name: picture for name, picture in found.items() if picture is not None}
+
+
+def _alike(profile: Profile) -> bool:
+    """Return True if all launches are of one kernel with the same limits."""
+    limits = {
+        (kernel.name, kernel.block, kernel.metrics.get("theoretical_occupancy")) for kernel in profile.kernels
+    }
+    return len(limits) == 1
+
+
+def _before(profile: Profile, baseline: MeasurementBaseline | None) -> Mapping[str, MetricValue]:
+    """Return the counters of the baseline if they were read in the same way."""
+    if baseline is None or (baseline.counters_by != profile.read_by and profile.source != STATIC_SOURCE):
+        return {}
+    return baseline.counters

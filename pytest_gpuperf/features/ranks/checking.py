@@ -1,0 +1,85 @@
+"""Compare the outputs of a call on one rank with the expected ones.
+
+Every rank calls the function equally often, whatever it finds: a call that one rank leaves out would keep the
+others waiting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness.arguments import Arguments, named_tensors
+from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, merge
+from pytest_gpuperf.measure.correctness.low_signal import low_signal
+from pytest_gpuperf.measure.correctness.poison import PATTERNS, copy, holds, poisoned_memory
+from pytest_gpuperf.records import Correctness
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import torch
+
+    from pytest_gpuperf.features.ranks.call import RankedCall
+    from pytest_gpuperf.features.ranks.messages import Check
+
+    Outputs = dict[str, torch.Tensor]
+
+
+def check(call: RankedCall, order: Check) -> Correctness:
+    """Run a call on poisoned memory, and compare its outputs.
+
+    Raises:
+        GpuperfError: A tolerance or `mutates` is impossible, or there is no output.
+    """
+    tolerance = Tolerance(order.rtol, order.atol, order.equal_nan)
+    arguments = Arguments(call.args, call.kwargs, order.mutates)
+    call.doing("calls")
+    changed = ""
+    runs: list[Outputs] = []
+    for byte in (None, *PATTERNS):
+        # Without a pattern it is a rehearsal, which leaves all memory of the call within reach of the others.
+        with arguments.put_back():
+            with poisoned_memory(byte, {call.device}):
+                value = call()
+                call.meet()
+            runs.append(_copies(arguments.written or None if value is None else value, "the function"))
+            del value
+            changed = changed or arguments.change()
+            # Another rank may still read these arguments.
+            call.meet()
+        call.meet()
+    call.doing("compares")
+    expected = _copies(call.make_expected(), "expected")
+    call.meet()
+    return Correctness(passed=False, failure=changed) if changed else _compared(runs[1:], expected, tolerance)
+
+
+def _compared(runs: Sequence[Outputs], expected: Outputs, tolerance: Tolerance) -> Correctness:
+    names = list(runs[0])
+    if len(names) != len(expected):
+        failure = f"the function returned {', '.join(names)}; expected returned {', '.join(expected)}"
+        return Correctness(passed=False, failure=failure)
+    results, little = [], ""
+    for name, target in zip(names, expected.values(), strict=True):
+        first, second = (run[name] for run in runs)
+        unwritten = holds(first, PATTERNS[0]) & holds(second, PATTERNS[1])
+        of_runs = [compare(one, target, tolerance, name, unwritten) for one in (first, second)]
+        results.append(next((result for result in of_runs if not result.passed), of_runs[-1]))
+        little = little or low_signal(name, target, first.dtype, tolerance)
+    result = merge(results)
+    return replace(result, low_signal=little) if result.passed else result
+
+
+def _copies(value: Any, who: str) -> Outputs:
+    tensors: Mapping[str, torch.Tensor] = dict(named_tensors(value, "output"))
+    if not tensors:
+        found = "None" if value is None else f"a {type(value).__name__} without tensors"
+        raise GpuperfError(
+            f"{who} returned {found}",
+            expected="a tensor, or tuples, lists and dicts of them",
+            next_step="name the arguments that it writes to: mutates=(0,)",
+        )
+    return {name: copy(tensor) for name, tensor in tensors.items()}

@@ -1,0 +1,92 @@
+"""The source of measurements on several GPUs of this machine, by one process for each."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.features.ranks.callables import packed
+from pytest_gpuperf.features.ranks.messages import Check, Time
+from pytest_gpuperf.features.ranks.results import correctness_of, timing_of
+from pytest_gpuperf.features.ranks.team import Team
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Correctness, Timing
+    from pytest_gpuperf.records.call import RankCall
+    from pytest_gpuperf.records.ranks import Collective
+
+
+class LiveRanks:
+    """Measures in ranks, which live until a test asks for another number of them, or the session ends.
+
+    Args:
+        budget_s: Seconds for the blocks of a timing.
+        silence_s: Seconds without a sign of life after which a rank hangs; 0 for any.
+        progress: Shows the present measurement; an empty text ends it.
+    """
+
+    def __init__(
+        self,
+        budget_s: float,
+        silence_s: float,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._budget_s = budget_s
+        self._silence_s = silence_s
+        self._progress = progress
+        self._team: Team | None = None
+
+    @property
+    def alive(self) -> bool:
+        """True if there are ranks."""
+        return self._team is not None and self._team.alive
+
+    def check_ranks(self, call: RankCall) -> Correctness:
+        """Compare the outputs of all ranks with their references."""
+        reference = call.reference
+        assert reference is not None
+        team = self._team_of(call)
+        work = packed({"fn": call.fn, "inputs": call.make, "expected": reference.expected}, call.seed)
+        order = Check(work, reference.rtol, reference.atol, reference.equal_nan, reference.mutates)
+        try:
+            return correctness_of(team.ask(order, lambda what: self._progress(f"{call.nodeid}: {what}")))
+        finally:
+            self._progress("")
+
+    def time_ranks(self, call: RankCall, *, collective: Collective, bytes: int, flops: int) -> Timing:
+        """Time the call on all ranks."""
+        team = self._team_of(call)
+        order = Time(packed({"fn": call.fn, "inputs": call.make}, call.seed), self._budget_s)
+        try:
+            times = team.ask(order, lambda what: self._progress(f"{call.nodeid}: {what}"))
+        finally:
+            self._progress("")
+        on_gpu = team.device == "cuda"
+        return timing_of(times, on_gpu=on_gpu, collective=collective, bytes=bytes, flops=flops)
+
+    def end(self) -> None:
+        """End all ranks."""
+        if self._team is not None:
+            self._team.end()
+
+    def _team_of(self, call: RankCall) -> Team:
+        """Return the ranks; skip the test if there are too few GPUs."""
+        visible = visible_gpus()
+        if visible < call.gpus:
+            each = "; each process of -n has one" if "PYTEST_XDIST_WORKER" in os.environ else ""
+            pytest.skip(f"needs {call.gpus} GPUs, and torch sees {visible}{each}")
+        if self._team is None or self._team.world != call.gpus:
+            self.end()
+            self._team = Team(call.gpus, silence_s=self._silence_s)
+        return self._team
+
+
+def visible_gpus() -> int:
+    """Return the number of GPUs that torch sees."""
+    import torch
+
+    return torch.cuda.device_count()

@@ -1,0 +1,148 @@
+"""A rank: a process with one GPU of the several that a call runs on. It does what its session orders."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import queue
+import signal
+import sys
+import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from traceback import print_exception, walk_tb
+from typing import TYPE_CHECKING, Any
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.ranks.messages import Check, Doing, Done, Join, Port, Raised, Start, Time
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.features.ranks.messages import Answer, Order
+
+HOST = "127.0.0.1"
+_PACKAGE = Path(__file__).parents[2]
+
+
+def main() -> None:
+    """Serve the session whose end of a pipe the command line names."""
+    serve(Connection(int(sys.argv[2])))
+
+
+def serve(session: Connection[Any, Any]) -> None:
+    """Do the orders of a session until it ends."""
+    # Shows where a rank hangs.
+    faulthandler.register(signal.SIGUSR1, all_threads=False)
+    orders: queue.Queue[Order] = queue.Queue()
+    threading.Thread(target=_receive, args=(session, orders), daemon=True).start()
+    rank = _Rank(session)
+    while True:
+        session.send(_answer(rank, orders.get()))
+
+
+def _receive(session: Connection[Any, Any], orders: queue.Queue[Order]) -> None:
+    """Pass orders on; if the session ends, end this process, even if it waits for another rank."""
+    with suppress(EOFError, OSError):
+        while True:
+            orders.put(session.recv())
+    os._exit(0)
+
+
+def _answer(rank: _Rank, order: Order) -> Answer:
+    try:
+        return rank.do(order)
+    except Exception as error:
+        print_exception(error)
+        sys.stderr.flush()
+        # An error of this package says by itself what is wrong.
+        kind = "" if isinstance(error, GpuperfError) else f"{type(error).__name__}: "
+        return Raised(f"{kind}{error}".rstrip(": "), _place_of(error))
+    finally:
+        if "torch" in sys.modules:
+            _free_memory()
+
+
+def _free_memory() -> None:
+    """Give the memory of the call back: the next test may need it in the session's own process."""
+    import torch
+
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def _place_of(error: BaseException) -> str:
+    """Return the last line of the callable's own code; empty if there is none."""
+    lines = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
+    own = [
+        f"{path.name}:{line}"
+        for path, line in lines
+        if _PACKAGE not in path.parents and "site-packages" not in path.parts
+    ]
+    return own[-1] if own else ""
+
+
+class _Rank:
+    def __init__(self, session: Connection[Any, Any]) -> None:
+        self._session = session
+        self._start = Start(0, 1, "cpu", [])
+        self._store: Any = None
+
+    def do(self, order: Order) -> Answer:
+        if isinstance(order, Start):
+            return self._begin(order)
+        if isinstance(order, Join):
+            self._join(order.port)
+            return Done()
+        from pytest_gpuperf.features.ranks.call import RankedCall
+
+        call = RankedCall.of(order.work, self._start.rank, self._start.world, self._doing)
+        if isinstance(order, Check):
+            from pytest_gpuperf.features.ranks.checking import check
+
+            return Done(check(call, order))
+        assert isinstance(order, Time)
+        from pytest_gpuperf.features.ranks.timing import time_call
+
+        return Done(time_call(call, order.budget_s))
+
+    def _doing(self, what: str) -> None:
+        self._session.send(Doing(what))
+
+    def _begin(self, start: Start) -> Answer:
+        self._start = start
+        sys.path[:] = start.search_path
+        import torch
+        from torch import distributed
+
+        if start.device == "cuda":
+            from pytest_gpuperf.measure.device.gpu import gpu_info
+            from pytest_gpuperf.measure.device.lock import GpuLock
+
+            torch.cuda.set_device(start.rank)
+            # Ends with this process. The session itself has locked one of the GPUs, or told that it cannot.
+            lock = GpuLock(gpu_info().uuid)
+            with suppress(GpuperfError):
+                lock.acquire(lambda _: self._doing(f"waits for {lock.gpu}, on which another run measures"))
+        else:
+            torch.set_num_threads(1)
+        if start.rank:
+            return Done()
+        self._store = distributed.TCPStore(HOST, 0, start.world, is_master=True, wait_for_workers=False)
+        return Port(self._store.port)
+
+    def _join(self, port: int) -> None:
+        import torch
+        from torch import distributed
+
+        start = self._start
+        on_gpu = start.device == "cuda"
+        store = self._store or distributed.TCPStore(HOST, port, start.world, is_master=False)
+        distributed.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            store=store,
+            rank=start.rank,
+            world_size=start.world,
+            device_id=torch.device("cuda", start.rank) if on_gpu else None,
+        )

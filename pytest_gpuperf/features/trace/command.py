@@ -1,0 +1,234 @@
+"""`gpuperf trace`: show the kernel tables of a run, or of a trace from torch.profiler."""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from pytest_gpuperf.cli.output import DEFAULT, output_file, output_form, show, write
+from pytest_gpuperf.cli.project import Project, project_options
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.compare.choosing import choose
+from pytest_gpuperf.features.compare.pairing import pair_up
+from pytest_gpuperf.features.trace.comparison_report import trace_comparison_report
+from pytest_gpuperf.records.file_kinds import kind_of, type_of
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.packed import unpacked
+from pytest_gpuperf.records.runs import RUN_FILES, file_of_run, load_run
+from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.report.trace_report import FoundTrace, short_name, trace_report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.report.table import Report
+
+_RUN_AND_TEST = 2
+_NAMES_SHOWN = 8
+"""Maximum number of tests or kernels that an error names."""
+
+
+@click.command("trace")
+@click.argument("sources", metavar="[SOURCE]... [TEST]", nargs=-1)
+@click.option("--kernel", metavar="REGEX", help="Show only kernels with this regex in their names.")
+@click.option(
+    "--annotation",
+    metavar="REGEX",
+    help="Show the part of a trace file inside these annotations, such as 'ProfilerStep#.*'; the median if "
+    "there are several (default: the whole file).",
+)
+@output_file("--chrome", help="Write the Chrome trace to a new file, for Perfetto or chrome://tracing.")
+@click.option(
+    "--tensorboard",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write the Chrome traces to a log directory, each as a run of TensorBoard's profiler plugin.",
+)
+@click.option(
+    "--compare",
+    "other",
+    metavar="OTHER",
+    type=click.Path(path_type=Path),
+    help="Show the changes of trace files since OTHER, a trace file or a folder of them.",
+)
+@output_form
+@project_options
+def command(
+    project: Project,
+    sources: tuple[str, ...],
+    kernel: str | None,
+    annotation: str | None,
+    chrome: Path | None,
+    tensorboard: Path | None,
+    other: Path | None,
+    form: str,
+) -> None:
+    """Show the kernels of a run or of saved traces.
+
+    SOURCE is a run (an id, the start of an id, a run.json, or its folder; the newest run by default), tests
+    of a run as RUN::TEST and ::TEST, or trace files and folders of them, from export_chrome_trace or
+    tensorboard_trace_handler, gzipped or not: ranks, GPUs and steps stand next to each other. TEST alone is
+    a part of a node id. Needs no GPU.
+    """
+    if (chrome or tensorboard) and (kernel is not None or annotation is not None or other or form != DEFAULT):
+        raise click.UsageError(
+            "--chrome and --tensorboard write everything that the profiler wrote; --kernel, --annotation and "
+            "output forms are for the table"
+        )
+    if kernel is not None:
+        check_regex(kernel, "of --kernel")
+    paths = [Path(source) for source in sources]
+    remarks: tuple[str, ...] = ()
+    of_run = not paths or not _is_trace(paths[0])
+    if not of_run:
+        if strange := [source for source, path in zip(sources, paths, strict=True) if not type_of(path)]:
+            raise click.UsageError(
+                f"{strange[0]!r} is neither a file nor a folder; TEST chooses among the tests of a run"
+            )
+        found, remarks = _of_files(paths, annotation)
+    elif other is not None:
+        raise click.UsageError("--compare is for trace files; gpuperf compare shows the changes of runs")
+    elif annotation is not None:
+        raise click.UsageError("--annotation is for a trace file; a run holds the table of one call")
+    elif len(sources) > _RUN_AND_TEST:
+        raise click.UsageError("a run and a part of a test's name, or trace files, are expected")
+    else:
+        found = _of_run(project, *(sources or ("latest",)))
+    if chrome is not None:
+        _write_chrome(found, chrome)
+    if tensorboard is not None:
+        _write_tensorboard(found, tensorboard)
+    if chrome is not None or tensorboard is not None:
+        return
+    if other is not None:
+        old, left_out = _of_files([other], annotation)
+        show(_compared(old, found, kernel, (show_path(other), ", ".join(sources)), left_out + remarks), form)
+        return
+    chosen = found if kernel is None else _with_kernel(found, kernel)
+    # The bounds of a call depend on all its kernels; a file is more than a call, as slow as its profiler.
+    explained = of_run and kernel is None
+    show(trace_report(chosen, matching=kernel or "", explained=explained, remarks=remarks), form)
+
+
+def _is_trace(path: Path) -> bool:
+    """Return True for a file or a folder that is not a run."""
+    if type_of(path) == "folder":
+        return not any(found for name in RUN_FILES for found in (*path.glob(name), *path.glob(f"*/{name}")))
+    return type_of(path) == "file" and kind_of(path) != "run"
+
+
+def _of_files(paths: Sequence[Path], annotation: str | None) -> tuple[list[FoundTrace], tuple[str, ...]]:
+    from pytest_gpuperf.features.trace.files import read_traces
+
+    read = read_traces(paths, annotation)
+    return [FoundTrace("", "", one.trace, one.file, one) for one in read.gpus], read.left_out
+
+
+def _compared(
+    old: Sequence[FoundTrace],
+    new: Sequence[FoundTrace],
+    kernel: str | None,
+    names: tuple[str, str],
+    remarks: tuple[str, ...],
+) -> Report:
+    """Compare the traces of the same rank and GPU, else of the same place."""
+    if kernel is not None:
+        old, new = _with_kernel(old, kernel), _with_kernel(new, kernel)
+    rows = pair_up([old, new], lambda one: (one.rank, one.trace.device), lambda one: one.rank, lambda _: 0)
+    pairs = [(old[row[0]], new[row[1]]) for row in rows if len(row) > 1]
+    left = {"old": len(old) - len(pairs), "new": len(new) - len(pairs)}
+    alone = [f"without a partner: {number} {title}" for title, number in left.items() if number]
+    return trace_comparison_report(
+        [(other.heading if len(pairs) > 1 else "", one.trace, other.trace) for one, other in pairs],
+        names,
+        [*alone, *remarks],
+    )
+
+
+def _of_run(project: Project, ref: str, test: str | None = None) -> list[FoundTrace]:
+    path = Path()
+
+    def load(run_ref: str | None) -> Run:
+        nonlocal path
+        path = project.find(run_ref)
+        return load_run(path)
+
+    choice = choose(ref, load)
+    found = [
+        FoundTrace(entry.test.nodeid, entry.label, trace, file_of_run(path, trace.file))
+        for entry in choice.entries
+        if (trace := entry.measurement.trace) is not None and (test is None or test in entry.test.nodeid)
+    ]
+    if not found:
+        records = choice.run.tests
+        known = ", ".join(one.nodeid for one in records if any(m.trace for m in one.measurements.values()))
+        what = f" of a test with {test!r} in its name" if test else f" of {ref!r}" if "::" in ref else ""
+        raise GpuperfError(
+            f"{show_path(path)} has no trace{what}",
+            expected=f"a part of one of {known}" if known else "a run whose tests call gpuperf.trace()",
+        )
+    return found
+
+
+def _with_kernel(found: Sequence[FoundTrace], regex: str) -> list[FoundTrace]:
+    """Keep the kernels with the regex in their names; at least one table must have some."""
+    chosen = [_only(one, regex) for one in found]
+    if not any(one.trace.kernels for one in chosen):
+        names = list(dict.fromkeys(short_name(row.name) for one in found for row in one.trace.kernels))
+        shown = ", ".join([*names[:_NAMES_SHOWN], *(["…"] if len(names) > _NAMES_SHOWN else [])])
+        where = found[0].title if len(found) == 1 else f"the {len(found)} traces"
+        raise GpuperfError(
+            f"no kernel of {where} matches {regex!r}",
+            expected=f"a regex found in the name of one of {shown}" if names else "a trace of kernels",
+        )
+    return chosen
+
+
+def _only(one: FoundTrace, kernel: str) -> FoundTrace:
+    kernels = tuple(row for row in one.trace.kernels if re.search(kernel, row.name))
+    fusion = tuple(
+        row for row in one.trace.fusion_candidates if any(re.search(kernel, name) for name in row.kernels)
+    )
+    trace = msgspec.structs.replace(one.trace, kernels=kernels, fusion_candidates=fusion)
+    return replace(one, trace=trace)
+
+
+def _chrome_of(one: FoundTrace) -> Iterator[bytes]:
+    """Return the Chrome trace, unzipped, in pieces."""
+    if type_of(one.file) != "file":
+        raise GpuperfError(
+            f"the Chrome trace of {one.title} is gone",
+            expected="a recent run of this machine: older runs and recordings have no Chrome trace",
+        )
+    return unpacked(one.file, "the Chrome trace of a run")
+
+
+def _write_chrome(found: Sequence[FoundTrace], target: Path) -> None:
+    if len(found) > 1:
+        names = ", ".join(one.title for one in found[:_NAMES_SHOWN])
+        raise GpuperfError(f"there are {len(found)} traces: {names}", next_step="name one of the tests")
+    pieces = _chrome_of(found[0])
+    done = f"wrote {show_path(target)}: open it at https://ui.perfetto.dev"
+    write({target: _packed(pieces) if target.suffix == ".gz" else pieces}, done)
+
+
+def _packed(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)  # with gzip's header
+    yield from map(packer.compress, pieces)
+    yield packer.flush()
+
+
+def _write_tensorboard(found: Sequence[FoundTrace], folder: Path) -> None:
+    """Write one folder for each trace, as `torch.profiler.tensorboard_trace_handler` does."""
+    files = {}
+    for one in found:
+        name = one.file.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
+        files[folder / name / f"gpuperf.{time.time_ns()}.pt.trace.json"] = _chrome_of(one)
+    write(files, f"wrote {len(files)} to {show_path(folder)}: tensorboard --logdir {show_path(folder)}")

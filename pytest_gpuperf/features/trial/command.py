@@ -1,0 +1,142 @@
+"""`gpuperf try`: check and time a solution against its problem file."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from pytest_gpuperf.cli.output import output_form, show
+from pytest_gpuperf.errors import NoGpuError
+from pytest_gpuperf.settings.options import MAX_TIMEOUT_S
+
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
+SEEDS = 2**31
+
+
+@click.command("try")
+@click.argument("solution", type=FILE)
+@click.option("--reference", "problem", type=FILE, required=True, help="Name the problem file.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, MAX_TIMEOUT_S),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="Limit the time of one case, imports and compilation included.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="Check this many inputs in each case.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=4,
+    show_default=True,
+    help="Time reference and solution in turn on this many inputs.",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(0.01, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Limit the measurement of a case, without warm-ups.",
+)
+@click.option(
+    "--mode", type=click.Choice(MODES), default="auto", show_default=True, help="Choose the timing mode."
+)
+@click.option(
+    "--case",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE,…",
+    help="Set the arguments of generate_input, in place of the cases of task.yml; repeatable.",
+)
+@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Set the relative tolerance.")
+@click.option("--atol", type=click.FloatRange(0, 1e300), help="Set the absolute tolerance.")
+@click.option("--seed", type=click.IntRange(0, SEEDS - 1), help="Set the first seed (default: a random one).")
+@output_form
+@click.pass_context
+def command(
+    context: click.Context,
+    solution: Path,
+    problem: Path,
+    timeout: float,
+    seeds: int,
+    rounds: int,
+    budget: float,
+    mode: str,
+    given: tuple[str, ...],
+    rtol: float | None,
+    atol: float | None,
+    seed: int | None,
+    form: str,
+) -> None:
+    """Check and time a solution against its problem file.
+
+    The problem has the form of KernelBench (Model, get_inputs, get_init_inputs; the solution ModelNew) or of
+    GPU MODE's reference kernels (generate_input, ref_kernel; the solution custom_kernel), whose task.yml next
+    to it names the cases. Exit status: 0 if the solution is right and its time is not refused, 1 if not, 2 if
+    nothing could be tried.
+    """
+    from pytest_gpuperf.features.trial.cases import cases_of, read_task
+    from pytest_gpuperf.features.trial.child import HELPERS, try_cases
+    from pytest_gpuperf.features.trial.forms import check_solution, form_of
+    from pytest_gpuperf.features.trial.modules import link_helpers
+    from pytest_gpuperf.features.trial.record import TrialPlan
+    from pytest_gpuperf.features.trial.report import trial_report
+    from pytest_gpuperf.features.trial.verdict import judge_trial
+    from pytest_gpuperf.measure.device.presence import may_measure
+
+    kind = form_of(problem)
+    check_solution(solution, kind)
+    task = read_task(problem) if kind == "gpu-mode" and not given else None
+    cases = cases_of(kind, task, given)
+    if not may_measure():
+        raise NoGpuError(
+            "torch finds no GPU that it can use", expected="a CUDA GPU", next_step="type gpuperf doctor"
+        )
+    with tempfile.TemporaryDirectory(prefix="gpuperf-try-") as name:
+        folder = Path(name).resolve()
+        helpers = folder / HELPERS
+        helpers.mkdir()
+        plan = TrialPlan(
+            problem=str(problem.resolve()),
+            solution=str(solution.resolve()),
+            form=kind,
+            cases=cases,
+            folders=link_helpers(task, problem, helpers),
+            seed=secrets.randbelow(SEEDS) if seed is None else seed,
+            seeds=seeds,
+            rounds=rounds,
+            budget_s=budget,
+            mode=mode,
+            rtol=rtol,
+            atol=atol,
+        )
+        result = judge_trial(plan, try_cases(plan, folder, timeout, _Progress(len(cases))))
+    show(trial_report(result), form)
+    context.exit(0 if result.verdict == "accepted" else 1)
+
+
+class _Progress:
+    """A line on a terminal's standard error with the number of cases that have ended."""
+
+    def __init__(self, cases: int) -> None:
+        self._cases = cases
+        self._shown = -1
+
+    def __call__(self, done: int) -> None:
+        """Show it, if it has changed."""
+        if done != self._shown and sys.stderr.isatty():
+            self._shown = done
+            click.echo(f"\r{done} of {self._cases} cases\r", err=True, nl=False)

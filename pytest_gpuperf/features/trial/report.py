@@ -1,0 +1,100 @@
+"""The result of `gpuperf try` as a table, a row a case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_gpuperf.report.show import count, show_time, three_digits
+from pytest_gpuperf.report.table import Column, Report, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_gpuperf.features.trial.record import CaseResult, Interval, SideTime, TrialResult
+    from pytest_gpuperf.report.table import Tone
+
+
+def trial_report(result: TrialResult) -> Report:
+    """Return the report of a trial."""
+    return Report([_table(result)], [_record(case) for case in result.cases], data=result)
+
+
+def _table(result: TrialResult) -> Table:
+    cases = [case for case in result.cases if case.verdict is not None]
+    columns = (
+        Column("case", [case.name or result.problem for case in cases], "name", code=True),
+        Column("verdict", [case.verdict or "" for case in cases], "outcome", tones=list(map(_tone, cases))),
+        Column("error", list(map(_error, cases))),
+        Column("reference", [_time(case.reference) for case in cases]),
+        Column("±", [_half(case.reference) for case in cases], wide=True),
+        Column("solution", [_time(case.solution) for case in cases]),
+        Column("±", [_half(case.solution) for case in cases], wide=True),
+        Column("speed-up", [_ratio(case.speed_up) for case in cases]),
+        Column("90 %", [_range(case.speed_up) for case in cases], left=True),
+        Column(
+            "floor",
+            [show_time(case.floor.time_us) if case.floor and case.floor.time_us else "" for case in cases],
+        ),
+    )
+    where = f", {result.gpu}" if result.gpu else ""
+    above = [f"{result.solution} against {result.problem} ({result.form}){where}"]
+    return Table(columns, above, list(_notes(result)))
+
+
+def _notes(result: TrialResult) -> Iterator[str]:
+    for reason in result.reasons:
+        yield from reason.splitlines()
+    for case in result.cases:
+        yield from (f"note: {case.name}{': ' if case.name else ''}{note}" for note in case.notes)
+    skipped = sum(case.verdict is None for case in result.cases)
+    if skipped:
+        yield f"{count(skipped, 'case')} not reached"
+    means = f", {_ratio(result.speed_up)} as fast {_range(result.speed_up)}" if result.speed_up else ""
+    yield f"{result.verdict}{means}"
+
+
+def _tone(case: CaseResult) -> Tone:
+    return "pass" if case.verdict == "accepted" else "bad"
+
+
+def _error(case: CaseResult) -> str:
+    if case.error is None:
+        return ""
+    accuracy = case.error.accuracy
+    if accuracy is None or accuracy.max_ulp is None:
+        return f"{case.error.max_abs_diff:.2g}"
+    return f"{three_digits(accuracy.max_ulp)} ulp"
+
+
+def _time(side: SideTime | None) -> str:
+    return show_time(side.time_us.value) if side is not None else ""
+
+
+def _half(side: SideTime | None) -> str:
+    if side is None:
+        return ""
+    return f"{50 * (side.time_us.high - side.time_us.low) / side.time_us.value:.1f} %"
+
+
+def _ratio(speed_up: Interval | None) -> str:
+    return f"{three_digits(speed_up.value)}x" if speed_up is not None else ""
+
+
+def _range(speed_up: Interval | None) -> str:
+    return f"({speed_up.low:.3f} to {speed_up.high:.3f})" if speed_up is not None else ""
+
+
+def _record(case: CaseResult) -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for name, value in msgspec.to_builtins(case).items():
+        if name not in ("arguments", "reasons", "seeds", "error"):
+            flat |= _flat(name, value)
+    return flat
+
+
+def _flat(name: str, value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        return {name: value}
+    return {key: one for part, inner in value.items() for key, one in _flat(f"{name}.{part}", inner).items()}

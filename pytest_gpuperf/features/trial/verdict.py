@@ -1,0 +1,188 @@
+"""From the reports and the run of a trial to its result."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf._version import __version__
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.trial.record import (
+    TIMED,
+    TRIAL_SCHEMA,
+    CaseReport,
+    CaseResult,
+    Floor,
+    Interval,
+    SideTime,
+    TrialResult,
+)
+from pytest_gpuperf.features.trial.rounds import Bounds, mean_bounds, time_bounds
+from pytest_gpuperf.judge.floor import floor_of
+from pytest_gpuperf.judge.settlement import compare_restarts
+from pytest_gpuperf.records import NO_GPU
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_gpuperf.features.trial.child import Tried
+    from pytest_gpuperf.features.trial.record import CaseTimes, TrialCase, TrialPlan, TrialVerdict
+    from pytest_gpuperf.records import Correctness, GpuInfo, TestRecord
+
+WORST: tuple[TrialVerdict, ...] = ("ended", "wrong", "refused", "accepted")
+RIGHT: tuple[TrialVerdict, ...] = ("refused", "accepted")
+"""Verdicts on a solution whose outputs were right."""
+HIDDEN = (f"{os.sep}pytest_gpuperf{os.sep}", "to find the cause: ")
+"""Parts of lines about the trial's own test, which is gone."""
+NEXT_STEPS = (
+    "; if the function is meant to write to it, name it in mutates=",
+    "; name the arguments that it writes to: mutates=(0,)",
+)
+"""Next steps for the author of a test."""
+NO_RESULT = "the trial ended before this case had a result, as if the solution had ended the process"
+LONGEST_REASON = 30
+"""Maximum number of lines of a reason."""
+
+
+def judge_trial(plan: TrialPlan, tried: Tried) -> TrialResult:
+    """Judge a trial.
+
+    Raises:
+        GpuperfError: The files cannot be used.
+    """
+    records = {test.nodeid: test for test in tried.run.tests} if tried.run is not None else {}
+    cases = []
+    ended = all(report.passed for report in tried.reports.values())
+    for index, case in enumerate(plan.cases):
+        report = tried.reports.get(index)
+        if report is None and ended:
+            # Each case before it passed: it has ended the process itself.
+            report, ended = CaseReport(case=index, passed=False, text=NO_RESULT), False
+        if report is not None and report.cannot_run:
+            raise GpuperfError(report.text.removeprefix("gpuperf: "))
+        record = next((test for name, test in records.items() if name.endswith(f"[{index}]")), None)
+        gpu = tried.run.environment.gpu if tried.run is not None else NO_GPU
+        cases.append(_judge_case(case, report, record, gpu))
+    verdicts = [case.verdict for case in cases if case.verdict is not None]
+    verdict = min(verdicts, key=WORST.index)
+    speed_ups = [Bounds(*_values(case.speed_up)) for case in cases if case.speed_up is not None]
+    where = tried.run.environment if tried.run is not None else None
+    return TrialResult(
+        schema=TRIAL_SCHEMA,
+        solution=Path(plan.solution).name,
+        problem=Path(plan.problem).name,
+        form=plan.form,
+        correct=len(verdicts) == len(cases) and all(case.correct for case in cases),
+        verdict=verdict,
+        reasons=tuple(
+            f"{case.name}: {reason}" if case.name else reason for case in cases for reason in case.reasons
+        ),
+        speed_up=_interval(mean_bounds(speed_ups)) if speed_ups else None,
+        cases=tuple(cases),
+        gpu=where.gpu.name if where is not None else "",
+        gpuperf=__version__,
+        torch=where.toolchain.torch if where is not None else "",
+        seconds=round(tried.seconds, 1),
+    )
+
+
+def _judge_case(
+    case: TrialCase, report: CaseReport | None, record: TestRecord | None, gpu: GpuInfo
+) -> CaseResult:
+    empty = CaseResult(name=case.name, arguments=case.arguments, verdict=None, correct=False)
+    if report is None:
+        return empty
+    verdict = verdict_of(report)
+    times = report.times
+    return CaseResult(
+        name=case.name,
+        arguments=case.arguments,
+        verdict=verdict,
+        correct=verdict in RIGHT,
+        reasons=() if verdict == "accepted" else reasons_in(report.text),
+        notes=tuple(_notes(record, times)),
+        seeds=report.seeds,
+        seconds=report.seconds,
+        error=_worst(record),
+        reference=_side(times, times.reference_rounds_us) if times else None,
+        solution=_side(times, times.solution_rounds_us) if times else None,
+        speed_up=_speed_up(times) if times else None,
+        floor=_floor(record, gpu),
+    )
+
+
+def verdict_of(report: CaseReport) -> TrialVerdict:
+    """Return the verdict on one case."""
+    if report.passed:
+        return "accepted"
+    if report.raised or report.stage in ("", "load"):
+        return "ended"
+    return "wrong" if report.stage == "check" else "refused"
+
+
+def reasons_in(text: str) -> tuple[str, ...]:
+    """Split pytest's message into reasons: each begins with `gpuperf: `, or there is one."""
+    reasons: list[list[str]] = []
+    lines = text.splitlines()
+    for line in [one for one in lines if not any(word in one for word in HIDDEN)] or lines:
+        if line.startswith("gpuperf: ") or not reasons:
+            reasons.append([])
+        line = line.removeprefix("gpuperf: ").replace("--gpuperf-timeout", "--timeout")
+        for step in NEXT_STEPS:
+            line = line.removesuffix(step)
+        reasons[-1].append(line.replace("this test ", "the solution "))
+    return tuple("\n".join(lines[:LONGEST_REASON]) for lines in reasons)
+
+
+def _worst(record: TestRecord | None) -> Correctness | None:
+    checked = [
+        measurement.correctness
+        for measurement in (record.measurements.values() if record is not None else ())
+        if measurement.correctness is not None
+    ]
+    return max(checked, key=lambda one: (not one.passed, one.max_abs_diff), default=None)
+
+
+def _notes(record: TestRecord | None, times: CaseTimes | None) -> Iterator[str]:
+    if times is not None and times.restored_bytes:
+        yield f"both times hold the copy of {times.restored_bytes:,} bytes of inputs that a side changes"
+    measured = record.measurements.get(TIMED) if record is not None else None
+    if measured is None:
+        return
+    if measured.correctness is not None and measured.correctness.low_signal:
+        yield measured.correctness.low_signal
+    verification = measured.timing.verification if measured.timing is not None else None
+    if verification is not None and verification.not_verified:
+        yield f"the timed calls were not verified: {verification.not_verified}"
+
+
+def _floor(record: TestRecord | None, gpu: GpuInfo) -> Floor | None:
+    measured = record.measurements.get(TIMED) if record is not None else None
+    found = floor_of(measured, gpu) if measured is not None else None
+    if found is None or not found.time_us:
+        return None
+    return Floor(time_us=found.time_us, arithmetic=found.arithmetic)
+
+
+def _side(times: CaseTimes, rounds_us: Sequence[float]) -> SideTime:
+    assert times.in_turn.mode is not None
+    return SideTime(time_us=_interval(time_bounds(rounds_us)), mode=times.in_turn.mode)
+
+
+def _speed_up(times: CaseTimes) -> Interval | None:
+    compared = compare_restarts(times.in_turn)
+    if compared is None:
+        return None
+    decision = compared.decision
+    changes = (decision.change_pct, decision.high_pct, decision.low_pct)
+    return _interval(Bounds(*(1 / (1 + change / 100) for change in changes)))
+
+
+def _interval(bounds: Bounds) -> Interval:
+    value, low, high = (float(f"{number:.6g}") for number in bounds)
+    return Interval(value=value, low=low, high=high)
+
+
+def _values(interval: Interval) -> tuple[float, float, float]:
+    return interval.value, interval.low, interval.high

@@ -1,1 +1,0 @@
-"""Reports of a history: changes, one series, all series, a site."""
