@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 import torch
 
 from fake_cupti import CONTEXT, NAN, PASSES, FakeCupti, install
-from pytest_gpuperf.measure.cupti import one_counter, range_profiler
+from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
 
@@ -122,17 +120,3 @@ def test_refusal_says_what_to_do(function: str, code: int, text: str) -> None:
         RangeProfiler(cupti).read(lambda: None, (TIME,), 1)
     assert caught.value.code == code
     assert cupti.state == "away"
-
-
-@pytest.mark.parametrize("refusals", [{}, {"RangeProfilerStart": 43}])
-def test_one_counter_is_tried_and_cupti_detached(
-    monkeypatch: pytest.MonkeyPatch, refusals: dict[str, int]
-) -> None:
-    made = FakeCupti({one_counter.CYCLES: 5.0}, refusals=refusals)
-    monkeypatch.setattr(one_counter, "why_no_range_profiler", str)
-    monkeypatch.setattr(one_counter, "cupti", lambda: made)
-    monkeypatch.setattr(torch, "zeros", lambda *_, device: torch.ones(1))
-    with pytest.raises(CuptiError, match="slice of a GPU") if refusals else nullcontext():
-        one_counter.read_one()
-    assert "RangeProfilerStart" in made.called
-    assert made.state == "away"

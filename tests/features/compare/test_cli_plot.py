@@ -180,7 +180,7 @@ def test_every_picture_of_the_recordings_is_drawn(name: str, tmp_path: Path) -> 
     from pytest_gpuperf.features.page.picture_file import draw
 
     ref = "20261121-233201::test_fused_bfloat16" if name == "timeline" else "20261122-235542::test_cublas"
-    picture = picture_of(find_project(Path(__file__).parents[2]), ref, name)
+    picture = picture_of(find_project(Path(__file__).parents[3]), ref, name)
     assert draw(picture, "svg").startswith(b"<?xml")
 
 
@@ -205,7 +205,7 @@ def test_ncu_file_has_a_roofline_of_its_kernels() -> None:
     from pytest_gpuperf.cli.project import find_project
     from pytest_gpuperf.features.compare.plot_picture import picture_of
 
-    capture = Path(__file__).parents[1] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
+    capture = Path(__file__).parents[2] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
     picture = picture_of(find_project(), f"{capture}::square", "roofline")
     assert picture.title == "Roofline: square_kernel"
     assert picture.notes[-1] == capture.name

@@ -253,7 +253,7 @@ def test_copies_and_refills_keep_the_form_of_arguments() -> None:
     assert copy[2] == "x"
 
 
-PROBLEMS = Path(__file__).parents[2] / "suites" / "problems"
+PROBLEMS = Path(__file__).parents[3] / "suites" / "problems"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from run_builders import BUSY
 if TYPE_CHECKING:
     from pytest_gpuperf.records import KernelProfile, MetricValue
 
-CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from pytest_gpuperf.metrics import short_metrics
 from pytest_gpuperf.records import MetricValue
 from run_builders import H200, timing
 
-CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
+CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
 Counters = dict[str, MetricValue]
 WITH_DRAM = msgspec.structs.replace(H200, compute_capability="9.0", dram_gb_per_s=4814.3, multiprocessors=132)
 

@@ -39,7 +39,7 @@ def _on_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return run_forked(arguments, env, (log, tmp_path / "stderr"), 100)
 
     monkeypatch.setattr(child, "run_child", forked)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=":")
 
 
 def tried(folder: Path, body: str, *cases: str, check: str = "") -> TrialResult:

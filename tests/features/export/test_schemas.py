@@ -23,7 +23,7 @@ from pytest_gpuperf.report.verdicts import End, encode_verdicts, verdicts_of
 from report_examples import ENVIRONMENT, result
 from run_builders import one_test, record, run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BASELINES = sorted((ROOT / "baselines").glob("*/*.json"))
 FEW = 8
 """Tests of a file that are validated: the validator takes a second for a hundred."""

@@ -20,7 +20,7 @@ from run_builders import record, run, timing
 if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue
 
-CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 NODEID = "t/test_a.py::test_square"
 FAST: dict[str, MetricValue] = {
     "duration_us": 50.0,

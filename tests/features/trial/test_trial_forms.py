@@ -15,7 +15,7 @@ from pytest_gpuperf.features.trial.cases import Task, TaskSource, cases_of, read
 from pytest_gpuperf.features.trial.forms import FORMS, check_solution, form_of
 from pytest_gpuperf.features.trial.modules import link_helpers
 
-PROBLEMS = Path(__file__).parents[2] / "suites" / "problems"
+PROBLEMS = Path(__file__).parents[3] / "suites" / "problems"
 KERNELBENCH = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
 GPU_MODE = "def generate_input(size, seed): ...\ndef ref_kernel(data): ...\n"
 

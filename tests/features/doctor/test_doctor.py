@@ -20,8 +20,8 @@ from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.project import Project
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.doctor import command as doctor
+from pytest_gpuperf.features.doctor import one_counter
 from pytest_gpuperf.features.doctor.command import Machine
-from pytest_gpuperf.measure.cupti import one_counter
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, refusal
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import Ncu
@@ -115,7 +115,7 @@ def test_check_that_raises_is_a_problem_without_paths(
 
 
 def test_every_check_is_explained() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "check_a_machine.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "check_a_machine.md").read_text(encoding="utf-8")
     explained = re.findall(r"^- `(\w+)`:", page, re.MULTILINE)
     assert explained == [check.__name__ for check in doctor.CHECKS]
 

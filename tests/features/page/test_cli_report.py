@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def report(*arguments: str, output: str = "report.html") -> Result:
