@@ -20,7 +20,7 @@ from benchmarks.history_power import tables as history
 from benchmarks.synchronising import tables as synchronising
 from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
-from pytest_gpuperf.features.explain import RULES
+from pytest_gpuperf.features.explain.rules import RULES
 from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, passes_each
 from pytest_gpuperf.measure.sanitizer.assignment import assign
 from pytest_gpuperf.measure.sanitizer.log_reader import read_log
@@ -31,7 +31,7 @@ from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.runs import load_run
-from pytest_gpuperf.settings.options import OPTIONS, Option
+from pytest_gpuperf.settings.options import all_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from benchmarks.gate_power.samples import Line
     from pytest_gpuperf.records import Measurement
+    from pytest_gpuperf.registry import Option
 
 Found = TypeVar("Found")
 
@@ -58,13 +59,13 @@ def options(_: Path) -> str:
         "- `--gpuperf` (default: off): check, time and profile GPU kernels and judge them "
         "against their baselines"
     ]
-    lines += [_option(option, option.flag) for option in OPTIONS if not option.key_only]
+    lines += [_option(option, option.flag) for option in all_options() if not option.key_only]
     return "".join(f"{line}\n" for line in lines)
 
 
 def keys(_: Path) -> str:
     """List the ini keys that have no option."""
-    lines = [_option(option, option.ini) for option in OPTIONS if option.key_only]
+    lines = [_option(option, option.ini) for option in all_options() if option.key_only]
     return "".join(f"{line}\n" for line in lines)
 
 

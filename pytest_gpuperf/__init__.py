@@ -61,18 +61,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BreakEven": "features.compare.break_even",
     "FuzzCase": "measure.fuzz.case",
     "Gpuperf": "plugin.facade",
     "GpuperfError": "errors",
-    "GpuperfRanks": "features.ranks.facade",
     "Occupancy": "measure.device.occupancy",
     "ReportKernel": "measure.ncu.report_file",
-    "break_even": "features.compare.break_even",
     "combine": "metrics.combine",
     "occupancy": "measure.device.occupancy",
     "read_report": "measure.ncu.report_file",
-    "to_frame": "features.export.frame",
 }
 
 
@@ -81,4 +77,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'records')}"), name)
+    from pytest_gpuperf.registry import registry
+
+    home = registry().names.get(name) or f"{__name__}.{_HOMES.get(name, 'records')}"
+    return getattr(import_module(home), name)

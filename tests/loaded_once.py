@@ -21,7 +21,6 @@ MODULES = (
     "pytest_gpuperf.measure.verification.verify",
     "pytest_gpuperf.plugin.activation",
     "pytest_gpuperf.plugin.facade",
-    "pytest_gpuperf.features.ranks.facade",
     "pytest_gpuperf.report.publish",
     "pytest_gpuperf.report.verdicts",
     "pytest_gpuperf.session.live",

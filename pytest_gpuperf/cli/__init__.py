@@ -16,27 +16,16 @@ from pytest_gpuperf._version import __version__
 from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.registry import registry
 
-COMMANDS = {
-    "baseline": "cli.baseline_command",
-    "comment": "features.github.comment_command",
-    "compare": "features.compare.command",
-    "doctor": "features.doctor.command",
-    "explain": "features.explain.command",
-    "export": "features.export.command",
-    "fleet": "features.fleet.command",
-    "history": "features.history.command",
-    "init": "features.starter.command",
-    "merge": "features.github.merge_command",
-    "metrics": "cli.metrics_command",
-    "ncu": "features.ncu.command",
-    "plot": "features.compare.plot_command",
-    "record": "cli.record_command",
-    "report": "features.page.command",
-    "trace": "features.trace.command",
-    "try": "features.trial.command",
-}
-"""The module of each command, which has it as `command`; only the module of the typed one is imported."""
+CORE = ("baseline", "metrics", "record")
+"""The commands without those of features."""
+
+
+def commands() -> dict[str, str]:
+    """Return the module of each command, which has it as `command`; only that of the typed one is imported."""
+    own = {name: f"{__name__}.{name}_command" for name in CORE}
+    return dict(sorted((own | registry().commands).items()))
 
 
 class _UserError(click.ClickException):
@@ -52,14 +41,12 @@ class _UserError(click.ClickException):
 class _Group(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return list(COMMANDS)
+        return list(commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(f"pytest_gpuperf.{COMMANDS[cmd_name]}").command
-        return command
+        module = commands().get(cmd_name)
+        return import_module(module).command if module else None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if any("\0" in argument for argument in args):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,7 +19,7 @@ from pytest_gpuperf.settings.pytest_config import find_config
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sized
+    from collections.abc import Callable, Mapping, Sized
     from typing import Concatenate, ParamSpec
 
     from pytest_gpuperf.records import Run
@@ -30,14 +30,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Project:
-    """The folders of a project, its tolerance, the number of runs to keep, and its history."""
+    """The folders of a project, its tolerance, the number of runs to keep, and its ini keys."""
 
     root: Path
     baselines: Path
     tolerance_pct: float
     keep: int = RUNS_KEPT
-    history: str = ""
-    """`branch:NAME`, or a folder below the root; empty for the default."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """The ini keys of pytest's configuration."""
 
     @property
     def runs(self) -> RunStore:
@@ -101,7 +101,7 @@ def find_project(root: Path | None = None, baselines: Path | None = None) -> Pro
         baselines=baselines or found / values.get("gpuperf_baselines", "baselines"),
         tolerance_pct=_tolerance(values.get("gpuperf_tolerance", "0")),
         keep=_keep(values.get("gpuperf_keep", str(RUNS_KEPT))),
-        history=values.get("gpuperf_history", "").strip(),
+        values=values,
     )
 
 

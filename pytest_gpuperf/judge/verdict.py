@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from pytest_gpuperf.features.explain import explain_lines
 from pytest_gpuperf.judge.accuracy import compare_accuracy
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.floor import impossible_time
@@ -18,6 +17,7 @@ from pytest_gpuperf.judge.result import Finding, Hints, Status, Suspect, TestVer
 from pytest_gpuperf.judge.times import judge_time
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
+from pytest_gpuperf.registry import registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -191,4 +191,5 @@ def _explained(findings: Sequence[Finding], record: TestRecord) -> Iterator[Find
             yield finding
             continue
         done.add(finding.label)
-        yield replace(finding, details=(*finding.details, *explain_lines(measurement)))
+        lines = (line for explain in registry().explanations for line in explain(measurement))
+        yield replace(finding, details=(*finding.details, *lines))

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_gpuperf.compat.pytest_names import early_options
-from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, gpuperf_ranks, ncu
+from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, ncu
 from pytest_gpuperf.plugin.own_errors import guarded
+from pytest_gpuperf.registry import registry
 from pytest_gpuperf.settings import options
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["gpu_timer", "gpu_warmup", "gpuperf", "gpuperf_ranks", "ncu"]
+__all__ = ["gpu_timer", "gpu_warmup", "gpuperf", "ncu"]
 
 FIRST_ON_PATH = sys.path[0] if sys.path else ""
 """The first import folder before pytest adds those of tests: the working directory for `python -m`."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare `--gpuperf` and its family."""
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare `--gpuperf` and its family, and load the fixtures and hooks of the features."""
     options.add_options(parser)
+    for name in registry().plugins:
+        pluginmanager.register(import_module(name), name)
 
 
 @guarded
@@ -81,13 +85,3 @@ def pytest_configure(config: pytest.Config) -> None:
         activate(config, FIRST_ON_PATH)
     else:
         options.refuse_without_gpuperf(config)
-
-
-@guarded
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Set the GPU timer of pytest-benchmark for a marked test; skip the test without `--gpuperf`."""
-    if item.get_closest_marker("gpuperf") is not None:
-        from pytest_gpuperf.features.export.benchmark_timer import apply
-
-        apply(item)

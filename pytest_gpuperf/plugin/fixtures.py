@@ -9,7 +9,6 @@ import pytest
 from pytest_gpuperf.settings.options import is_enabled
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.ranks.facade import GpuperfRanks
     from pytest_gpuperf.plugin.facade import Gpuperf, GpuTimer, GpuWarmUp, Ncu
 
 
@@ -24,16 +23,6 @@ def gpuperf(request: pytest.FixtureRequest) -> Gpuperf:
     from pytest_gpuperf.plugin.hooks import facade_of
 
     return facade_of(request)
-
-
-@pytest.fixture
-def gpuperf_ranks(request: pytest.FixtureRequest) -> GpuperfRanks:
-    """Check and time callables on several GPUs at once: `@pytest.mark.gpuperf(gpus=2)` says on how many."""
-    if not is_enabled(request.config):
-        pytest.skip("measures a GPU kernel; run pytest with --gpuperf")
-    from pytest_gpuperf.plugin.hooks import ranks_of
-
-    return ranks_of(request)
 
 
 @pytest.fixture

@@ -10,16 +10,15 @@ import pytest
 
 from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.errors import GpuperfError, of_system
-from pytest_gpuperf.features.export.benchmark_timer import is_timed_by_gpu
-from pytest_gpuperf.features.ranks.facade import GpuperfRanks
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.plugin.guard import without_timeout
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
 from pytest_gpuperf.records.passes import Invocation
+from pytest_gpuperf.registry import registry
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
-from pytest_gpuperf.session.marker import STATE, ItemState, Marker, name_of
+from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of
 from pytest_gpuperf.session.orphans import known_name, name_of_file, orphans
 from pytest_gpuperf.session.progress import RemoteTerminal
 from pytest_gpuperf.session.seeds import forget_compiled_code
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.session.base import Runner
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
 
-FIXTURES = frozenset(("gpuperf", "gpuperf_ranks", "gpu_warmup", "gpu_timer", "ncu"))
 WITHOUT_EFFECT = (
     "the gpuperf marker of this test has no effect; expected `gpuperf`, or another fixture that measures, "
     "among the arguments of the test"
@@ -50,15 +49,11 @@ NOT_ISOLATED = (
 
 def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
     """Return the object behind the `gpuperf` fixture of a test."""
-    return Gpuperf(*_measuring(request))
+    return Gpuperf(*measuring(request))
 
 
-def ranks_of(request: pytest.FixtureRequest) -> GpuperfRanks:
-    """Return the object behind the `gpuperf_ranks` fixture of a test."""
-    return GpuperfRanks(*_measuring(request))
-
-
-def _measuring(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:
+def measuring(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:
+    """Return the state of a test, and the way to run."""
     state = request.node.stash.get(STATE, None)
     why = OwnErrors.of(request.config).lines.get(COLLECTED)
     if why is not None and RUNNER not in request.config.stash:
@@ -70,6 +65,11 @@ def _measuring(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:
             pytrace=False,
         )
     return state, request.config.stash[RUNNER]
+
+
+def properties_of(result: TestResult) -> list[tuple[str, str]]:
+    """Return what the features write into a test's JUnit properties."""
+    return [one for properties in registry().properties for one in properties(result)]
 
 
 def _drop_properties(item: pytest.Item) -> None:
@@ -133,7 +133,7 @@ class Hooks:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Read markers and baselines before anything is measured; a mistake in them ends the run here."""
-        measuring = [item for item in items if FIXTURES.intersection(getattr(item, "fixturenames", ()))]
+        measuring = [item for item in items if "gpuperf" in getattr(item, "fixturenames", ())]
         for item in measuring:
             item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
         self._read_other_markers([item for item in items if STATE not in item.stash])
@@ -169,7 +169,7 @@ class Hooks:
             check_names(Marker.of(item).metrics, "")
             # One of a class or a module may be for other tests, and one without arguments for `-m gpuperf`.
             idle = any(mark.name == "gpuperf" and mark.kwargs for mark in item.own_markers)
-            if idle and not is_timed_by_gpu(item):
+            if idle and not item.stash.get(MARKED, False):
                 _warn(item, WITHOUT_EFFECT)
 
     def _start(self, measuring: list[pytest.Item]) -> Runner:
@@ -271,12 +271,10 @@ class Hooks:
         return outcome
 
     def _conclude(self, item: pytest.Item, state: ItemState) -> None:
-        from pytest_gpuperf.features.github.junit import properties
-
         assert self._runner is not None
         with without_timeout(item):
             result = self._runner.judge(state)
-        item.user_properties.extend(properties(result))
+        item.user_properties.extend(properties_of(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
         if why := result.verdict.warning:
@@ -311,8 +309,7 @@ class Hooks:
             steps += [
                 *([runner.check_judged] if passed and runner.judges else []),
                 runner.check_problems,
-                runner.write_markdown,
-                runner.write_html,
+                *(partial(write, runner) for write in registry().outputs),
                 lambda: self._write_json(session, runner, complete=complete),
             ]
         own.run("pytest_sessionfinish", *(partial(self._done, session, step) for step in steps), runner.end)

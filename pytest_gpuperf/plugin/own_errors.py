@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import pytest_gpuperf
 from pytest_gpuperf.errors import GpuperfError, of_system, show_exception
 
 if TYPE_CHECKING:
@@ -34,10 +33,6 @@ ENDS_THE_RUN = frozenset(
 """Hooks in which a mistake of the user ends the run."""
 FAILS_THE_TEST = frozenset(("pytest_runtest_setup", "pytest_runtest_call"))
 """Hooks whose error fails their test: one that could not be judged must not pass."""
-MEASURING = frozenset(
-    f"pytest_gpuperf.{name}" for name in ("plugin.facade", "plugin.fuzz_method", "features.ranks.facade")
-)
-"""Modules with the methods of the fixtures."""
 OF_THE_USER = (
     "pytest_gpuperf.records.call",
     "pytest_gpuperf.plugin.inputs",
@@ -47,7 +42,7 @@ OF_THE_USER = (
 )
 """Modules that call code of the user: an error from below them need not be this plugin's."""
 FRAMES_SHOWN = 3
-_PACKAGE = Path(pytest_gpuperf.__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 
 
 class OwnErrors:
@@ -170,8 +165,12 @@ def register(config: pytest.Config, plugin: object, name: str) -> None:
 
 def is_of_measuring(error: Exception) -> bool:
     """Return True for an error of this plugin that ended a measurement of a test."""
-    names = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
-    return not MEASURING.isdisjoint(names) and not any(name.startswith(OF_THE_USER) for name in names)
+    from pytest_gpuperf.plugin.recorder import Recorder
+
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    if any(str(frame.f_globals.get("__name__")).startswith(OF_THE_USER) for frame in frames):
+        return False
+    return any(isinstance(frame.f_locals.get("self"), Recorder) for frame in frames)
 
 
 def _line(place: str, error: Exception) -> str:

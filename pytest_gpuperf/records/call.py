@@ -53,16 +53,6 @@ class CheckedCall(Call, frozen=True, kw_only=True):
     reference: Reference
 
 
-class RankCall(Call, frozen=True, kw_only=True):
-    """A call on several GPUs at once, by one process for each: a rank."""
-
-    gpus: int
-    make: Callable[[int, int, int], Any]
-    """Makes the arguments of a rank, from its number, the number of ranks, and a seed."""
-    reference: Reference | None = None
-    """`expected` takes the same as `make`."""
-
-
 LAYOUTS = ("contiguous", "transposed", "padded", "strided", "misaligned")
 """Ways for a tensor to lie in memory, the simplest first."""
 

@@ -19,7 +19,6 @@ from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.history.record import HistoryLine
     from pytest_gpuperf.records import (
         AgainstTiming,
         ClockModel,
@@ -29,10 +28,11 @@ if TYPE_CHECKING:
         Settlement,
         Timing,
     )
-    from pytest_gpuperf.records.baseline import Baseline, Session, TimeBaseline
+    from pytest_gpuperf.records.baseline import Baseline, TimeBaseline
 
 Found: TypeAlias = Iterator[tuple[str, object, str]]
 """Place, value and expected value of each misfit; those after the first may follow from it."""
+
 
 SCALED, ALIKE, APART = 3.0, 1.2, 100
 """Largest ratio of times that people may scale, of a normalised time (1.025 on H200s), of all sessions."""
@@ -75,16 +75,29 @@ def in_baseline(baseline: Baseline) -> Found:
             yield from _of(owner, _times(known.time)) if known.time else ()
 
 
-def in_session(session: Session | HistoryLine, reference_mhz: float) -> Found:
-    """Find impossible values of a stored time; its normalised time is at `reference_mhz`, 0 if unknown."""
-    model, clock, found = session.clock_model, session.sm_clock_mhz, session.normalised_us
-    yield from _clocks(model, clock)
-    if found:
-        known = model is not None and clock and reference_mhz
-        normalised = normalise(session.time_us, clock, model, reference_mhz) if model and known else 0.0
-        yield from _agrees("normalised_us", found, normalised, "time_us by clock and clock_model", ALIKE)
+def in_time(
+    time_us: float,
+    normalised_us: float,
+    clock_mhz: float,
+    model: ClockModel | None,
+    reference_mhz: float,
+) -> Found:
+    """Find impossible values of a stored time.
+
+    Args:
+        time_us: As measured.
+        normalised_us: At `reference_mhz`; 0 if unknown.
+        clock_mhz: SM clock of the measurement; 0 if unknown.
+        model: How the time depends on the clock.
+        reference_mhz: 0 if unknown.
+    """
+    yield from _clocks(model, clock_mhz)
+    if normalised_us:
+        known = model is not None and clock_mhz and reference_mhz
+        found = normalise(time_us, clock_mhz, model, reference_mhz) if model and known else 0.0
+        yield from _agrees("normalised_us", normalised_us, found, "time_us by clock and clock_model", ALIKE)
         by_it = model.time_us(reference_mhz) if model else 0.0
-        yield from _agrees("time by clock_model", by_it, found, "normalised_us", SCALED)
+        yield from _agrees("time by clock_model", by_it, normalised_us, "normalised_us", SCALED)
 
 
 def alike(one_us: float, other_us: float, most: float = ALIKE) -> bool:
@@ -147,7 +160,9 @@ def _times(times: TimeBaseline) -> Found:
         yield "time.sessions", runs, "one session of each run"
     for session in times.sessions:
         yield from _agrees("time_us", session.time_us, middle_us, "the median of all sessions", APART)
-        yield from _of(f"session {session.run}", in_session(session, times.reference_mhz))
+        model, clock_mhz = session.clock_model, session.sm_clock_mhz
+        found = in_time(session.time_us, session.normalised_us, clock_mhz, model, times.reference_mhz)
+        yield from _of(f"session {session.run}", found)
 
 
 def _clocks(model: ClockModel | None, *clocks: float) -> Found:

@@ -21,10 +21,10 @@ from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import NO_GPU, TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.quantities import MOST_LIMITS
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.registry import registry
 from pytest_gpuperf.session.orphans import last_change
 
 if TYPE_CHECKING:
@@ -49,10 +49,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.link import Facts, Link
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.progress import Terminal
-    from pytest_gpuperf.session.source import RankSource, Source
+    from pytest_gpuperf.session.source import Processes, Source
     from pytest_gpuperf.settings.settings import Settings
 
-_OTHER_FILE = "remove it, or name another file"
+OTHER_FILE = "remove it, or name another file"
+"""Next step if a file exists that this tool has not written."""
 
 
 class Runner:
@@ -85,8 +86,8 @@ class Runner:
     ) -> None:
         self.settings = settings
         self.source = source
-        self.ranks: RankSource | None = None
-        """None if this way to run has no ranks."""
+        self.own_processes: list[Processes] = []
+        """Processes of features, which end with the run."""
         self.environment = environment
         self.replayed_from = replayed_from
         self.counters_unavailable = ""
@@ -415,16 +416,6 @@ class Runner:
             skipped = f", {count} {'was' if count == 1 else 'were'} skipped: {why}" if count else ""
             raise GpuperfError(f"no test was judged{skipped}")
 
-    def write_markdown(self) -> None:
-        """Append the summary as Markdown to the file that the user or GitHub names.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        from pytest_gpuperf.report.publish import write_markdown
-
-        write_markdown(self._summary(), self.settings.markdown)
-
     @property
     def shown_run(self) -> Run | None:
         """The run that an HTML report names; None if this way to run has none."""
@@ -434,27 +425,6 @@ class Runner:
     def folder(self) -> Path | None:
         """Folder of the run, with its traces; None if this way to run has none."""
         return None
-
-    def write_html(self) -> None:
-        """Write the report to the file that the user names.
-
-        Raises:
-            GpuperfError: The file exists, and this tool has not written it.
-            OSError: The file cannot be written.
-        """
-        run, path = self.shown_run, self.settings.html
-        if path is None or run is None:
-            return
-        from pytest_gpuperf.features.page.page import page_pieces
-        from pytest_gpuperf.features.page.section import Section
-        from pytest_gpuperf.features.page.source_links import source_links
-        from pytest_gpuperf.report.own_files import refuse_other_file
-
-        refuse_other_file(path, _OTHER_FILE)
-        links = source_links(self.settings.root)
-        section = Section(run, self._summary(), self.expected, links=links, folder=self.folder)
-        write_files({path: page_pieces([section])})
-        self.notices.append(f"report written to {show_path(path)}")
 
     def write_json(self, end: End) -> None:
         """Write the verdicts to the file that the user names.
@@ -467,18 +437,21 @@ class Runner:
         from pytest_gpuperf.report.verdicts import encode_verdicts, verdicts_of
 
         if self.settings.json is not None:
-            refuse_other_file(self.settings.json, _OTHER_FILE)
-            verdicts = verdicts_of(self._summary(), end, self.run_id)
+            refuse_other_file(self.settings.json, OTHER_FILE)
+            verdicts = verdicts_of(self.summary(), end, self.run_id)
             write_files({self.settings.json: encode_verdicts(verdicts)})
 
     def report(self, terminal: TerminalReporter) -> None:
-        """Write the summary to the terminal, and annotations for GitHub."""
-        from pytest_gpuperf.report.publish import annotate, publish
+        """Write the summary to the terminal, and the lines of features."""
+        from pytest_gpuperf.report.publish import publish
 
-        publish(self._summary(), terminal, brief=self.settings.brief)
-        annotate(self._summary(), terminal)
+        summary = self.summary()
+        publish(summary, terminal, brief=self.settings.brief)
+        for line in (line for lines in registry().log_lines for line in lines(summary)):
+            terminal.write_line(line)
 
-    def _summary(self) -> Summary:
+    def summary(self) -> Summary:
+        """Return the results with all that a report shows."""
         from pytest_gpuperf.report.rows import Summary
 
         return Summary(

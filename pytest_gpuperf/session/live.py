@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.ranks.live_ranks import LiveRanks
 from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.result import Status, Suspect
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
@@ -96,7 +95,7 @@ class LiveRunner(KeepingRunner):
             self._tests,
             timer,
             self._known_time,
-            self._show_progress,
+            self.show_progress,
             self._folder / "traces",
             self._alone_on_host,
             CodeReader(where.toolchain.driver),
@@ -111,15 +110,15 @@ class LiveRunner(KeepingRunner):
             self._counters.unavailable = COUNTERS_OFF
         self._lock = GpuLock(gpu.uuid)
         self._host_lock = GpuLock(HOST)
-        self._ranks = self.ranks = LiveRanks(settings.budget_s, settings.rank_timeout_s, self._show_progress)
         self._reporter: Terminal | None = None
         self._status = StatusLine(None)
         self._results_of_passes = PassResults()
 
     def _conditions(self) -> Conditions | None:
         found = self._nvml.conditions()
-        # A rank that waits for its next order shares this GPU, and does not use it.
-        own = 1 if found is not None and found.other_processes and self._ranks.alive else 0
+        # A process of its own that waits for its next order shares this GPU, and does not use it.
+        alive = any(one.alive for one in self.own_processes)
+        own = 1 if found is not None and found.other_processes and alive else 0
         return replace(found, other_processes=found.other_processes - own) if found and own else found
 
     @property
@@ -160,7 +159,8 @@ class LiveRunner(KeepingRunner):
 
     def end(self) -> None:
         """End the processes of this run, and let the next one measure."""
-        self._ranks.end()
+        for one in self.own_processes:
+            one.end()
         if self._settler is not None:
             self._settler.close()
         self._lock.release()
@@ -188,7 +188,7 @@ class LiveRunner(KeepingRunner):
         self.sanitized = self._results_of_passes.sanitized
         self._explain_unavailable(states)
         logs, progress = self._folder_of("against"), partial(Progress, reporter)
-        self._settler = Settler(self, invocation, logs, progress, self._show_progress, self._against)
+        self._settler = Settler(self, invocation, logs, progress, self.show_progress, self._against)
 
     def _run_all(
         self, tests: Sequence[SelectedTest], invocation: Invocation, reporter: Terminal | None
@@ -243,7 +243,8 @@ class LiveRunner(KeepingRunner):
             state.path,
         )
 
-    def _show_progress(self, text: str) -> None:
+    def show_progress(self, text: str) -> None:
+        """Show the present measurement; an empty text ends it."""
         self._status.show(text)
 
     def _known_time(

@@ -182,6 +182,8 @@ class ItemState(msgspec.Struct, gc=False):
 
 
 STATE = pytest.StashKey[ItemState]()
+MARKED = pytest.StashKey[bool]()
+"""True for a test in which the marker has an effect without a fixture of the core."""
 
 
 def name_of(item: pytest.Item) -> str:

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import KernelProfile, LaunchedCode, Run, StaticKernel
-    from pytest_gpuperf.records.call import Call, RankCall
-    from pytest_gpuperf.records.ranks import Collective
+    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.marker import ItemState
@@ -89,25 +88,10 @@ class RecordedSource:
         """Return the recorded time, with the rates of the present test."""
         timing = self._recorded(call, "timing", Timing)
         if mode not in ("auto", timing.mode):
-            self._skip(
+            self.skip(
                 call, f"the recording of {call.nodeid} has mode {timing.mode!r}, the test asks for {mode!r}"
             )
         return replace(timing, bytes=bytes, flops=flops)
-
-    def check_ranks(self, call: RankCall) -> Correctness:
-        """Return the recorded comparison."""
-        return self.check(call)
-
-    def time_ranks(self, call: RankCall, *, collective: Collective, bytes: int, flops: int) -> Timing:
-        """Return the recorded time, with the rates of the present test."""
-        timing = self._recorded(call, "timing", Timing)
-        ranks = timing.ranks
-        if ranks is None or len(ranks.ranks) != call.gpus:
-            found = len(ranks.ranks) if ranks is not None else 1
-            self._skip(
-                call, f"the recording of {call.nodeid} is of {found} GPUs, the test asks for {call.gpus}"
-            )
-        return replace(timing, bytes=bytes, flops=flops, ranks=replace(ranks, collective=collective))
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Return the recorded counters; if more kernels were recorded, those that are asked for now."""
@@ -122,7 +106,7 @@ class RecordedSource:
         if profile.unavailable or (profile.regex, profile.launches) == (regex, kernels.recorded):
             return profile
         if profile.regex not in ("", regex) or profile.launches:
-            self._skip(
+            self.skip(
                 call,
                 f"the recording of {call.nodeid} has {_selected(profile.regex, profile.launches)}, "
                 f"the test asks for {_selected(regex, kernels.recorded)}",
@@ -130,7 +114,7 @@ class RecordedSource:
         matching = [kernel for kernel in profile.kernels if _matches(kernel, regex)]
         if not matching:
             names = ", ".join(dict.fromkeys(kernel.name for kernel in profile.kernels))
-            self._skip(
+            self.skip(
                 call, f"the recording of {call.nodeid} has no kernel for the regex {regex!r}, but {names}"
             )
         picked = tuple(kernels.pick(matching, call))
@@ -147,10 +131,11 @@ class RecordedSource:
         test = self._test(call.nodeid)
         recorded = kernels_of(test.measurements if test else {}, call.label)
         if not recorded:
-            self._skip(call, f"no recorded kernels of {call.nodeid} ({call.label})")
+            self.skip(call, f"no recorded kernels of {call.nodeid} ({call.label})")
         return recorded
 
-    def _skip(self, call: Call, why: str) -> NoReturn:
+    def skip(self, call: Call, why: str) -> NoReturn:
+        """Skip the test of a call, and note why."""
         self.skipped.setdefault(call.nodeid, why)
         pytest.skip(why)
 
@@ -165,7 +150,7 @@ class RecordedSource:
         if not isinstance(found, kind):
             run = self._newest if test is None else self._found[call.nodeid][0]
             gpu = run.environment.gpu.name
-            self._skip(
+            self.skip(
                 call,
                 f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}): not measured on "
                 f"{gpu} (run {run.id}), so skipped there, or newer than the recording, to which "
@@ -201,7 +186,6 @@ class ReplayRunner(Runner):
         newest = runs[0]
         cards = {nodeid: card for run in reversed(runs) for nodeid, card in run.cards.items()}
         super().__init__(settings, self._recorded, newest.environment, replayed_from=newest, cards=cards)
-        self.ranks = self._recorded
         self.counters_unavailable = newest.counters_unavailable
         tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
         self._failures = {nodeid: test.failure for nodeid, test in tests.items()}

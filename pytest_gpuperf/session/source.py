@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Correctness, Fuzzing, LaunchedCode, Profile, Timing, Trace, WarmUp
-    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall, RankCall
-    from pytest_gpuperf.records.ranks import Collective
+    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
     from pytest_gpuperf.records.selection import Selection
 
 
@@ -40,15 +39,12 @@ class Source(Protocol):
         """Record the kernels that one call runs."""
 
 
-class RankSource(Protocol):
-    """The source of the measurements of calls on several GPUs.
+class Processes(Protocol):
+    """Processes of a feature that share the GPU of the run."""
 
-    Raises:
-        GpuperfError: Its methods, if the test has to be changed, or if a rank has died or hangs.
-    """
+    @property
+    def alive(self) -> bool:
+        """True if there are any."""
 
-    def check_ranks(self, call: RankCall) -> Correctness:
-        """Compare the outputs of all ranks with their references."""
-
-    def time_ranks(self, call: RankCall, *, collective: Collective, bytes: int, flops: int) -> Timing:
-        """Time the call on all ranks."""
+    def end(self) -> None:
+        """End them."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from pytest_gpuperf.registry import Option, registry
 
 MAX_TIMEOUT_S = 10**6
 """Longest time of a test, in seconds."""
@@ -18,41 +15,6 @@ MAX_TIMEOUT_S = 10**6
 
 RUNS_KEPT = 50
 """Default of `gpuperf_keep`."""
-
-
-@dataclass(frozen=True)
-class Option:
-    """One ini key, mostly with an option."""
-
-    name: str
-    """`counters` for `--gpuperf-counters` and `gpuperf_counters`."""
-    default: str
-    help: str
-    metavar: str = ""
-    choices: Sequence[str] = ()
-    unset: str = ""
-    """The value shown in `--help` if the default is empty."""
-    switch: bool = False
-    """Takes no value on the command line; `yes` or `no` in the ini file."""
-    key_only: bool = False
-    """True if it has an ini key and no option; `-o gpuperf_budget=2` sets it for one run."""
-    asks: bool = False
-    """True if the option asks for an action; without `--gpuperf` that is an error."""
-
-    @property
-    def shown_default(self) -> str:
-        """The default in `--help`."""
-        return self.default or self.unset
-
-    @property
-    def flag(self) -> str:
-        """What a person types on the command line, without the value."""
-        return f"-o {self.ini}" if self.key_only else f"--gpuperf-{self.name}"
-
-    @property
-    def ini(self) -> str:
-        """The ini key."""
-        return f"gpuperf_{self.name.replace('-', '_')}"
 
 
 OPTIONS = (
@@ -103,13 +65,6 @@ OPTIONS = (
         metavar="PART",
         unset="all tests",
         asks=True,
-    ),
-    Option(
-        "rank-timeout",
-        "120",
-        "seconds without a sign of life after which a rank of a test on several GPUs hangs; 0: any time",
-        metavar="SECONDS",
-        key_only=True,
     ),
     Option(
         "tolerance",
@@ -231,22 +186,12 @@ OPTIONS = (
         "show at most ten lines for each failure, and for the summary",
         switch=True,
     ),
-    Option(
-        "markdown",
-        "",
-        "append the summary as Markdown to this file",
-        metavar="FILE",
-        unset="$GITHUB_STEP_SUMMARY",
-        key_only=True,
-    ),
-    Option(
-        "html",
-        "",
-        "write the results as one HTML page to this file",
-        metavar="FILE",
-        unset="none",
-    ),
 )
+
+
+def all_options() -> tuple[Option, ...]:
+    """Return the options of the core and of the features."""
+    return (*OPTIONS, *registry().options)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -261,8 +206,7 @@ def add_options(parser: pytest.Parser) -> None:
         "(default: off; ini: gpuperf)",
     )
     parser.addini("gpuperf", "turn --gpuperf on for every run", type="bool", default=False)
-    parser.addini("gpuperf_history", "folder or branch:NAME of `gpuperf history`", default="")
-    for option in OPTIONS:
+    for option in all_options():
         text = option.help if option.key_only else f"same as {option.flag}"
         parser.addini(option.ini, text, default=option.default)
         if option.key_only:
@@ -302,7 +246,7 @@ def refuse_without_gpuperf(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: The command line, or `addopts`, has such an option.
     """
-    given = [(option, config.getoption(option.ini)) for option in OPTIONS if option.asks]
+    given = [(option, config.getoption(option.ini)) for option in all_options() if option.asks]
     asked = [f"{option.flag}={value}" for option, value in given if value not in (None, option.default)]
     if asked:
         raise pytest.UsageError(

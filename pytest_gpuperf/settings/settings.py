@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, cast
 import pytest
 
 from pytest_gpuperf.records.runs import STATE_FOLDER
-from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS, whole_number
+from pytest_gpuperf.registry import registry
+from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, all_options, whole_number
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ class Settings:
     """Seconds that one test may take; 0 for any time."""
     shard: tuple[int, int] | None
     """Which of how many parts of the tests, from 0; None for all tests, and in a child."""
-    rank_timeout_s: float
-    """Seconds without a sign of life after which a rank hangs; 0 for any time."""
     tolerance_pct: float
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
     strict: bool
@@ -74,9 +73,6 @@ class Settings:
     """Names of the presets for tests that name none."""
     metrics: tuple[str, ...]
     """More metrics to read for every test: short names or raw ones."""
-    markdown: Path | None
-    html: Path | None
-    """File of the HTML report; None for no report."""
     json: Path | None
     """File for the verdicts, relative to the working directory."""
     brief: bool
@@ -93,6 +89,8 @@ class Settings:
     """The file of the plan, in a side process of `--gpuperf-against`."""
     sanitizing_pass: Path | None
     """The folder of the plan, in the child under compute-sanitizer."""
+    of_features: Mapping[str, str]
+    """Values of the features' options, by their names."""
 
     @classmethod
     def from_config(cls, config: pytest.Config, first_on_path: str = "") -> Settings:
@@ -108,7 +106,7 @@ class Settings:
         from pytest_gpuperf.metrics.presets import check_presets
 
         values: dict[str, str] = {}
-        for option in OPTIONS:
+        for option in all_options():
             given = None if option.key_only else config.getoption(option.ini)
             value = str(config.getini(option.ini) if given is None else given).strip()
             if "\0" in value:
@@ -118,11 +116,12 @@ class Settings:
                 raise pytest.UsageError(
                     f"gpuperf: {option.ini} is {value!r}; expected one of {', '.join(choices)}"
                 )
+            if option.most:
+                _number(option.ini, value, most=option.most)
             values[option.name] = value
         profiling_pass = os.environ.get(PROFILING_PASS_ENV)
         side = os.environ.get(SIDE_ENV)
         sanitizing_pass = os.environ.get(SANITIZING_PASS_ENV)
-        markdown = values["markdown"] or os.environ.get("GITHUB_STEP_SUMMARY", "")
         return cls(
             # A run with compute-sanitizer reads no counters.
             counters="off" if values["sanitize"] != "off" else values["counters"],
@@ -131,7 +130,6 @@ class Settings:
             keep=_keep(values["keep"]),
             timeout_s=_number("--gpuperf-timeout", values["timeout"], most=MAX_TIMEOUT_S),
             shard=None if profiling_pass or side or sanitizing_pass else _shard(values["shard"]),
-            rank_timeout_s=_number("gpuperf_rank_timeout", values["rank-timeout"], most=MAX_TIMEOUT_S),
             tolerance_pct=_number("gpuperf_tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
             baselines=config.rootpath / values["baselines"],
@@ -147,8 +145,6 @@ class Settings:
             ncu=values["ncu"],
             preset=check_presets(values["preset"].split(","), "in gpuperf_preset"),
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
-            markdown=Path(markdown) if markdown else None,
-            html=Path(values["html"]) if values["html"] else None,
             json=Path(values["json"]) if values["json"] else None,
             brief=values["brief"] == "yes",
             root=config.rootpath,
@@ -157,6 +153,7 @@ class Settings:
             profiling_pass=Path(profiling_pass) if profiling_pass else None,
             side=Path(side) if side else None,
             sanitizing_pass=Path(sanitizing_pass) if sanitizing_pass else None,
+            of_features={option.name: values[option.name] for option in registry().options},
         )
 
 

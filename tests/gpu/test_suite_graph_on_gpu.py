@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pytest_gpuperf.features.explain import diagnose_call
+from pytest_gpuperf.features.explain.diagnosis import diagnose_call
 from pytest_gpuperf.measure.trace.capture import capture
 from suites.kernels.graphed import Graphed
 

@@ -15,14 +15,14 @@ import suites.kernels.square  # noqa: F401
 from docs.metric_lists import with_lists
 from docs.states import FIRST_TEST_CODE, is_of_gallery
 from docs.update_output import Block, blocks, contents, pages
-from pytest_gpuperf.cli import COMMANDS, main
+from pytest_gpuperf.cli import commands, main
 from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records.correctness import ACCURACY_UNITS
 from pytest_gpuperf.records.runs import newest_recordings
 from pytest_gpuperf.records.trace import TRACE_UNITS
-from pytest_gpuperf.settings.options import OPTIONS
+from pytest_gpuperf.settings.options import all_options
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -113,7 +113,7 @@ def test_index_links_every_page() -> None:
 def test_options_equal_help(pytester: pytest.Pytester) -> None:
     pattern = re.compile(r"^- (--(gpuperf[^=\s]*).*) \(default: (.*?)\): (.*)$", re.MULTILINE)
     options = pattern.findall(page("docs/reference/options.md").replace("`", ""))
-    assert len(options) == len([option for option in OPTIONS if not option.key_only]) + 1
+    assert len(options) == len([option for option in all_options() if not option.key_only]) + 1
     of_help = " ".join(pytester.runpytest("--help").stdout.str().replace("`", "").split())
     for flag, name, default, what in options:
         ini = name.replace("-", "_")
@@ -122,7 +122,7 @@ def test_options_equal_help(pytester: pytest.Pytester) -> None:
 
 def unknown_in(text: str) -> list[str]:
     """Return the commands and options of this package that a text names, and that do not exist."""
-    flags = {option.flag for option in OPTIONS if not option.key_only}
+    flags = {option.flag for option in all_options() if not option.key_only}
     found = [one for one in re.findall(r"--gpuperf-[a-z]+(?:-[a-z]+)*", text) if one not in flags]
     for name in ("baseline", "fleet", "history"):
         group = main.get_command(click.Context(main), name)
@@ -130,7 +130,7 @@ def unknown_in(text: str) -> list[str]:
         named = re.findall(rf"\bgpuperf {name} ([a-z]+)", text)
         found += [f"{name} {one}" for one in named if one not in group.commands]
     return found + [
-        one for one in re.findall(r"[`:;\"] ?gpuperf ([a-z][a-z-]*)", text) if one not in COMMANDS
+        one for one in re.findall(r"[`:;\"] ?gpuperf ([a-z][a-z-]*)", text) if one not in commands()
     ]
 
 
@@ -161,7 +161,7 @@ def test_every_verdict_is_explained() -> None:
 
 
 def test_glossary_has_every_verdict_and_choice() -> None:
-    words = {status.value for status in Status}.union(*(option.choices for option in OPTIONS))
+    words = {status.value for status in Status}.union(*(option.choices for option in all_options()))
     missing = words - set(re.findall(r"\w+", page("docs/reference/glossary.md")))
     assert missing <= {"auto", "off", "never"}
 

@@ -12,13 +12,11 @@ def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
     return Settings.from_config(pytester.parseconfig(*arguments))
 
 
-def test_defaults(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+def test_defaults(pytester: pytest.Pytester) -> None:
     found = settings(pytester)
     assert (found.counters, found.mode, found.update, found.replay) == ("auto", "auto", "never", "auto")
     assert (found.budget_s, found.tolerance_pct) == (1.0, 0.0)
     assert found.baselines == pytester.path / "baselines"
-    assert found.markdown is None
 
 
 def test_an_ini_key_counts(pytester: pytest.Pytester) -> None:
@@ -36,11 +34,6 @@ def test_sanitizer_turns_counters_off(pytester: pytest.Pytester) -> None:
 def test_the_command_line_beats_the_ini_file(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf_tolerance = 7\n")
     assert settings(pytester, "-ogpuperf_tolerance=3").tolerance_pct == 3.0
-
-
-def test_pytest_knows_the_key_of_the_history(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\ngpuperf_history = branch:times\n")
-    assert pytester.parseconfig().getini("gpuperf_history") == "branch:times"
 
 
 def test_the_ini_key_gpuperf_turns_the_plugin_on(pytester: pytest.Pytester) -> None:
@@ -77,13 +70,6 @@ def test_invalid_ini_word_is_named(pytester: pytest.Pytester) -> None:
         pytest.UsageError, match="gpuperf_mode is 'lukewarm'; expected one of auto, hot, cold, queued"
     ):
         settings(pytester)
-
-
-def test_the_step_summary_of_github_is_the_default_markdown(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
-    assert settings(pytester).markdown == pytester.path / "summary.md"
 
 
 def test_presets_are_separated_by_commas(pytester: pytest.Pytester) -> None:

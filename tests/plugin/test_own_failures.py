@@ -128,14 +128,14 @@ EACH = [
     Broken("pytest_gpuperf.session.keeping.RunStore.write", FINISH, has_run=False),
     Broken("pytest_gpuperf.session.keeping.find_old", FINISH),
     Broken("pytest_gpuperf.session.keeping.accept", FINISH, status=4, arguments=("--gpuperf-update=new",)),
-    Broken("pytest_gpuperf.report.publish.write_markdown", FINISH),
+    Broken("pytest_gpuperf.features.github.step_summary.write_markdown", FINISH),
     Broken(
         "pytest_gpuperf.features.page.page.page_pieces", FINISH, arguments=("--gpuperf-html=report.html",)
     ),
     Broken(f"{LIVE}.LiveRunner.write_json", FINISH, arguments=("--gpuperf-json=v.json",)),
     Broken(f"{LIVE}.LiveRunner.end", FINISH),
     Broken("pytest_gpuperf.report.publish.publish", "pytest_terminal_summary"),
-    Broken("pytest_gpuperf.report.publish.error_annotations", "pytest_terminal_summary"),
+    Broken("pytest_gpuperf.features.github.annotations.error_annotations", "pytest_terminal_summary"),
 ]
 
 

@@ -1,8 +1,27 @@
-"""Diagnosis of a kernel or call: its bound, the causes, and what to try next."""
+"""What bounds a kernel or a call, the causes, and what to try next, by rules with sources.
+
+Command: `gpuperf explain`, for runs and files of ncu.
+Adds an explanation below the first broken limit of a label, and to `gpuperf trace`.
+A rule is a function in `bounds`, `causes` or `calls` and a row in `rules`.
+Public to other features: `explained` and `report`, for details of the HTML page.
+"""
 
 from __future__ import annotations
 
-from pytest_gpuperf.features.explain.diagnosis import Turned, diagnose_call, explain_lines, turned
-from pytest_gpuperf.features.explain.rules import RULES, Diagnosis, diagnose
+from typing import TYPE_CHECKING
 
-__all__ = ["RULES", "Diagnosis", "Turned", "diagnose", "diagnose_call", "explain_lines", "turned"]
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Measurement
+    from pytest_gpuperf.registry import Registry
+
+
+def register(registry: Registry) -> None:
+    """Add the parts named above."""
+    registry.commands["explain"] = "pytest_gpuperf.features.explain.command"
+    registry.explanations.append(_lines)
+
+
+def _lines(measurement: Measurement) -> tuple[str, ...]:
+    from pytest_gpuperf.features.explain.diagnosis import explain_lines
+
+    return explain_lines(measurement)

@@ -11,7 +11,7 @@ from pytest_gpuperf.report.show import count
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.explain import Turned
+    from pytest_gpuperf.features.explain.diagnosis import Turned
     from pytest_gpuperf.judge.times import BaselineComparison
     from pytest_gpuperf.records import Timing
 

@@ -12,7 +12,7 @@ from pytest_gpuperf.report.table import Column, Report, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.features.explain import Diagnosis
+    from pytest_gpuperf.features.explain.rules import Diagnosis
 
 CALL, BASELINE = "the call", "since the baseline"
 """Rows that are no kernels."""

@@ -1,1 +1,57 @@
-"""The feature github."""
+"""Results on GitHub: annotations, the summary of a step, a comment on a pull request, merged shards.
+
+Commands: `gpuperf comment`, `gpuperf merge`.
+Option: `gpuperf_markdown`; the file of `GITHUB_STEP_SUMMARY` is its default.
+Adds `::error` lines below the summary under GitHub Actions, and properties of tests for `--junitxml`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.registry import Option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.registry import Registry
+    from pytest_gpuperf.report.rows import Summary
+    from pytest_gpuperf.session.base import Runner
+
+
+def register(registry: Registry) -> None:
+    """Add the parts named above."""
+    registry.commands["comment"] = "pytest_gpuperf.features.github.comment_command"
+    registry.commands["merge"] = "pytest_gpuperf.features.github.merge_command"
+    registry.options.append(
+        Option(
+            "markdown",
+            "",
+            "append the summary as Markdown to this file",
+            metavar="FILE",
+            unset="$GITHUB_STEP_SUMMARY",
+            key_only=True,
+        )
+    )
+    registry.outputs.append(_write_markdown)
+    registry.log_lines.append(_annotations)
+    registry.properties.append(_properties)
+
+
+def _write_markdown(runner: Runner) -> None:
+    from pytest_gpuperf.features.github.step_summary import write_markdown
+
+    write_markdown(runner.summary(), runner.settings.of_features["markdown"])
+
+
+def _annotations(summary: Summary) -> Iterable[str]:
+    from pytest_gpuperf.features.github.annotations import annotations
+
+    return annotations(summary)
+
+
+def _properties(result: TestResult) -> Iterable[tuple[str, str]]:
+    from pytest_gpuperf.features.github.junit import properties
+
+    return properties(result)

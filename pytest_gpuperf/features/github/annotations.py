@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.report.rows import failure_message, failures, overall_status, split_names
@@ -11,11 +13,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.report.rows import Summary
 
 MOST = 10
 """GitHub shows ten errors of a step and drops the others."""
 NAMES_SHOWN = 20
 """Maximum number of tests in the annotation that sums up the rest."""
+
+
+def annotations(summary: Summary) -> list[str]:
+    """Return the annotations of a run, which GitHub reads from the log; none elsewhere."""
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return []
+    unexpected = [
+        result for result in summary.results if result.record.nodeid not in summary.expected_failures
+    ]
+    prefix = _folder_in_repository(summary.root)
+    return error_annotations(unexpected, lines=summary.lines, prefix=prefix)
 
 
 def error_annotations(
@@ -66,3 +80,12 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _folder_in_repository(root: Path) -> str:
+    """Return the path of pytest's rootdir in the repository on GitHub; empty for its top."""
+    try:
+        folder = root.relative_to(Path(os.environ.get("GITHUB_WORKSPACE", root))).as_posix()
+    except ValueError:
+        return ""
+    return "" if folder == "." else folder

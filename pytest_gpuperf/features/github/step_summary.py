@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from html import escape as escape_html
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.records.writing import named
 from pytest_gpuperf.report.forms.as_markdown import bullets, escape, table_rows
 from pytest_gpuperf.report.notices import notices, undecided
 from pytest_gpuperf.report.rows import (
@@ -100,3 +103,19 @@ def within(items: Sequence[_T], sizes: Iterable[int], room: int) -> list[_T]:
             break
         kept.append(item)
     return kept
+
+
+def write_markdown(summary: Summary, name: str) -> None:
+    """Append the summary to the file that the user or GitHub names.
+
+    Args:
+        summary: The run.
+        name: The file that the user names; empty for GitHub's.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    name = name or os.environ.get("GITHUB_STEP_SUMMARY", "")
+    if name and summary.results:
+        with named(Path(name)), Path(name).open("a", encoding="utf-8") as stream:
+            stream.write(summary_markdown(summary))

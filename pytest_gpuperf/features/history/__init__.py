@@ -1,1 +1,30 @@
-"""The feature history."""
+"""The times of many runs, the commits at which they changed, and a page of them.
+
+Commands: `gpuperf history add` and `gpuperf history show`.
+Key: `gpuperf_history`, a folder or a branch.
+`store` and `branch` keep lines (`record`); `change_points` searches a `series`; `site` writes the page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.registry import Option
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.registry import Registry
+
+
+def register(registry: Registry) -> None:
+    """Add the parts named above."""
+    registry.commands["history"] = "pytest_gpuperf.features.history.command"
+    registry.options.append(
+        Option(
+            "history",
+            "",
+            "folder, or branch:NAME, of `gpuperf history`",
+            metavar="FOLDER",
+            unset="perf-history",
+            key_only=True,
+        )
+    )

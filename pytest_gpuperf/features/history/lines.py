@@ -9,7 +9,7 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history.record import HISTORY_SCHEMA, HistoryLine
 from pytest_gpuperf.records.decoding import decode_versioned
-from pytest_gpuperf.records.plausible import in_session, refuse_first
+from pytest_gpuperf.records.plausible import in_time, refuse_first
 from pytest_gpuperf.records.runs import SAFE_NAME
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ def _decode(text: bytes, shown: str, place: tuple[str, str]) -> HistoryLine:
         raise GpuperfError(f"{shown}: {error.found}", expected=error.expected, next_step=next_step) from None
     if own != "/".join(place):
         raise GpuperfError(f"{shown} is of {own}", expected="/".join(place), next_step=next_step)
-    reference_mhz = line.clock_model.reference_mhz if line.clock_model else 0.0
-    refuse_first(in_session(line, reference_mhz), shown, next_step)
+    model = line.clock_model
+    reference_mhz = model.reference_mhz if model else 0.0
+    misfits = in_time(line.time_us, line.normalised_us, line.sm_clock_mhz, model, reference_mhz)
+    refuse_first(misfits, shown, next_step)
     return line

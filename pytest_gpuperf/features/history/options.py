@@ -68,8 +68,9 @@ def open_store(project: Project, store: str, *, push: bool = False) -> Store:
     Raises:
         GpuperfError: The name of a branch is impossible, or only a branch can be pushed.
     """
-    folder = Path(store) if store else project.root / (project.history or DEFAULT_FOLDER)
-    store = store or project.history
+    own = project.values.get("gpuperf_history", "").strip()
+    folder = Path(store) if store else project.root / (own or DEFAULT_FOLDER)
+    store = store or own
     if store.startswith(_BRANCH):
         return BranchStore(project.root, store.removeprefix(_BRANCH), push=push)
     if push:

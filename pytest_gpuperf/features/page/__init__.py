@@ -1,1 +1,33 @@
-"""The feature page."""
+"""The results as one HTML page, with pictures: rooflines, times, launches, kernels.
+
+Command: `gpuperf report`. Option: `--gpuperf-html`.
+A picture is plain data (`picture`): `picture.js` draws it in pages, `picture_file` into files.
+Public to other features: `picture`, `picture_file`, `pictures`, `markup`, `section` and `source_links`.
+Extra: `plot` (matplotlib).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.registry import Option
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.registry import Registry
+    from pytest_gpuperf.session.base import Runner
+
+
+def register(registry: Registry) -> None:
+    """Add the parts named above."""
+    registry.commands["report"] = "pytest_gpuperf.features.page.command"
+    registry.options.append(
+        Option("html", "", "write the results as one HTML page to this file", metavar="FILE", unset="none")
+    )
+    registry.outputs.append(_write)
+
+
+def _write(runner: Runner) -> None:
+    if runner.settings.of_features["html"]:
+        from pytest_gpuperf.features.page.output import write_html
+
+        write_html(runner)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.features.explain.explained import explain_measurement
-from pytest_gpuperf.features.explain.report import explain_report
 from pytest_gpuperf.features.page.facts import facts_of
 from pytest_gpuperf.features.page.pictures import pictures_of
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.chips import chip_name
 from pytest_gpuperf.records.change import printable, show_pair
+from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.show import show_movement
 from pytest_gpuperf.report.table import Column, Table
 from pytest_gpuperf.report.trace_report import kernel_table, region_line, trace_line
@@ -103,6 +102,11 @@ def _findings(result: TestResult, label: str) -> Iterator[dict[str, Any]]:
 
 
 def _explained(section: Section, result: TestResult, label: str) -> Iterator[dict[str, Any]]:
+    if "explain" not in registry().features:
+        return
+    from pytest_gpuperf.features.explain.explained import explain_measurement
+    from pytest_gpuperf.features.explain.report import explain_report
+
     gpu = section.run.environment.gpu
     chip = chip_name(gpu.compute_capability, gpu.name)
     found = explain_measurement(result.record, label, chip=chip)

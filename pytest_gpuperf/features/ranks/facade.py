@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError, show_repr
+from pytest_gpuperf.features.ranks.source import RankCall, source_of
 from pytest_gpuperf.plugin.arguments import (
     check_callable,
     check_count,
@@ -16,15 +17,15 @@ from pytest_gpuperf.plugin.arguments import (
     check_tolerance,
 )
 from pytest_gpuperf.plugin.recorder import Recorder
-from pytest_gpuperf.records.call import RankCall, Reference
+from pytest_gpuperf.records.call import Reference
 from pytest_gpuperf.records.ranks import BUS_FACTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from pytest_gpuperf.features.ranks.source import RankSource
     from pytest_gpuperf.records import Correctness, Measurement, Timing
     from pytest_gpuperf.records.ranks import Collective
-    from pytest_gpuperf.session.source import RankSource
 
     Factory = Callable[[int, int, int], Any]
 
@@ -189,7 +190,8 @@ class GpuperfRanks(Recorder):
         self._refuse_second(part, label)
         if isinstance(self._runner.source, NoGpuError):
             self._fail(self._runner.source)
-        if self._runner.ranks is None:
+        ranks = source_of(self._runner)
+        if ranks is None:
             pytest.skip("runs on several GPUs, and this process measures one")
         seed = self.seed + (part != "correctness")
         try:
@@ -198,4 +200,4 @@ class GpuperfRanks(Recorder):
         except GpuperfError as error:
             self._fail(error)
         call = RankCall(self._state.nodeid, label, fn, seed=seed, gpus=self.world, make=inputs)
-        return self._runner.ranks, call
+        return ranks, call

@@ -15,8 +15,8 @@ from pytest_gpuperf.features.ranks.team import Team
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_gpuperf.features.ranks.source import RankCall
     from pytest_gpuperf.records import Correctness, Timing
-    from pytest_gpuperf.records.call import RankCall
     from pytest_gpuperf.records.ranks import Collective
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.features.explain import diagnose_call, explain_lines
+from pytest_gpuperf.features.explain.diagnosis import diagnose_call, explain_lines
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Trace, TracedKernel
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import record, run

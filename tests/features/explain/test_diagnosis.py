@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from pytest_gpuperf.features.explain import diagnose
 from pytest_gpuperf.features.explain.bounds import PIPES
 from pytest_gpuperf.features.explain.diagnosis import diagnose_kernel
+from pytest_gpuperf.features.explain.rules import diagnose
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
 from pytest_gpuperf.metrics import METRICS
 from run_builders import BUSY

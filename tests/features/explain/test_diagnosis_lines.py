@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_gpuperf.features.explain import explain_lines
-from pytest_gpuperf.features.explain.diagnosis import Turned, shares_of_time, turned
+from pytest_gpuperf.features.explain.diagnosis import Turned, explain_lines, shares_of_time, turned
 from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
 from run_builders import BUSY
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from inline_snapshot import snapshot
 
-from pytest_gpuperf.features.github.step_summary import summary_markdown
+from pytest_gpuperf.features.github.step_summary import summary_markdown, write_markdown
 from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.report.rows import Summary
@@ -13,6 +13,9 @@ from report_examples import ENVIRONMENT, RECORDED, result, timing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
+
+    import pytest
 
 MIB = 1024 * 1024
 
@@ -96,3 +99,10 @@ def test_long_message_does_not_displace_others() -> None:
     text = markdown_of(results)
     assert len(text.encode()) < MIB
     assert "gpuperf: short" in text
+
+
+def test_file_of_github_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "githubs"))
+    for name in ("", str(tmp_path / "named")):
+        write_markdown(Summary([result()], ENVIRONMENT, None), name)
+    assert (tmp_path / "githubs").read_text() == (tmp_path / "named").read_text() == markdown_of([result()])

@@ -106,8 +106,8 @@ def test_earlier_dashboard_is_replaced_and_other_files_stay(tmp_path: Path) -> N
 def test_scripts_set_no_markup() -> None:
 
     for name, package in (
-        ("site.js", "pytest_gpuperf.report.history"),
-        ("picture.js", "pytest_gpuperf.report.html"),
+        ("site.js", "pytest_gpuperf.features.history"),
+        ("picture.js", "pytest_gpuperf.features.page"),
     ):
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", asset(name, package)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from pytest_gpuperf.cli import COMMANDS, main
+from pytest_gpuperf.cli import commands, main
 from pytest_gpuperf.features.starter.command import SKILLS, packaged
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.settings.options import OPTIONS
+from pytest_gpuperf.settings.options import all_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,9 +58,8 @@ def test_front_matter_has_the_form_of_skills() -> None:
 
 
 def test_skill_names_commands_options_and_verdicts_that_exist() -> None:
-    commands = set(re.findall(r"`gpuperf ([a-z-]+)", TEXT))
-    assert commands <= COMMANDS.keys()
+    assert set(re.findall(r"`gpuperf ([a-z-]+)", TEXT)) <= commands().keys()
     options = set(re.findall(r"--gpuperf-[a-z-]+", TEXT))
-    assert options <= {option.flag for option in OPTIONS}
+    assert options <= {option.flag for option in all_options()}
     for status in Status:
         assert f"`{status.value}`" in TEXT

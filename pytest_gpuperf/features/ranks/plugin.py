@@ -1,0 +1,21 @@
+"""The fixture `gpuperf_ranks`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.features.ranks.facade import GpuperfRanks
+    from pytest_gpuperf.plugin.facade import Gpuperf
+
+
+@pytest.fixture
+def gpuperf_ranks(request: pytest.FixtureRequest, gpuperf: Gpuperf) -> GpuperfRanks:
+    """Check and time callables on several GPUs at once: `@pytest.mark.gpuperf(gpus=2)` says on how many."""
+    del gpuperf  # a test with this fixture measures too
+    from pytest_gpuperf.features.ranks.facade import GpuperfRanks
+    from pytest_gpuperf.plugin.hooks import measuring
+
+    return GpuperfRanks(*measuring(request))

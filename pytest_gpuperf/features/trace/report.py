@@ -1,0 +1,189 @@
+"""Kernel tables of traces, one below the other, and the chains of kernels that could be one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_gpuperf.features.trace.overview import overview_table, split_lines, unread_line
+from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.registry import registry
+from pytest_gpuperf.report.show import count, show_time
+from pytest_gpuperf.report.table import Report, Table
+from pytest_gpuperf.report.trace_report import kernel_table, region_line, short_name, trace_line, transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.features.trace.files import GpuTrace
+    from pytest_gpuperf.records import FusionCandidate, Trace, TracedKernel
+
+ROWS_OF_SEVERAL = 10
+"""Maximum number of kernels of each of several ranks or GPUs."""
+ROW_NAMES = 4
+"""Kernels of a fusion candidate that are named."""
+
+
+@dataclass(frozen=True)
+class FoundTrace:
+    """One trace from a run or a file."""
+
+    nodeid: str
+    """Empty for a file."""
+    label: str
+    trace: Trace
+    file: Path
+    """The Chrome trace, which a recording does not have."""
+    source: GpuTrace | None = None
+    """Rank, steps and remarks of a file; None for a run."""
+
+    @property
+    def title(self) -> str:
+        """The test, or the file."""
+        return (self.nodeid or show_path(self.file)) + (
+            f" ({self.label})" if self.label not in ("", "main") else ""
+        )
+
+    @property
+    def rank(self) -> int | None:
+        """Rank of the process; None if it is not known."""
+        return self.source.rank if self.source else None
+
+    @property
+    def heading(self) -> str:
+        """The title, with rank and GPU if it is a file."""
+        if self.source is None:
+            return self.title
+        of = f" of {self.source.world_size}" if self.source.world_size else ""
+        rank = "" if self.rank is None else f"rank {self.rank}{of}, "
+        return f"{rank}GPU {self.trace.device}, {self.title}"
+
+
+def trace_report(
+    traces: Sequence[FoundTrace], *, matching: str, explained: bool, remarks: Sequence[str] = ()
+) -> Report:
+    """Return the kernel tables of traces.
+
+    Args:
+        traces: The traces.
+        matching: Regex found in the names of the copies and fills to show.
+        explained: True to add the bounds of each call.
+        remarks: Lines for the end.
+    """
+    tables: list[Table] = []
+    several = len({(one.file, one.trace.device) for one in traces if one.source}) > 1
+    rows = [row for one in traces if one.source for row in _overview_rows(one, several=several)]
+    if len(rows) > 1:
+        tables.append(overview_table(rows))
+    for one in traces:
+        shown = kernel_table(one.trace, matching=matching, shown=ROWS_OF_SEVERAL if several else None)
+        above = [
+            one.heading if several or one.rank is not None else one.title,
+            region_line(one.trace),
+            trace_line(one.trace),
+        ]
+        above += split_lines(one.trace) if one.trace.computation_us is not None else []
+        tables.append(Table(shown.columns, above, [*shown.notes, *_outside(one)]))
+        tables.append(Table(notes=[] if several else fusion_lines(one.trace.fusion_candidates)))
+        tables.append(Table(notes=_explanation(one.trace) if explained else []))
+    tables.append(Table(notes=[*_unread(traces), *remarks]))
+    return Report(
+        tables=tables,
+        records=[
+            {"nodeid": one.nodeid, "label": one.label, **_record(row), **_place(one)}
+            for one in traces
+            for row in (*one.trace.kernels, *(transfers(one.trace) if one.source and not matching else ()))
+        ],
+        data=[
+            {
+                "nodeid": one.nodeid,
+                "label": one.label,
+                **_place(one),
+                "trace": all_fields(one.trace),
+                "steps": [_without_kernels(step) for step in one.source.steps] if one.source else [],
+                "outside_steps": one.source.outside if one.source else 0,
+                "not_shown": {"events": one.source.unread, "fields": one.source.unread_fields}
+                if one.source
+                else None,
+                "left_out": list(remarks),
+            }
+            for one in traces
+        ],
+    )
+
+
+def _explanation(trace: Trace) -> list[str]:
+    measured = Measurement(trace=trace)
+    return [line for explain in registry().explanations for line in explain(measured)]
+
+
+def all_fields(value: object) -> object:
+    """Return a record as objects of JSON, also the fields with their default values."""
+    if isinstance(value, msgspec.Struct):
+        return {name: all_fields(getattr(value, name)) for name in value.__struct_fields__}
+    return [all_fields(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _without_kernels(step: Trace) -> dict[str, object]:
+    left_out = ("kernels", "fusion_candidates", "file", "occurrences")
+    return {name: all_fields(getattr(step, name)) for name in step.__struct_fields__ if name not in left_out}
+
+
+def _place(one: FoundTrace) -> dict[str, object]:
+    return {
+        "file": show_path(one.file) if one.source else one.trace.file,
+        "rank": one.rank,
+        "world_size": one.source.world_size if one.source else None,
+        "device": one.trace.device,
+        "gpu": one.trace.gpu,
+    }
+
+
+def _overview_rows(one: FoundTrace, *, several: bool) -> list[tuple[str, str, Trace]]:
+    heading = one.heading if several else ""
+    steps = one.source.steps if one.source else ()
+    whole = [] if one.trace.region and steps else [("the whole trace", one.trace)]
+    return [(heading, name, trace) for name, trace in (*whole, *((step.region, step) for step in steps))]
+
+
+def _outside(one: FoundTrace) -> list[str]:
+    if one.source is None or not one.source.outside:
+        return []
+    outside = count(one.source.outside, "activity", "activities")
+    where = "the steps" if one.source.steps[0].region.startswith("ProfilerStep#") else "these annotations"
+    return [f"{outside} ({show_time(one.source.outside_us)}) launched outside {where}"]
+
+
+def _unread(traces: Sequence[FoundTrace]) -> list[str]:
+    files = {one.file: one.source for one in traces if one.source}
+    events: Counter[str] = Counter()
+    fields: set[str] = set()
+    for source in files.values():
+        events.update(source.unread)
+        fields.update(source.unread_fields)
+    return unread_line(events, sorted(fields))
+
+
+def _record(kernel: TracedKernel) -> dict[str, object]:
+    record = msgspec.structs.asdict(kernel)
+    return {**record, "grid": "x".join(map(str, kernel.grid)), "block": "x".join(map(str, kernel.block))}
+
+
+def fusion_lines(candidates: Sequence[FusionCandidate]) -> list[str]:
+    """Return the chains of kernels that could be one kernel, with the most that each saves."""
+    if not candidates:
+        return []
+    lines = ["could be one kernel (saves idle time up to, with memory traffic up to):"]
+    for one in candidates:
+        names = [short_name(name) for name in one.kernels[:ROW_NAMES]]
+        more = f" + {len(one.kernels) - ROW_NAMES} more" if len(one.kernels) > ROW_NAMES else ""
+        saved = f"{show_time(one.saved_us)}, {show_time(one.at_most_us)}"
+        launches = count(one.saved_launches, "launch", "launches")
+        times = "once" if one.times == 1 else f"{one.times:,} times"
+        lines.append(f"{saved}; {launches}; {times} {' + '.join(names)}{more}")
+    return lines

@@ -1,0 +1,89 @@
+"""What features add to the core: a feature is a folder in `features/` with a function `register(registry)`.
+
+Registering imports nothing else: modules are named by text, and functions import what they need.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.records import Measurement
+    from pytest_gpuperf.report.rows import Summary
+    from pytest_gpuperf.session.base import Runner
+
+
+@dataclass(frozen=True)
+class Option:
+    """One ini key, mostly with an option."""
+
+    name: str
+    """`counters` for `--gpuperf-counters` and `gpuperf_counters`."""
+    default: str
+    help: str
+    metavar: str = ""
+    choices: Sequence[str] = ()
+    unset: str = ""
+    """The value shown in `--help` if the default is empty."""
+    switch: bool = False
+    """Takes no value on the command line; `yes` or `no` in the ini file."""
+    key_only: bool = False
+    """True if it has an ini key and no option; `-o gpuperf_budget=2` sets it for one run."""
+    asks: bool = False
+    """True if the option asks for an action; without `--gpuperf` that is an error."""
+    most: float = 0.0
+    """Largest value of a number; 0 if the value is none, or the core checks it."""
+
+    @property
+    def shown_default(self) -> str:
+        """The default in `--help`."""
+        return self.default or self.unset
+
+    @property
+    def flag(self) -> str:
+        """What a person types on the command line, without the value."""
+        return f"-o {self.ini}" if self.key_only else f"--gpuperf-{self.name}"
+
+    @property
+    def ini(self) -> str:
+        """The ini key."""
+        return f"gpuperf_{self.name.replace('-', '_')}"
+
+
+class Registry:
+    """The places at which a feature adds something to the core."""
+
+    def __init__(self) -> None:
+        self.features: list[str] = []
+        """Names of the features, for those that show more next to another one."""
+        self.commands: dict[str, str] = {}
+        """The module of each command of `gpuperf`, which has it as `command`."""
+        self.names: dict[str, str] = {}
+        """The module of each name that `pytest_gpuperf` offers."""
+        self.plugins: list[str] = []
+        """Modules with fixtures and hooks of pytest; loaded without `--gpuperf`, so they import little."""
+        self.options: list[Option] = []
+        """Options of pytest; `Settings.of_features` has their values."""
+        self.outputs: list[Callable[[Runner], None]] = []
+        """Called when a run has ended: each writes a file; its `GpuperfError` or `OSError` fails the run."""
+        self.log_lines: list[Callable[[Summary], Iterable[str]]] = []
+        """Lines below the summary in the terminal."""
+        self.properties: list[Callable[[TestResult], Iterable[tuple[str, str]]]] = []
+        """Properties of a test for pytest's `user_properties`, all named `gpuperf.…`."""
+        self.explanations: list[Callable[[Measurement], Iterable[str]]] = []
+        """Lines that say what bounds a measurement, below a broken limit."""
+
+
+@cache
+def registry() -> Registry:
+    """Return what all features add; those whose folder was deleted add nothing."""
+    from pytest_gpuperf.features import register
+
+    found = Registry()
+    register(found)
+    return found
