@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.session.base import Runner
@@ -73,8 +72,6 @@ class Registry:
         """Called when a run has ended: each writes a file; its `GpuperfError` or `OSError` fails the run."""
         self.log_lines: list[Callable[[Summary], Iterable[str]]] = []
         """Lines below the summary in the terminal."""
-        self.properties: list[Callable[[TestResult], Iterable[tuple[str, str]]]] = []
-        """Properties of a test for pytest's `user_properties`, all named `gpuperf.…`."""
         self.explanations: list[Callable[[Measurement], Iterable[str]]] = []
         """Lines that say what bounds a measurement, below a broken limit."""
 

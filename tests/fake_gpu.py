@@ -10,7 +10,6 @@ import random
 import sys
 import tempfile
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -145,9 +144,7 @@ class FakeSource:
 def pytest_configure() -> None:
     """Replace the GPU after the plugin is loaded."""
     import pytest_gpuperf.against.engine
-    import pytest_gpuperf.features.ranks.live_ranks
     import pytest_gpuperf.session.live
-    from pytest_gpuperf.features.ranks.team import Team
     from pytest_gpuperf.measure.device.lock import GpuLock
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.statistics import sequential
@@ -164,9 +161,6 @@ def pytest_configure() -> None:
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
     vars(pytest_gpuperf.session.live)["LiveSource"] = FakeSource
     CodeReader.read = FakeSource.code  # type: ignore[method-assign,assignment]
-    vars(pytest_gpuperf.features.ranks.live_ranks).update(
-        visible_gpus=lambda: 2, Team=partial(Team, device="cpu")
-    )
     if restarts := os.environ.get("FAKE_GPU_RESTARTS"):
         for module in (sequential, pytest_gpuperf.against.engine):
             vars(module)["LOOKS"] = (int(restarts),)

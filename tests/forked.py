@@ -23,7 +23,6 @@ from _pytest import unraisableexception
 
 import loaded_once
 from pytest_gpuperf.against import launching
-from pytest_gpuperf.features.ranks import team
 from pytest_gpuperf.processes import children
 
 if TYPE_CHECKING:
@@ -168,15 +167,16 @@ def _ensure_server() -> None:
         server.ensure_running()
 
 
-def fork_children(patch: Callable[[ModuleType, str, ModuleType], None]) -> None:
+def fork_children(patch: Callable[[ModuleType, str, ModuleType], None], *others: ModuleType) -> None:
     """Fork the Python programs that the package starts with `subprocess.Popen`.
 
     Args:
         patch: Replaces an attribute of a module.
+        others: Modules of features that start some.
     """
     forking = type(subprocess)("subprocess")
     vars(forking).update(vars(subprocess), Popen=_started)
-    for module in (children, launching, team):
+    for module in (children, launching, *others):
         patch(module, "subprocess", forking)
 
 

@@ -23,7 +23,7 @@ CORE = ("baseline", "metrics", "record")
 
 
 def commands() -> dict[str, str]:
-    """Return the module of each command, which has it as `command`; only that of the typed one is imported."""
+    """Return the module of each command, which has it as `command`; only that of the typed one is loaded."""
     own = {name: f"{__name__}.{name}_command" for name in CORE}
     return dict(sorted((own | registry().commands).items()))
 

@@ -89,11 +89,11 @@ class HeldReports:
 
     def _judge(self, report: pytest.TestReport, result: TestResult) -> None:
         """Give a report the new verdict; what failed for another reason stays as it is."""
-        from pytest_gpuperf.plugin.hooks import properties_of
         from pytest_gpuperf.report.brief import shortened
+        from pytest_gpuperf.report.junit import properties
 
         others = [one for one in report.user_properties if not one[0].startswith("gpuperf.")]
-        report.user_properties = [*others, *properties_of(result)]
+        report.user_properties = [*others, *properties(result)]
         if report.when == "call" and report.passed and result.verdict.fails:
             message = result.verdict.message()
             report.outcome = "skipped" if hasattr(report, "wasxfail") else "failed"

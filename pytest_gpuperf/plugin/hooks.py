@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.session.base import Runner
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.progress import Terminal
@@ -65,11 +64,6 @@ def measuring(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:
             pytrace=False,
         )
     return state, request.config.stash[RUNNER]
-
-
-def properties_of(result: TestResult) -> list[tuple[str, str]]:
-    """Return what the features write into a test's JUnit properties."""
-    return [one for properties in registry().properties for one in properties(result)]
 
 
 def _drop_properties(item: pytest.Item) -> None:
@@ -271,10 +265,12 @@ class Hooks:
         return outcome
 
     def _conclude(self, item: pytest.Item, state: ItemState) -> None:
+        from pytest_gpuperf.report.junit import properties
+
         assert self._runner is not None
         with without_timeout(item):
             result = self._runner.judge(state)
-        item.user_properties.extend(properties_of(result))
+        item.user_properties.extend(properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
         if why := result.verdict.warning:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
-from pytest_gpuperf.features.export.schemas import schema
+from pytest_gpuperf.report.verdicts import Verdicts
 
 VERDICTS = Path("verdicts.json")
 MEASURES = """
@@ -50,7 +51,7 @@ KINDS = ("raises", "asserts", "misuses", "limit", "aborts", "hangs")
 
 def verdicts() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(VERDICTS.read_bytes())
-    jsonschema.validate(found, schema("verdict"))
+    jsonschema.validate(found, msgspec.json.schema(Verdicts))
     return found
 
 

@@ -96,10 +96,8 @@ def test_marker_without_an_effect_is_a_warning(pytester: pytest.Pytester) -> Non
         "pytestmark = pytest.mark.gpuperf(tolerance=3)\ndef test_func(): pass",
         "@pytest.mark.gpuperf(tolerance=3)\nclass TestK:\n    def test_func(self): pass",
         "@pytest.mark.gpuperf\ndef test_func(): pass",
-        "@pytest.fixture\ndef benchmark(): pass\n"
-        "@pytest.mark.gpuperf(benchmark=True)\ndef test_func(benchmark): pass",
     ],
-    ids=["module", "class", "tag", "benchmark"],
+    ids=["module", "class", "tag"],
 )
 def test_marker_for_other_purposes_is_no_warning(pytester: pytest.Pytester, text: str) -> None:
     pytester.makepyfile(f"import pytest\n{text}\n")

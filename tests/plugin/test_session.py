@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.session.base import Runner
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:
@@ -56,41 +55,6 @@ def test_failed_assertion_of_the_test_is_shown(pytester: pytest.Pytester, replay
     result = pytester.runpytest("--gpuperf")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E*assert 5.3 < 1*"])
-
-
-def test_markdown_is_appended_to_the_named_file(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    (pytester.path / "summary.md").write_text("before\n")
-    pytester.runpytest("--gpuperf", "-ogpuperf_markdown=summary.md").assert_outcomes(passed=1)
-    text = (pytester.path / "summary.md").read_text()
-    assert text.startswith("before\n")
-    assert "5.30 µs" in text
-
-
-def test_report_is_written_to_the_named_file(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(
-        test_k="""
-        def test_k(gpuperf):
-            gpuperf.profile(print)
-            gpuperf.limit("memory_throughput >= 99")
-        """
-    )
-    result = pytester.runpytest("--gpuperf", "--gpuperf-html=out/report.html")
-    result.stdout.fnmatch_lines(["gpuperf: report written to out/report.html"])
-    text = (pytester.path / "out" / "report.html").read_text()
-    assert "1 limit" in text
-    assert "memory_throughput" in text
-
-
-def test_report_replaces_no_other_file(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    (pytester.path / "notes.html").write_text("mine\n")
-    result = pytester.runpytest("--gpuperf", "--gpuperf-html=notes.html")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines(
-        ["gpuperf: error: notes.html exists and was not written by*remove it, or name another file"]
-    )
-    assert (pytester.path / "notes.html").read_text() == "mine\n"
 
 
 @pytest.mark.parametrize("arguments", [["-d", "--tx=2*popen"], ["--dist=each", "--tx=2*popen"]])
@@ -216,25 +180,6 @@ def test_expected_failure_has_no_annotation(
     assert "::error" not in result.stdout.str()
 
 
-def test_annotation_names_the_line_of_the_test(
-    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytester.makepyfile(
-        test_k="""
-        # one line above
-
-        def test_k(gpuperf):
-            gpuperf.profile(print)
-            gpuperf.limit("memory_throughput >= 99")
-        """
-    )
-    assert "::error" not in pytester.runpytest("--gpuperf").stdout.str()  # not on GitHub
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path.parent))
-    folder = pytester.path.name
-    pytester.runpytest("--gpuperf").stdout.fnmatch_lines([f"::error file={folder}/test_k.py,line=3,*"])
-
-
 def test_fixture_requested_while_the_test_runs_is_refused(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(
         test_k="""
@@ -245,35 +190,3 @@ def test_fixture_requested_while_the_test_runs_is_refused(pytester: pytest.Pytes
     result = pytester.runpytest("--gpuperf")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*expected it among the test's arguments*"])
-
-
-def test_unwritable_markdown_is_one_line_and_does_not_lose_the_run(
-    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finished: list[bool] = []
-    monkeypatch.setattr(Runner, "finish", lambda _, *, complete: finished.append(complete))
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    result = pytester.runpytest("--gpuperf", "-ogpuperf_markdown=nowhere/x.md")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines(["gpuperf: error: *nowhere/x.md*"])
-    assert finished == [True]
-
-
-def test_markdown_is_written_without_a_terminal(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    pytester.runpytest_subprocess("--gpuperf", "-p", "no:terminal", "-ogpuperf_markdown=x.md")
-    assert "5.30 µs" in (pytester.path / "x.md").read_text()
-
-
-def test_unwritable_run_does_not_lose_the_summary(
-    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_: Runner, *, complete: bool) -> None:
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(Runner, "finish", full)
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    result = pytester.runpytest("--gpuperf", "-ogpuperf_markdown=x.md")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines(["gpuperf: error: no space left on device"])
-    assert "5.30 µs" in (pytester.path / "x.md").read_text()

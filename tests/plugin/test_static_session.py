@@ -282,15 +282,6 @@ def test_static_and_measured_halves_are_judged_separately(
     assert len(re.findall("^gpuperf: .*(?:limit|measured for)", result.stdout.str(), re.MULTILINE)) == 1
 
 
-def test_markdown_has_a_column_for_static_facts(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
-    compiler.update(spills=16, shared_memory_bytes=49152)
-    write_test(pytester)
-    pytester.runpytest("--gpuperf", "-ogpuperf_markdown=summary.md")
-    text = (pytester.path / "summary.md").read_text()
-    assert "| test | occupancy | compiled | verdict |" in text
-    assert "24 regs, 16 B spilled, 48.0 KiB shared, 128-bit loads |" in text
-
-
 def test_old_runs_are_removed_after_a_run(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
     write_test(pytester)
     old = pytester.path / ".gpuperf" / "runs" / "20251120-173012-3f9a"

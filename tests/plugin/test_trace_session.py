@@ -9,8 +9,6 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.features.export.frame import to_frame
-from pytest_gpuperf.features.github.junit import properties
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Hints, Status, TestResult, TestVerdict
@@ -18,6 +16,7 @@ from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session.child import ChildSource
 from run_builders import NODEID, profile, record, run, timing
 from trace_builders import BLOCK
@@ -111,15 +110,6 @@ def test_baseline_keeps_exact_trace_values(tmp_path: Path) -> None:
     assert found[1]["tests"][NODEID]["measurements"]["main"] == {
         "trace": {"launches": 202, "copies": 0, "synchronizations": 0}
     }
-
-
-def test_frame_has_trace_values_and_kernels() -> None:
-    frame = to_frame(run(record(main=Measurement(trace=BLOCK)))).set_index(["kernel", "metric"])
-    assert frame.loc[("", "launches"), "value"] == 202
-    core = frame.loc["ampere_sgemm_128x128_nn"]
-    assert core.loc["trace.calls", "value"] == 8
-    assert core.loc["trace.kernel_class", "text"] == "large_core"
-    assert BLOCK.to_frame().loc[0, "calls"] == 96
 
 
 def test_junit_has_trace_values() -> None:

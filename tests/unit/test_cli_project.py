@@ -35,7 +35,8 @@ def test_project_equals_the_project_of_pytest(
     (root / name).write_text(CONFIGS[name], encoding="utf-8")
     (root / "tests" / "tox.ini").write_text("[tox]\nenvlist = py\n", encoding="utf-8")
     monkeypatch.chdir(below)
-    found = Project(root=root, baselines=root / "perf" / "expected", tolerance_pct=20.0)
+    values = find_project().values
+    found = Project(root=root, baselines=root / "perf" / "expected", tolerance_pct=20.0, values=values)
     assert find_project() == found
     assert find_project(baselines=below) == replace(found, baselines=below)
 

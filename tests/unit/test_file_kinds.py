@@ -6,9 +6,7 @@ import gzip
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.file_kinds import Kind, kind_of
 from pytest_gpuperf.records.runs import encode_run, load_run
@@ -54,31 +52,6 @@ def test_content_tells_the_kind_of_a_file(tmp_path: Path, content: bytes, kind: 
 def test_broken_gzip_file_is_of_another_kind(tmp_path: Path, damaged: bytes) -> None:
     (tmp_path / "x").write_bytes(damaged)
     assert kind_of(tmp_path / "x") == "other"
-
-
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(
-    "command",
-    ["compare", "explain", "plot -o x.svg", "export --format csv", "baseline accept", "record", "ncu"],
-)
-def test_trace_is_refused_by_other_commands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, packed: bool
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / "worker0.pt.trace.json"
-    file.write_bytes(gzip.compress(chrome_trace()) if packed else chrome_trace())
-    result = CliRunner().invoke(main, [*command.split(), file.name])
-    assert result.exit_code == 2, result.output
-    assert f"{file.name} is a trace of torch.profiler; expected " in result.stderr
-    assert result.stderr.endswith(f"; gpuperf trace {file.name}\n")
-
-
-def test_other_json_is_read_as_a_broken_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "package.json").write_bytes(b'{"name": "x"}')
-    result = CliRunner().invoke(main, ["explain", "package.json"])
-    expected = "package.json has a wrong value: Object missing required field `schema`"
-    assert expected in result.stderr
 
 
 @pytest.mark.parametrize("content", [b"NVR\0\x02", b'==PROF== Profiling "k"\n', b'"ID","Kernel Name","CC"\n'])

@@ -26,7 +26,7 @@ def test_actions_are_pinned_by_commit_and_version() -> None:
     pinned: dict[str, set[str]] = {}
     for path in (
         *ROOT.glob(".github/workflows/*.yml"),
-        ROOT / "pytest_gpuperf/features/starter/files/gpuperf.yml",
+        *ROOT.glob("pytest_gpuperf/features/*/files/*.yml"),
     ):
         for action, commit in re.findall(
             r"uses: (\S+)@(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE

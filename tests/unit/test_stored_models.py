@@ -7,17 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.sessions import merged_time
-from pytest_gpuperf.features.history.taking import lines_of
-from pytest_gpuperf.records import ClockModel, LaunchedCode, LaunchedKernel, Measurement
+from pytest_gpuperf.records import ClockModel, LaunchedCode, LaunchedKernel
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.session.live import LiveRunner
 from pytest_gpuperf.session.live_source import LiveSource
-from run_builders import record, run, timing
+from run_builders import timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,27 +23,6 @@ if TYPE_CHECKING:
 
 MODEL = ClockModel(cycles=5 * 1980 * 0.9, fixed_us=0.5, reference_mhz=1980.0, share_error=0.01)
 CODE = LaunchedCode(kernels=(LaunchedKernel(name="k", code="a" * 16),))
-
-
-def timed(mhz: float, *, stored: bool) -> Timing:
-    return replace(
-        timing(5.0),
-        blocks_us=(5.0,) * 20,
-        blocks_mhz=(mhz,) * 20,
-        clock_model=MODEL,
-        clock_model_stored=stored,
-        normalised_us=5.0,
-    )
-
-
-@pytest.mark.parametrize("stored", [False, True])
-def test_only_a_fitted_model_is_kept_in_baseline_and_history(*, stored: bool) -> None:
-    found = timed(1980.0, stored=stored)
-    of_run = run(record("t.py::t", main=Measurement(timing=found)))
-    (session,) = merged_time({}, [(of_run, found)], replace=False, dates={})["sessions"]
-    (line,) = lines_of(of_run, {}).lines
-    assert ("clock_model" in session, line.clock_model is not None) == (not stored, not stored)
-    assert session["sm_clock_mhz"] == line.sm_clock_mhz == 1980
 
 
 def known(code: LaunchedCode | None, mode: TimingMode = "hot") -> object:

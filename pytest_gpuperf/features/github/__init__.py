@@ -2,7 +2,7 @@
 
 Commands: `gpuperf comment`, `gpuperf merge`.
 Option: `gpuperf_markdown`; the file of `GITHUB_STEP_SUMMARY` is its default.
-Adds `::error` lines below the summary under GitHub Actions, and properties of tests for `--junitxml`.
+Adds `::error` lines below the summary under GitHub Actions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pytest_gpuperf.registry import Option
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.registry import Registry
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.session.base import Runner
@@ -36,7 +35,6 @@ def register(registry: Registry) -> None:
     )
     registry.outputs.append(_write_markdown)
     registry.log_lines.append(_annotations)
-    registry.properties.append(_properties)
 
 
 def _write_markdown(runner: Runner) -> None:
@@ -49,9 +47,3 @@ def _annotations(summary: Summary) -> Iterable[str]:
     from pytest_gpuperf.features.github.annotations import annotations
 
     return annotations(summary)
-
-
-def _properties(result: TestResult) -> Iterable[tuple[str, str]]:
-    from pytest_gpuperf.features.github.junit import properties
-
-    return properties(result)

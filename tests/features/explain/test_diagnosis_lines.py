@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from judging import verdict
 from pytest_gpuperf.features.explain.diagnosis import Turned, explain_lines, shares_of_time, turned
+from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
-from run_builders import BUSY
+from run_builders import BUSY, record
+from run_builders import measured as timed
 
 
 def measured(*kernels: KernelProfile, timing: Timing | None = None, **profile: str) -> Measurement:
@@ -66,3 +69,9 @@ def test_diagnoses_turn_only_for_a_single_kernel() -> None:
     assert turned(measured(one), {**low}) == Turned(("memory-bound",), ("latency-bound",))
     assert turned(measured(one, one), {**low}) == Turned()
     assert turned(Measurement(), {**low}) == Turned()
+
+
+def test_diagnosis_stands_below_a_broken_limit() -> None:
+    test = record(main=timed(1.0, {"sm_throughput": 5.0}))
+    _, explained, *_ = verdict(test, limits=parse_limits("sm_throughput >= 10")).message().splitlines()
+    assert explained == "    launch-bound: the kernel takes 1.0 µs, less than its launch from the host"

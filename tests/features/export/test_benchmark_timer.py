@@ -202,3 +202,18 @@ def test_marked_tests_without_benchmark_run_normally(suite: Suite) -> None:
     suite.run(
         "import pytest\npytestmark = pytest.mark.gpuperf(benchmark=True)\ndef test_k(): pass"
     ).assert_outcomes(passed=1)
+
+
+def test_marker_of_a_benchmark_is_no_warning(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def benchmark(): pass
+
+        @pytest.mark.gpuperf(benchmark=True)
+        def test_func(benchmark): pass
+        """
+    )
+    assert "has no effect" not in pytester.runpytest("--gpuperf").stdout.str()

@@ -32,7 +32,7 @@ SEED = 7
 def team() -> Iterator[Team]:
     """Make two ranks for all tests of this file; those that end are replaced."""
     with pytest.MonkeyPatch.context() as patch:
-        forked.fork_children(patch.setattr)
+        forked.fork_children(patch.setattr, team_module)
         patch.setattr(team_module, "GRACE_S", 0.3)
         two = Team(2, "cpu", silence_s=20)
         yield two

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Run
 
-LIVE = ("-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off", "-ogpuperf_budget=0.01", "-rs")
+FAKES = ("-p", "fake_gpu", "-p", "fake_ranks")
+LIVE = (*FAKES, "--gpuperf", "--gpuperf-counters=off", "-ogpuperf_budget=0.01", "-rs")
 CALLS = """
 import os, sys
 import pytest

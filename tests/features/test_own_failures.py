@@ -7,12 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import pytest
 
 # pytester unloads what a run imports: a module is replaced only if it was loaded before.
-import pytest_gpuperf.features.export.benchmark_timer
-import pytest_gpuperf.features.github.junit
-import pytest_gpuperf.measure.device.conditions
-import pytest_gpuperf.measure.trace.capture
-import pytest_gpuperf.plugin.hooks
-import pytest_gpuperf.plugin.isolation  # noqa: F401
 from pytest_gpuperf.measure.device.lock import HELD_ENV
 from pytest_gpuperf.plugin.own_errors import ISSUES
 from pytest_gpuperf.records import Correctness, Trace
@@ -115,7 +109,7 @@ EACH = [
     Broken("pytest_gpuperf.features.export.benchmark_timer.apply", SETUP, ERROR, 1, has_run=False),
     Broken("pytest_gpuperf.session.seeds.seed_of", SETUP, ERROR, 1, has_run=False),
     Broken("pytest_gpuperf.session.base.judge", CALL, FAILED, 1),
-    Broken("pytest_gpuperf.features.github.junit.properties", CALL, FAILED, 1),
+    Broken("pytest_gpuperf.report.junit.properties", CALL, FAILED, 1),
     *(
         Broken(f"pytest_gpuperf.{name}", "a measurement", FAILED, 1)
         for name in (

@@ -1,0 +1,71 @@
+"""Links, devices and pipes that a command writes to stay what they are."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records.runs import RunStore
+from run_builders import one_test
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def measured_run(project: Path) -> Path:
+    RunStore(project / ".gpuperf").write(one_test())
+    return project
+
+
+def export(path: str, status: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["export", "--format", "csv", "-o", path])
+    assert result.exit_code == status, result.output
+    return result
+
+
+def test_output_goes_through_a_link(measured_run: Path) -> None:
+    (measured_run / "far").mkdir()
+    (measured_run / "far/file.csv").write_text("mine")
+    (measured_run / "link").symlink_to("far/file.csv")
+    assert export("link").stdout == ""  # said on standard error
+    assert (measured_run / "link").is_symlink()
+    assert (measured_run / "far/file.csv").read_text().startswith("nodeid,")
+
+
+def test_output_goes_into_a_pipe(measured_run: Path) -> None:
+    pipe = measured_run / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    assert export("pipe").stdout == ""
+    reader.join(timeout=5)
+    assert read[0]
+    assert pipe.is_fifo()
+
+
+def test_full_device_is_an_error_and_stays(measured_run: Path) -> None:
+    (measured_run / "full").symlink_to("/dev/full")
+    assert "full: No space left on device" in export("full", 2).stderr
+    assert (measured_run / "full").is_symlink()
+
+
+def test_protected_file_stays(measured_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export("out.csv")
+    before = (measured_run / "out.csv").read_text()
+    # Root may write everything.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "out.csv: Permission denied" in export("out.csv", 2).stderr
+    assert (measured_run / "out.csv").read_text() == before
+
+
+def test_link_in_a_circle_is_an_error(measured_run: Path) -> None:
+    (measured_run / "a").symlink_to("b")
+    (measured_run / "b").symlink_to("a")
+    assert "a: Too many levels of symbolic links" in export("a", 2).stderr

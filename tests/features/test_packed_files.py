@@ -1,0 +1,45 @@
+"""Packed files that commands refuse."""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.records import Measurement, packed
+from pytest_gpuperf.records.runs import RunStore
+from run_builders import record, run
+from trace_builders import BLOCK
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("command", "head"),
+    [
+        (["trace", "bomb.gz"], b'{"traceEvents": []'),
+        (["ncu", "bomb.gz"], b"ID,Kernel Name"),
+        (["explain", "bomb.gz"], b"ID,Kernel Name"),
+        (["export", "--format", "csv", "bomb.gz"], b'{"started_at": ""'),
+        (["trace", "latest", "--chrome", "out.json"], b""),
+        (["trace", "latest", "--tensorboard", "out"], b""),
+    ],
+)
+def test_file_that_unpacks_to_too_much_is_refused(
+    project: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], head: bytes
+) -> None:
+    monkeypatch.setattr(packed, "MOST_BYTES", 2**20)
+    bomb = gzip.compress(head + b" " * 2**22)
+    (project / "bomb.gz").write_bytes(bomb)
+    kept = RunStore(project / ".gpuperf").write(run(record(main=Measurement(trace=BLOCK)))).parent
+    (kept / "traces").mkdir()
+    (kept / BLOCK.file).write_bytes(bomb)
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 2
+    assert "unpacks to more than 1 MiB" in result.stderr
+    assert "gunzip" in result.stderr
+    assert not (project / "out.json").exists()
