@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,19 +87,23 @@ def works(folder: Path, without: str, *commands: Sequence[str]) -> bool:
     return True
 
 
+def alone(name: str, checkout: Path) -> bool:
+    """Say if all works without one feature."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = shutil.copytree(checkout, Path(temporary, "checkout"))
+        shutil.rmtree(folder / "pytest_gpuperf" / "features" / name)
+        return works(folder, name, ("-c", LEFT))
+
+
 def main() -> int:
     """Return 1 if something fails without features."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "checkout")
         copy(folder)
-        features = folder / "pytest_gpuperf" / "features"
-        worked = []
+        with ThreadPoolExecutor(2) as pool:
+            worked = list(pool.map(partial(alone, checkout=folder), FEATURES))
         for name in FEATURES:
-            shutil.move(features / name, temporary)
-            worked.append(works(folder, name, ("-c", LEFT)))
-            shutil.move(Path(temporary, name), features)
-        for name in FEATURES:
-            shutil.rmtree(features / name)
+            shutil.rmtree(folder / "pytest_gpuperf" / "features" / name)
         shutil.rmtree(folder / "tests" / "features")
         worked.append(works(folder, "all", ("-c", LEFT), (*PYTEST, *(sys.argv[1:] or CORE))))
     return int(not all(worked))
