@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import pytest
 
 # pytester unloads what a run imports: a module is replaced only if it was loaded before.
+import pytest_gpuperf.features.export.benchmark_timer
+import pytest_gpuperf.measure.device.conditions
+import pytest_gpuperf.measure.trace.capture
+import pytest_gpuperf.plugin.hooks
+import pytest_gpuperf.plugin.isolation
+import pytest_gpuperf.report.junit  # noqa: F401
 from pytest_gpuperf.measure.device.lock import HELD_ENV
 from pytest_gpuperf.plugin.own_errors import ISSUES
 from pytest_gpuperf.records import Correctness, Trace

@@ -44,6 +44,6 @@ def _write_markdown(runner: Runner) -> None:
 
 
 def _annotations(summary: Summary) -> Iterable[str]:
-    from pytest_gpuperf.features.github.annotations import annotations
+    from pytest_gpuperf.features.github.annotations import annotate
 
-    return annotations(summary)
+    return annotate(summary)

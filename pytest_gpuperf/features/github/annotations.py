@@ -21,7 +21,7 @@ NAMES_SHOWN = 20
 """Maximum number of tests in the annotation that sums up the rest."""
 
 
-def annotations(summary: Summary) -> list[str]:
+def annotate(summary: Summary) -> list[str]:
     """Return the annotations of a run, which GitHub reads from the log; none elsewhere."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return []

@@ -18,7 +18,7 @@ class KnownFailure:
 
 PERMISSION_ADVICE = (
     "load the driver with NVreg_RestrictProfilingToAdminUsers=0, give the container --cap-add=SYS_ADMIN, "
-    "or run as root (docs/how-to/run_in_ci.md)"
+    "or run as root (docs/how-to/github.md)"
 )
 BUSY_ADVICE = "pause DCGM's profiling (dcgmi profile --pause) or stop the other profiler, and run again"
 
