@@ -8,6 +8,9 @@ import pytest
 
 # pytester unloads what a run imports: a module is replaced only if it was loaded before.
 import pytest_gpuperf.features.export.benchmark_timer
+import pytest_gpuperf.features.github.annotations
+import pytest_gpuperf.features.github.step_summary
+import pytest_gpuperf.features.page.page
 import pytest_gpuperf.measure.device.conditions
 import pytest_gpuperf.measure.trace.capture
 import pytest_gpuperf.plugin.hooks
