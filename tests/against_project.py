@@ -178,9 +178,7 @@ class Project:
             monkeypatch.setattr(sequential, "LOOKS", looks)
             fork_children(monkeypatch.setattr)
             command = [*ARGUMENTS, *arguments]
-            invocation = Invocation(
-                command, self.root, self.root, "auto", str(self.root), self.environment()
-            )
+            invocation = Invocation(command, self.root, self.root, "auto", str(self.root), self.environment())
             logs = self.root / ".gpuperf" / "runs" / "1" / "against"
             progress = lambda _: nullcontext(lambda _: None)  # noqa: E731
             with closing(Engine(self.root, invocation, logs, 0.01, build, progress, patience_s)) as engine:

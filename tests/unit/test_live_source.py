@@ -34,7 +34,6 @@ def test_calls_for_code_and_counters_are_undone(part: str) -> None:
         counters=cast("Any", counters),
         tests={"t": cast("Any", SimpleNamespace(metrics=()))},
         timer=cast("Any", None),
-        doubt=lambda *_: "",
         known=lambda *_: None,
         progress=lambda _: None,
         traces=Path(),
