@@ -13,7 +13,7 @@ from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.benchmark_timer import is_timed_by_gpu
 from pytest_gpuperf.plugin.facade import Gpuperf
-from pytest_gpuperf.plugin.guard import without_timeout
+from pytest_gpuperf.plugin.guard import TIMEOUT_SETTINGS, without_timeout
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
 from pytest_gpuperf.plugin.ranks import GpuperfRanks
 from pytest_gpuperf.records.passes import Invocation
@@ -281,6 +281,11 @@ class Hooks:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
         if why := result.verdict.warning:
             item.warn(pytest.PytestWarning(f"gpuperf: {why}"))
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: object) -> None:
+        """Note the settings of pytest-timeout: its timer has to start again after a test is settled."""
+        item.stash[TIMEOUT_SETTINGS] = settings
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note expected failures, and the messages of others."""

@@ -52,17 +52,9 @@ def test_restless(gpuperf):
     gpuperf.time(other)
 """
     project.commit({"test_k.py": TEST + calls, "kernels.py": kernel(10.0) + "def other(): return 10.0\n"})
-    counting = f"""
-def kernel(): return 1000.0
-with open({str(project.root.parent / "restarts")!r}, "a+") as restarts:
-    restarts.write("x")
-    restarts.seek(0)
-    time_us = (9.99, 10.01, 9.99)[len(restarts.read()) - 1]
-def other(): return time_us
-"""
-    project.write({"kernels.py": counting})
-    paired = project.compare(restless, looks=(1, 2, 3), labels=("steady", "main"))
-    assert [len(found(paired, restless, label).restarts) for label in ("steady", "main")] == [1, 3]
+    project.write({"kernels.py": kernel(1000.0) + "def other(): return 10.04\n"})
+    paired = project.compare(restless, looks=(2, 4), labels=("steady", "main"))
+    assert [len(found(paired, restless, label).restarts) for label in ("steady", "main")] == [2, 4]
 
 
 def test_only_the_suspects_of_a_test_are_timed(project: Project) -> None:

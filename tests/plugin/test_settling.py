@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from against_project import Project
-from pytest_gpuperf.plugin.guard import Timeout, without_timeout
+from pytest_gpuperf.plugin.guard import TIMEOUT_SETTINGS, Timeout, without_timeout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,6 +184,13 @@ def test_timers_of_the_sides_do_not_run(project: Project) -> None:
     assert "Timeout" not in done.stdout + done.stderr + log
 
 
+@pytest.mark.parametrize("limit", ["", "-otimeout=100"])
+def test_pytest_timeout_leaves_settling_alone(project: Project, limit: str) -> None:
+    pytest.importorskip("pytest_timeout")
+    project.session(*SCREEN, "-ppytest_timeout", *filter(None, [limit]))
+    assert project.settlements()["test_k"].how == "in turn"
+
+
 def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
     again = """
     from _pytest.runner import runtestprotocol
@@ -260,13 +267,13 @@ def test_no_timer_runs_while_a_test_is_settled(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: noted.append("cancel"))
     monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda s, **_: noted.append(s))
     timeout = Timeout(60.0, SimpleNamespace())  # type: ignore[arg-type]
-    other = SimpleNamespace(_get_item_settings=lambda item: f"settings of {item.name}")
-    plugins = {"gpuperf-timeout": timeout, "timeout": other}
+    plugins = {"gpuperf-timeout": timeout}
     hook = SimpleNamespace(
         pytest_timeout_cancel_timer=lambda item: noted.append(f"cancel {item.name}"),
         pytest_timeout_set_timer=lambda item, settings: noted.append(settings),
     )
     config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=plugins.get), hook=hook)
-    with without_timeout(SimpleNamespace(config=config, name="test_k")):  # type: ignore[arg-type]
+    item = SimpleNamespace(config=config, name="test_k", stash={TIMEOUT_SETTINGS: "settings of test_k"})
+    with without_timeout(item):  # type: ignore[arg-type]
         noted.append("settled")
     assert noted == ["cancel", "cancel test_k", "settled", "settings of test_k", 60.0]
