@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -127,7 +127,7 @@ class Case(Record, frozen=True, kw_only=True):
     how: str
     """How its suspect was settled; empty if it was none."""
     change_pct: float | None = None
-    """Change in turn; None without."""
+    """Change in turn, or from the baseline if the time is within the screen; None without a comparison."""
     restarts: int = 0
     seconds: float
     """Seconds of the settlement."""
@@ -197,11 +197,8 @@ class Project:
             for line in output.splitlines():
                 if " slower: " in line or " faster: " in line or "gpuperf: " in line:
                     say(f"    {line.strip()}")
-            verdicts = {
-                one["nodeid"]: one["verdict"]
-                for one in json.loads((root / "verdicts.json").read_text())["tests"]
-            }
-            return list(_cases(change, runs[0], verdicts, seconds, status))
+            judged = json.loads((root / "verdicts.json").read_text())["tests"]
+            return list(_cases(change, runs[0], {one["nodeid"]: one for one in judged}, seconds, status))
 
     def _pytest(self, root: Path, *options: str, environment: Mapping[str, str]) -> tuple[int, float, str]:
         plain = {name: value for name, value in os.environ.items() if name not in ("CI", "GITHUB_ACTIONS")}
@@ -221,19 +218,19 @@ class Project:
 
 
 def _cases(
-    change: str, path: Path, verdicts: Mapping[str, str], session_s: float, status: int
+    change: str, path: Path, judged: Mapping[str, Any], session_s: float, status: int
 ) -> Iterator[Case]:
     for test in load_run(path).tests:
         settlement = test.measurements["main"].settlement if "main" in test.measurements else None
         pair = settlement.against if settlement is not None else None
-        ratios = pair.log_ratios if pair is not None else ()
+        compared = judged[test.nodeid]["measurements"].get("main", {}).get("change")
         yield Case(
             change=change,
             test=test.nodeid.partition("::")[2],
-            verdict=verdicts[test.nodeid],
+            verdict=judged[test.nodeid]["verdict"],
             how=f"{settlement.how} {settlement.reason}".strip() if settlement is not None else "",
-            change_pct=round(100 * sum(ratios) / len(ratios), 3) if ratios else None,
-            restarts=len(ratios),
+            change_pct=round(compared["change_pct"], 3) if compared else None,
+            restarts=len(pair.log_ratios) if pair is not None else 0,
             seconds=settlement.seconds if settlement is not None else 0.0,
             session_s=round(session_s, 1),
             exit_status=status,

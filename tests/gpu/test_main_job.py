@@ -225,7 +225,7 @@ def test_ten_percent_slower_fails_against_the_baseline(
     monkeypatch.setenv("STEPS", "4400")
     slower = gpuperf(pytester, "--gpuperf-counters=off")
     slower.assert_outcomes(failed=1)
-    slower.stdout.fnmatch_lines(["*time_us * is * % slower than the baseline * (*1 session, hot*"])
+    slower.stdout.fnmatch_lines(["*gpuperf: * % slower: * µs (*3 fresh processes*"])
     assert files[0].read_bytes() == written
 
 

@@ -210,14 +210,14 @@ def test_unchanged_time_passes_silently(project: Project) -> None:
     project.baseline(100.0)
     result = project.judged(100.3)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["test_k* +0.3 ±0.7 % *pass*"])
+    result.stdout.fnmatch_lines(["test_k* +0.3 ±0.5 % *pass*"])
 
 
 def test_verdict_does_not_depend_on_other_tests(project: Project, pytester: pytest.Pytester) -> None:
     project.baseline(100.0)
     other = "\n".join(f"def test_{at}(gpuperf): gpuperf.time(len)" for at in range(200))
     pytester.makepyfile(test_z=other)
-    project.judged(100.9).stdout.fnmatch_lines(["test_k* +0.9 ±0.7 % *inconclusive*"])
+    project.judged(100.9).stdout.fnmatch_lines(["test_k* +0.9 ±0.5 % *inconclusive*"])
 
 
 def test_slower_test_fails_until_it_is_accepted(project: Project) -> None:
@@ -262,7 +262,7 @@ def test_undecided_time_warns_and_fails_only_if_strict(project: Project) -> None
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "*PytestWarning: gpuperf: 1.0 % slower: 100 → 101 µs (0.3 to 1.7 %; 1 stored session, *)",
+            "*PytestWarning: gpuperf: 1.0 % slower: 100 → 101 µs (0.5 to 1.5 %; 1 stored session, *)",
             "gpuperf: 1 slowdown not decided",
         ]
     )
