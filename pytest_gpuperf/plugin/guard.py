@@ -114,7 +114,8 @@ def without_timeout(item: pytest.Item) -> Iterator[None]:
     """Let a test be settled for as long as it takes, then give its teardown the whole time again.
 
     There is one timer of `faulthandler`, for `--gpuperf-timeout` and for pytest's `faulthandler_timeout`.
-    pytest-timeout has hooks of its own; a test without a limit has no settings of it.
+    pytest-timeout has hooks of its own; a test without a limit has no settings of it, and one with `func_only`
+    has ended its timer: nothing would end another one.
     """
     timeout = item.config.pluginmanager.get_plugin("gpuperf-timeout")
     other = item.stash.get(TIMEOUT_SETTINGS, None)
@@ -124,7 +125,7 @@ def without_timeout(item: pytest.Item) -> Iterator[None]:
     try:
         yield
     finally:
-        if other is not None:
+        if other is not None and not getattr(other, "func_only", False):
             item.config.hook.pytest_timeout_set_timer(item=item, settings=other)
         if isinstance(timeout, Timeout):
             timeout.pytest_runtest_setup()

@@ -191,6 +191,19 @@ def test_pytest_timeout_leaves_settling_alone(project: Project, limit: str) -> N
     assert project.settlements()["test_k"].how == "in turn"
 
 
+def test_no_timer_of_a_function_outlives_its_test(project: Project) -> None:
+    """With `func_only` pytest-timeout ends a timer before the test is judged, and no other one."""
+    pytest.importorskip("pytest_timeout")
+    after = """
+import pytest, signal
+@pytest.mark.timeout(0)
+def test_after(): assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+"""
+    project.write({"test_k.py": TEST + after})
+    done = project.session(*SCREEN, "-ppytest_timeout", "-otimeout=100", "-otimeout_func_only=true")
+    assert "1 failed, 2 passed" in done.stdout
+
+
 def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
     again = """
     from _pytest.runner import runtestprotocol
