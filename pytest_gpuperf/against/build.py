@@ -78,7 +78,10 @@ def _run(
             raise GpuperfError(f"gpuperf_build has taken more than {BUILD_S:.0f} s for old code")
 
     path = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), environment.get("PATH")]))
-    words = [word.replace("{prefix}", str(prefix)) for word in shlex.split(command)]
+    try:
+        words = [word.replace("{prefix}", str(prefix)) for word in shlex.split(command)]
+    except ValueError as error:
+        raise GpuperfError(f"gpuperf_build cannot be read: {error}") from None
     try:
         status = run_child(words, cwd=old.root, env={**environment, "PATH": path}, log=log, poll=poll)
     except OSError as error:

@@ -259,8 +259,9 @@ class Settler:
         assert self._repository is not None
         try:
             return self._engine.compare(test, self._repository, commit, self._say(test.nodeid), left_s), ""
-        except GpuperfError as error:
-            return {}, str(error)
+        except (GpuperfError, OSError) as error:
+            # Without the file: a record has no folders of the machine.
+            return {}, getattr(error, "strerror", None) or str(error)
 
     def _in_turn(
         self,
