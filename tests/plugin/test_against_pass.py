@@ -254,6 +254,36 @@ def test_spent_time_ends_the_comparison(project: Project) -> None:
     assert project.leftovers() == []
 
 
+TWO = """
+from kernels import kernel
+
+def test_k(gpuperf):
+    gpuperf.time(kernel, label="a")
+    gpuperf.time({}, label="b")
+"""
+
+
+def test_what_is_decided_stays_after_the_time_is_spent(project: Project) -> None:
+    """End the time in the third restart, after a large change of one label and a small one of the other."""
+    project.commit({"test_k.py": TWO.format("lambda: 10.0")})
+    project.write({"kernels.py": kernel(12.0), "test_k.py": TWO.format("lambda: 10.03")})
+    said: list[str] = []
+    paired = project.compare(
+        K, labels=("a", "b"), say=said.append, left_s=lambda: 60.0 - 60.0 * ("restart 3" in said[-1])
+    )
+    assert (decision := found(paired, label="a").decision) is not None
+    assert decision.outcome is Outcome.REGRESSED
+    assert reason(paired, label="b") == "the seconds of gpuperf_settle_seconds are spent"
+
+
+def test_a_label_that_is_gone_leaves_the_other_ones(project: Project) -> None:
+    project.write({"test_k.py": TWO.format("kernel, 1")})
+    with project.engine() as engine:
+        blocks, why = engine.fresh(project.timed(K, ("a", "b")), lambda _: None, lambda: 60.0)
+    assert (list(blocks), len(blocks["a"])) == (["a"], 3)
+    assert why.startswith("in a fresh process ")
+
+
 def test_new_code_by_itself_runs_in_three_processes(project: Project) -> None:
     project.write({"kernels.py": "import os\ndef kernel(): return float(os.getpid())\n"})
     with project.engine() as engine:
