@@ -114,7 +114,7 @@ def without_timeout(item: pytest.Item) -> Iterator[None]:
     """Let a test be settled for as long as it takes, then give its teardown the whole time again.
 
     There is one timer of `faulthandler`, for `--gpuperf-timeout` and for pytest's `faulthandler_timeout`.
-    pytest-timeout has hooks of its own; a test without a limit has no settings of it, and one with `func_only`
+    pytest-timeout has hooks of its own; a test without a limit has no settings of it, and with `func_only` it
     has ended its timer: nothing would end another one.
     """
     timeout = item.config.pluginmanager.get_plugin("gpuperf-timeout")

@@ -217,6 +217,8 @@ class Settler:
                     for label in missing:
                         if (one := series.get(label)) is None or one.reason or not one.restarts:
                             why[label] = why[label] or failure or (one.reason if one is not None else "")
+                        elif commit != commits[-1] and _is_alike(one) and not self._measured(state, commit):
+                            why[label] = f"{commit} need not have the code that was measured"
                         else:
                             found[label] = self._in_turn(state, label, commit, one, known, left_s)
             if self._against is None and (missing := [label for label in able if label not in found]):
@@ -281,8 +283,8 @@ class Settler:
         fresh = [[block for block in restart.blocks if block.side == "B"] for restart in series.restarts]
         if series.recorded != _is_recorded(measured):
             fresh = []
-        alike = series.decision is not None and series.decision.outcome is Outcome.PASS
-        others = alike and self._against is None and not self._same(state.nodeid, _runs(stored), PACKAGES)
+        alike = _is_alike(series) and self._against is None
+        others = alike and not self._same(state.nodeid, _runs(stored), PACKAGES)
         if others and len(fresh) < FRESH:
             test = self._test(state, [label], known)
             more, _ = self._engine.fresh(test, self._say(state.nodeid), left_s, FRESH - len(fresh))
@@ -314,6 +316,11 @@ class Settler:
             self._runner.environment.toolchain.driver if alike else None,
             code_differs,
         )
+
+    def _measured(self, state: ItemState, commit: Commit) -> bool:
+        """Return True if a session was measured at a commit, which did not only bring it."""
+        notes = self._expected.runs(state.nodeid).values()
+        return any(note.commit == commit.id and note.dirty is False for note in notes)
 
     def _is_code_of(self, nodeid: str, commit: Commit | None, runs: tuple[str, ...]) -> bool:
         """Return True if a commit is the code of the newest session, compiled as then.
@@ -354,6 +361,10 @@ def _runs(stored: MeasurementBaseline | None) -> tuple[str, ...]:
     """Return the run ids of the sessions, the oldest first."""
     time = stored.time if stored is not None else None
     return tuple(session.run for session in time.sessions) if time is not None else ()
+
+
+def _is_alike(series: Series) -> bool:
+    return series.decision is not None and series.decision.outcome is Outcome.PASS
 
 
 def _is_recorded(measured: Measurement) -> bool:

@@ -244,6 +244,29 @@ def test_old_code_has_to_launch_the_code_of_the_baseline(project: Project) -> No
     assert "does not launch the code of the baseline: k is a new kernel" in found.reason
 
 
+def test_slow_code_that_brought_a_session_passes_nothing(project: Project) -> None:
+    """Commit slow code with a session of fast code, whose hashes a later session has replaced."""
+    code = """
+    from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
+    def kernel(): return {}
+    kernel.code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="{}" * 64),))
+    """
+    fast, slow = ({"kernels.py": code.format(*version)} for version in ((10.0, "a"), (12.0, "b")))
+    project.git("rm", "-r", "--quiet", "baselines")
+    project.commit(slow)
+    project.write(fast)
+    baseline(project, commit=False)
+    project.commit(slow)
+    project.commit(fast)
+    baseline(project)
+    project.write(slow)
+    done = project.session(*SCREEN)
+    found = project.settlements()["test_k"]
+    assert (done.returncode, found.how, len(found.sessions)) == (1, "in turn", 2)
+    assert found.against is not None
+    assert found.against.old_us == 10.0
+
+
 def test_processes_confirm_that_packages_moved_a_time(project: Project) -> None:
     """Time a third process if old and new code are alike, and the baseline is of another Triton."""
     project.git("checkout", "--quiet", "--", "kernels.py")
