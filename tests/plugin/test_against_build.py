@@ -136,6 +136,11 @@ def test_a_build_that_takes_too_long_is_ended(project: Project, monkeypatch: pyt
         project.compare("tests/test_k.py::test_k", ref="HEAD", build=f"{sys.executable} -c 'input()'")
 
 
+def test_another_architecture_is_another_build() -> None:
+    keys = {build._key("pip", {"TORCH_CUDA_ARCH_LIST": one}) for one in ("8.0", "9.0", "9.0")}
+    assert len(keys) == 2
+
+
 def test_builds_that_were_not_used_for_longest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "BUILDS_KEPT", 2)
     for at, name in enumerate("abc"):
