@@ -313,4 +313,4 @@ def _explained(why: str) -> str:
     """Say why memory may be short: the run holds some of it."""
     if "out of memory" not in why.lower():
         return why
-    return f"{why} (the run holds memory too: that of fixtures of a session, module or class)"
+    return f"{why} (the run holds memory too: that of its fixtures)"
