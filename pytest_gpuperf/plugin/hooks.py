@@ -121,6 +121,11 @@ class Hooks:
         """Note a test before options deselect it."""
         self._seen.add(item.nodeid)
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that was collected, also without a test in it."""
+        if report.passed:
+            self._seen.add(report.nodeid)
+
     @property
     def runner(self) -> Runner | None:
         """The way to run; None if no test measures."""

@@ -67,7 +67,7 @@ def orphans(config: pytest.Config, runner: Runner, collected: Collection[str]) -
     Args:
         config: pytest's.
         runner: The run.
-        collected: Node ids of all tests that pytest collected, also of those that options deselect.
+        collected: Node ids of all tests and files that pytest collected, also if options deselect them.
     """
     if is_narrowed(config) or runner.settings.update != "never":
         return []
