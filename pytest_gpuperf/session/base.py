@@ -410,7 +410,7 @@ class Runner:
         Raises:
             GpuperfError: No test was judged.
         """
-        if self.judges and not self.results:
+        if not any(one.record.measurements or one.record.sanitizer for one in self.results):
             count, why = len(self.skipped), next(iter(self.skipped.values()), "")
             skipped = f", {count} {'was' if count == 1 else 'were'} skipped: {why}" if count else ""
             raise GpuperfError(f"no test was judged{skipped}")
