@@ -75,7 +75,7 @@ def plan(
 
 def _parts(run: Run, store: BaselineStore) -> list[Run]:
     """Split a run; a test that has lost all of a part is in it without values, so that its baseline goes."""
-    load = cache(store.load)
+    load = cache(store.load_for_update)
     parts = {part.environment.gpu.slug: part for part in split_run(run)}
     for gpu in dict.fromkeys((run.environment.gpu, NO_GPU)):
         part = parts.get(gpu.slug, replace(run, environment=replace(run.environment, gpu=gpu), tests=()))
@@ -83,8 +83,8 @@ def _parts(run: Run, store: BaselineStore) -> list[Run]:
         lost = []
         for test in run.tests:
             if test.nodeid not in measured and not test.failure:
-                file = load(gpu.slug, suite_of(test.nodeid))
-                if file is not None and file.tests.get(test.nodeid, TestBaseline()).measurements:
+                found = load(gpu.slug, suite_of(test.nodeid))
+                if found is not None and found[0].tests.get(test.nodeid, TestBaseline()).measurements:
                     lost.append(replace(test, measurements={}))
         if lost:
             parts[gpu.slug] = replace(part, tests=(*part.tests, *lost))
