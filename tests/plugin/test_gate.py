@@ -298,12 +298,12 @@ def test_drifted_time_passes_with_the_command_that_renews_it(project: Project) -
 
 def test_size_of_a_drift_leaves_other_labels_out(project: Project, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    for one in 'ab': gpuperf.time(print, label=one)\n")
-    stored, now = Measurement(timing=timing(100.0)), in_turn(Measurement(timing=timing(103.0)), 0.0, 0.0001)
+    stored, now = Measurement(timing=timing(100.0)), Measurement(timing=timing(103.0))
     base = replace(project.session(None, {}), tests=(record(NODEID, a=stored, b=stored),))
     accept(base, project.store, "all", 0.0, environ={})
-    settled = replace(now, settlement=replace(now.settlement, sessions=(base.id,)))
+    now = in_turn(now, 0.0, 0.0001, sessions=(base.id,))
     drifted = project.session(None, {}, card="GPU-2")
-    add = replace(drifted, tests=(record(NODEID, a=settled, b=stored),))
+    add = replace(drifted, tests=(record(NODEID, a=now, b=stored),))
     result = project.recorded(add)
     result.stdout.fnmatch_lines(["1 test moved by 3 %, another card: *"])
 
@@ -357,6 +357,53 @@ def test_strict_run_fails_if_an_ancestors_baseline_is_gone(
     lost.stdout.fnmatch_lines(["*new, although baselines of an ancestor have it*"])
     accept_suggested(lost)
     project.run("--gpuperf-strict").assert_outcomes(passed=1)
+
+
+TWICE = """def test_k(gpuperf):
+    for label in ("main", "other"):
+        gpuperf.time(print, label=label{mode})
+        gpuperf.profile(print, label=label)
+"""
+
+
+@pytest.mark.parametrize("lost", ["values", "time", "label", "mode", "nothing"])
+def test_strict_run_fails_if_a_part_was_judged_before(
+    project: Project, pytester: pytest.Pytester, lost: str
+) -> None:
+    base, slow = (project.session(timing(us), {"instructions": 1000.0}) for us in (100.0, 150.0))
+    before, now = base.tests[0].measurements["main"], slow.tests[0].measurements["main"]
+    parts = {"main": before} if lost == "nothing" else {"main": before, "other": before}
+    accept(
+        replace(base, tests=(replace(record(NODEID), measurements=parts),)),
+        project.store,
+        "all",
+        0.0,
+        environ={},
+    )
+    git(pytester, "init", "-q")
+    git(pytester, "add", "baselines")
+    git(pytester, "commit", "-qm", "one")
+    (path,) = (pytester.path / "baselines").rglob("test_k.json")
+    content = json.loads(path.read_text())
+    known = content["tests"][NODEID]["measurements"]
+    if lost == "values":
+        known["other"] = {}
+    if lost == "time":
+        del known["other"]["time"]
+    if lost == "label":
+        del known["other"]
+    path.write_text(json.dumps(content))
+    pytester.makepyfile(test_k=TWICE.format(mode=", mode='auto' if label == 'main' else 'cold'"))
+    if lost != "mode":
+        pytester.makepyfile(test_k=TWICE.format(mode=""))
+    other = replace(now, timing=timing(150.0, "cold")) if lost == "mode" else now
+    result = project.recorded(
+        replace(slow, tests=(record(NODEID, main=before, other=other),)), "--gpuperf-strict"
+    )
+    result.assert_outcomes(failed=lost != "nothing", passed=lost == "nothing")
+    if lost != "nothing":
+        accept_suggested(result)
+        project.run("--gpuperf-strict").assert_outcomes(passed=1)
 
 
 def test_strict_run_needs_a_baseline_of_the_gpu_model(project: Project) -> None:

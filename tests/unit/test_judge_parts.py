@@ -131,7 +131,11 @@ def test_kernel_of_another_compiler_is_not_compared(
 def test_lost_part_fails_until_it_is_accepted(tmp_path: Path, kept: dict[str, Measurement]) -> None:
     store = BaselineStore(tmp_path)
     accept(run(record(main=measured(5.0), sm_90=COMPILED)), store, "all", 0.0, environ={})
-    lost = run(record(**kept), id="20261121-173012-3f9a", started_at="2026-11-21T17:30:12+00:00")
+    lost = run(
+        replace(record(), measurements=kept),
+        id="20261121-173012-3f9a",
+        started_at="2026-11-21T17:30:12+00:00",
+    )
     (before,) = judge_run(lost, store)
     assert before.verdict.status is Status.INVALID
     accept(lost, store, "all", 0.0, environ={})
