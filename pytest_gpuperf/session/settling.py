@@ -17,6 +17,8 @@ from pytest_gpuperf.against.engine import FRESH, Engine, OutOfTimeError, TimedTe
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
+from pytest_gpuperf.judge.one_clock import OneClock
+from pytest_gpuperf.judge.origin import PACKAGES
 from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records import AgainstTiming, Settlement, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, suite_of
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
 
-PACKAGES = ("torch", "triton", "cuda")
-"""Parts of the toolchain that decide what is compiled."""
 LEAST_S = 300.0
 """Seconds that a card may spend on settling in any case, by default."""
 SHARE = 2.0
@@ -379,15 +379,17 @@ def _fresh(
     measured: Measurement, stored: MeasurementBaseline | None, processes: Sequence[Sequence[SideBlock]]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return time and clock of new code in each process, at the baseline's clock if its effect is known."""
-    model = measured.timing.clock_model if measured.timing is not None else None
-    reference_mhz = stored.time.reference_mhz if stored is not None and stored.time is not None else 0.0
+    known, timing = stored.time if stored is not None else None, measured.timing
+    # As the screen does, whose clock and model they are compared at.
+    clock = OneClock.of(known, timing) if known is not None and timing is not None else None
+    own = clock.for_time(timing) if clock is not None and timing is not None else None
     found: list[tuple[float, float]] = []
     for blocks in processes:
         times = [block.time_us for block in blocks if block.time_us > 0]
         clocks = [block.sm_clock_mhz for block in blocks if block.time_us > 0]
         if times:
             mhz = fmean(clocks) if all(clocks) else 0.0
-            if model is not None and mhz and reference_mhz:
-                times = normalise_blocks(times, clocks, model, reference_mhz)
+            if own is not None and mhz:
+                times = normalise_blocks(times, clocks, own.model, own.at_mhz)
             found.append((round(trimmed_mean(times), 6), round(mhz, 1)))
     return tuple(time_us for time_us, _ in found), tuple(mhz for _, mhz in found)

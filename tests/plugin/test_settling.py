@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import faulthandler
+import json
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -111,6 +113,24 @@ def test_without_git_fresh_processes_settle(project: Project) -> None:
     found = project.settlements()["test_k"]
     assert found.how == "fresh"
     assert found.reason.startswith("old code comes from git, which says of pytest's rootdir: not a git repo")
+
+
+def test_fresh_processes_are_timed_at_the_clock_of_the_screen(project: Project) -> None:
+    """The run itself has no clock model: the stored one serves, as for the screen."""
+    (project.root / ".git").rename(project.root / "git")
+    path = next(project.root.glob("baselines/*/test_k.json"))
+    content = json.loads(path.read_text())
+    for test in content["tests"].values():
+        known = test["measurements"]["main"]["time"]
+        model = {"cycles": 1980.0 * known["sessions"][0]["time_us"], "fixed_us": 0.0, "reference_mhz": 990.0}
+        at_clock = {"time_us": 2 * known["sessions"][0]["time_us"], "sm_clock_mhz": 990.0}
+        known["sessions"][0] |= {**at_clock, "normalised_us": at_clock["time_us"], "clock_model": model}
+        known["reference_mhz"] = 990.0
+    path.write_text(json.dumps(content))
+    done = project.session("-rA")
+    found = project.settlements()["test_k"]
+    assert (found.how, found.fresh_us) == ("fresh", (24.0,) * 3), done.stdout
+    assert "20.0 % slower" in done.stdout
 
 
 def test_another_call_than_the_baselines_is_not_settled(project: Project) -> None:
@@ -267,11 +287,13 @@ def test_slow_code_that_brought_a_session_passes_nothing(project: Project) -> No
     assert found.against.old_us == 10.0
 
 
-def test_processes_confirm_that_packages_moved_a_time(project: Project) -> None:
-    """Time a third process if old and new code are alike, and the baseline is of another Triton."""
+@pytest.mark.parametrize("package", ["triton", "python"])
+def test_processes_confirm_that_packages_moved_a_time(project: Project, package: str) -> None:
+    """Time a third process if old and new code are alike, and the baseline is of another version."""
     project.git("checkout", "--quiet", "--", "kernels.py")
     path = next(project.root.glob("baselines/*/test_k.json"))
-    path.write_text(path.read_text().replace('"3.6"', '"3.5"').replace("10.0", "9.0").replace(" 10", " 9"))
+    text = re.sub(f'("{package}": )"[^"]*"', r'\1"3.5"', path.read_text())
+    path.write_text(text.replace("10.0", "9.0").replace(" 10", " 9"))
     project.commit({})
     project.session(*SCREEN)
     found = project.settlements()["test_k"]
