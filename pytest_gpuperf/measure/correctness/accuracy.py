@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.measure.correctness.comparison import dtype_name, unravel
@@ -15,6 +14,8 @@ from pytest_gpuperf.records import Accuracy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    import torch
 
 MOST_APART_BITS = 4.0
 """Least number of bits on which a reference and its form in float64 agree. Below it the reference does
