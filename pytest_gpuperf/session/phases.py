@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
+from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -21,7 +21,7 @@ class Phases:
     """Adds up the seconds of each phase; the first launch of a kernel, which compiles it, is in its phase."""
 
     def __init__(self) -> None:
-        self._seconds: Counter[Phase] = Counter({"imports": _age_s()})
+        self._seconds: defaultdict[Phase, float] = defaultdict(float, imports=_age_s())
 
     @contextmanager
     def __call__(self, phase: Phase) -> Iterator[None]:

@@ -17,9 +17,8 @@ def test_long_run_names_its_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.lines() == []
     with found("times"):
         now[0] += 20
-    with pytest.raises(ValueError, match="x"), found("checks"):
+    with found("checks"):
         now[0] += 4
-        raise ValueError("x")
     with found("counters"):
         now[0] += 0.9
     assert found.lines() == ["seconds: 31, of which imports 6, times 20, checks 4"]
