@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -21,7 +20,7 @@ class Phases:
     """Adds up the seconds of each phase; the first launch of a kernel, which compiles it, is in its phase."""
 
     def __init__(self) -> None:
-        self._seconds: defaultdict[Phase, float] = defaultdict(float, imports=_age_s())
+        self._seconds: dict[Phase, float] = {"imports": _age_s()}
 
     @contextmanager
     def __call__(self, phase: Phase) -> Iterator[None]:
@@ -30,7 +29,7 @@ class Phases:
         try:
             yield
         finally:
-            self._seconds[phase] += time.monotonic() - begin
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + time.monotonic() - begin
 
     def lines(self) -> list[str]:
         """Return a line about a long run; none about a short one."""
