@@ -23,9 +23,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.device.kernels import STAMP
 from pytest_gpuperf.measure.timing.graph import block_gpu, capture, waits_for_gpu
 from pytest_gpuperf.measure.timing.prepared import prepare
-from pytest_gpuperf.measure.timing.stamp import NAME, Stamps
+from pytest_gpuperf.measure.timing.stamp import Stamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +42,7 @@ BLOCK_US = 4_000
 MOST_CALLS = 100
 ENQUEUE_US = 40
 """Upper bound of the host's time to launch a kernel, here with its mark."""
-NOT_OF_A_CALL = (NAME, "spin_kernel", "Memcpy HtoD", "Memcpy DtoH")
+NOT_OF_A_CALL = (STAMP, "spin_kernel", "Memcpy HtoD", "Memcpy DtoH")
 """Stamps, the kernel that blocks the GPU, and copies that depend on the host, in torch.profiler's names."""
 
 
@@ -125,7 +126,7 @@ def profiled(fn: Call, calls: int, lead: Call, queue: Call, stamps: Stamps) -> t
         if event.device_type == DeviceType.CUDA
     )
     detach()
-    begin, end = (start for start, _, name in events if NAME in name)
+    begin, end = (start for start, _, name in events if STAMP in name)
     ours = [
         (start, stop)
         for start, stop, name in events

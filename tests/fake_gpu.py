@@ -155,7 +155,8 @@ def pytest_configure() -> None:
     pytest_gpuperf.session.live.why_not_live = lambda: ""
     own = replace(H200, uuid=os.environ.get("CUDA_VISIBLE_DEVICES", H200.uuid))
     stand_in("pytest_gpuperf.measure.device.gpu", gpu_info=lambda: own)
-    environment = replace(one_test().environment, gpu=own)
+    environment = one_test().environment
+    environment = replace(environment, gpu=own, toolchain=replace(environment.toolchain, python="3.12.3"))
     stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: environment)
     stand_in("pytest_gpuperf.measure.device.kept", Originals=lambda _: None)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)

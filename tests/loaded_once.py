@@ -14,6 +14,8 @@ MODULES = (
     "scipy.special",
     "scipy.stats",
     "torch",
+    "torch._dynamo",
+    "torch._inductor.runtime.autotune_cache",
     "pytest_gpuperf.measure.cupti.module_callbacks",
     "pytest_gpuperf.measure.identity.code_reader",
     "pytest_gpuperf.measure.identity.loaded_modules",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 import weakref
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.timing import batch, burn, graph, prepared
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pytest
 
 CYCLES_PER_US = 2000
+STREAM = 7
+"""Handle of the stream."""
 GRAPH_US = 5.0
 """Time of the host to launch a graph."""
 
@@ -183,27 +185,17 @@ class SimulatedStamps:
         return 1500.0
 
 
-class SimulatedKernel:
-    """A Triton kernel: it is called as `kernel[grid](...)`."""
+def install_kernels(patch: pytest.MonkeyPatch, **kernels: Callable[[int, int], None]) -> None:
+    """Replace the kernels of our own by functions of their argument and blocks; the driver refuses others."""
 
-    def __init__(self, run: Callable[..., None]) -> None:
-        self._run = run
+    def launch(name: str, argument: int, stream: int, blocks: int = 1) -> None:
+        assert stream == STREAM
+        if name not in kernels:
+            raise GpuperfError(f"the driver refuses {name}")
+        kernels[name](argument, blocks)
 
-    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
-        def launch(*arguments: Any, num_warps: int) -> None:
-            assert num_warps == 1
-            self._run(grid, *arguments)
-
-        return launch
-
-
-def install_kernels(patch: pytest.MonkeyPatch, **kernels: SimulatedKernel) -> None:
-    """Replace the module of Triton kernels."""
-    patch.setitem(
-        sys.modules,
-        "pytest_gpuperf.measure.timing.kernels",
-        SimpleNamespace(**kernels),
-    )
+    patch.setattr("pytest_gpuperf.measure.device.kernels.launch", launch)
+    patch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=STREAM))
 
 
 class _Event:

@@ -7,6 +7,7 @@ from pytest_gpuperf.records import (
     ClockModel,
     Conditions,
     Correctness,
+    Fingerprint,
     FusionCandidate,
     KernelProfile,
     Measurement,
@@ -65,6 +66,7 @@ MEASURED = Measurement(
             FusionCandidate(kernels=("k", "k"), times=1, saved_launches=1, saved_us=1.0, at_most_us=2.0),
         ),
     ),
+    call=Fingerprint(mode="hot", bytes=8),
     settlement=Settlement(
         how="in turn",
         against=AgainstTiming(

@@ -30,6 +30,8 @@ BUILDS_KEPT = 10
 DONE = "done"
 """File next to the packages of a build that has succeeded."""
 LAST_LINES = 3
+FLAGS = ("TORCH_CUDA_ARCH_LIST", "CUDA_HOME", "CUDAARCHS", "CC", "CXX", "CFLAGS", "CXXFLAGS", "CMAKE_ARGS")
+"""Variables that change what a compiler makes."""
 
 
 def build(
@@ -47,7 +49,7 @@ def build(
     Raises:
         GpuperfError: The command fails, or takes too long.
     """
-    folder = builds() / f"{commit.id}-{_key(command)}"
+    folder = builds() / f"{commit.id}-{_key(command, environment)}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         if not (folder / DONE).exists():
@@ -78,22 +80,24 @@ def _run(
             raise GpuperfError(f"gpuperf_build has taken more than {BUILD_S:.0f} s for old code")
 
     path = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), environment.get("PATH")]))
-    words = [word.replace("{prefix}", str(prefix)) for word in shlex.split(command)]
     try:
+        words = [word.replace("{prefix}", str(prefix)) for word in shlex.split(command)]
         status = run_child(words, cwd=old.root, env={**environment, "PATH": path}, log=log, poll=poll)
     except OSError as error:
         raise GpuperfError(f"gpuperf_build cannot be run: {error.strerror}: {words[0]}") from None
+    except ValueError as error:
+        raise GpuperfError(f"gpuperf_build cannot be read: {error}") from None
     if status:
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         last = printable("; ".join(lines[-LAST_LINES:]))
         raise GpuperfError(f"gpuperf_build ended with exit status {status} for old code: {last}")
 
 
-def _key(command: str) -> str:
+def _key(command: str, environment: Mapping[str, str]) -> str:
     """Return a hash of what else a build depends on."""
     installed = {one.name: one.version for one in distributions()}
-    torch, triton = installed.get("torch", ""), installed.get("triton", "")
-    return hashlib.sha256(f"{command}\n{sys.version}\n{torch}\n{triton}".encode()).hexdigest()[:16]
+    parts = [command, sys.version, installed.get("torch"), installed.get("triton")]
+    return hashlib.sha256(repr([*parts, *map(environment.get, FLAGS)]).encode()).hexdigest()[:16]
 
 
 def _prune(folder: Path) -> None:

@@ -157,6 +157,13 @@ class Engine:
                 for label in labels:
                     series[label].reason = why
                 break
+            except OutOfTimeError:
+                # What is decided stays.
+                if len(labels) == len(series):
+                    raise
+                for label in labels:
+                    series[label].reason = "the seconds of gpuperf_settle_seconds are spent"
+                break
             for label in labels:
                 series[label].take(taken, label, commit)
                 why = series[label].reason or self._why_not_same(test, taken, label, commit)
@@ -179,6 +186,7 @@ class Engine:
             OutOfTimeError: They were not enough.
         """
         blocks: dict[str, list[tuple[SideBlock, ...]]] = {label: [] for label in test.calls}
+        why = ""
         sides = Sides(self._root, None, None, self._invocation, self._working_folder())
         for number in range(1, count + 1):
             tick = partial(self._tick, partial(say, f"fresh process {number} of {count}"), left_s)
@@ -190,9 +198,13 @@ class Engine:
                 ready = taken.ready["B"].get(label)
                 if label not in taken.blocks or ready is None or ready.call != call:
                     failure = taken.failures.get("B", f"the test does not make the call {label!r} again")
-                    return {}, _explained(sides.plain(f"in a fresh process {failure}"))
-                blocks[label].append(taken.blocks[label])
-        return blocks, ""
+                    why = _explained(sides.plain(f"in a fresh process {failure}"))
+                    blocks.pop(label, None)
+                elif label in blocks:
+                    blocks[label].append(taken.blocks[label])
+            if not blocks:
+                break
+        return blocks, why
 
     def _tick(self, say: Callable[[], None], left_s: Callable[[], float]) -> None:
         say()
@@ -301,4 +313,4 @@ def _explained(why: str) -> str:
     """Say why memory may be short: the run holds some of it."""
     if "out of memory" not in why.lower():
         return why
-    return f"{why} (the run holds memory too: that of fixtures of a session, module or class)"
+    return f"{why} (the run holds memory too: that of its fixtures)"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.entry import Entry, gone_entry, only_new
 from pytest_gpuperf.baseline.gather import gather, in_order
@@ -61,13 +64,31 @@ def plan(
         GpuperfError: A baseline file is broken, or the runs are of several models of GPU.
     """
     runs = [runs] if isinstance(runs, Run) else runs
-    parts = [part for run in runs for part in split_run(run)]
+    parts = [part for run in runs for part in _parts(run, store)]
     of_gpus = [part for part in parts if part.environment.gpu.slug != NO_GPU.slug]
     compiled = [part for part in parts if part.environment.gpu.slug == NO_GPU.slug]
     plans = [_plan(group, store, which, tolerance_pct) for group in (of_gpus, compiled) if group]
     files = {path: content for part in plans for path, content in part.files.items()}
     entries = tuple(entry for part in plans for entry in part.entries)
     return UpdatePlan(files, entries)
+
+
+def _parts(run: Run, store: BaselineStore) -> list[Run]:
+    """Split a run; a test that has lost all of a part is in it without values, so that its baseline goes."""
+    load = cache(store.load_for_update)
+    parts = {part.environment.gpu.slug: part for part in split_run(run)}
+    for gpu in dict.fromkeys((run.environment.gpu, NO_GPU)):
+        part = parts.get(gpu.slug, replace(run, environment=replace(run.environment, gpu=gpu), tests=()))
+        measured = {test.nodeid for test in part.tests}
+        lost = []
+        for test in run.tests:
+            if test.nodeid not in measured and not test.failure:
+                found = load(gpu.slug, suite_of(test.nodeid))
+                if found is not None and found[0].tests.get(test.nodeid, TestBaseline()).measurements:
+                    lost.append(replace(test, measurements={}))
+        if lost:
+            parts[gpu.slug] = replace(part, tests=(*part.tests, *lost))
+    return list(parts.values())
 
 
 def _plan(runs: Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float) -> UpdatePlan:

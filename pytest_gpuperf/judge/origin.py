@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records.baseline import Session
 
+PACKAGES = ("torch", "triton", "cuda", "python")
+"""Parts of the toolchain that can change a kernel, besides the packages by name."""
 _OF_MACHINE = ("driver", "gpuperf")
-_OF_PACKAGES = ("torch", "triton", "cuda", "python")
 
 
 class Differences(msgspec.Struct, frozen=True, gc=False):
@@ -57,13 +58,13 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
         before = card_of(newest, self.runs)
         other = ["another card"] if before and self.card and before != self.card else []
         return Differences(
-            tuple(self._changed(newest, _OF_PACKAGES)), (*other, *self._changed(newest, _OF_MACHINE))
+            tuple(self._changed(newest, PACKAGES)), (*other, *self._changed(newest, _OF_MACHINE))
         )
 
     def _changed(self, session: Session, names: Sequence[str]) -> list[str]:
         before = self.runs[session.run].toolchain if session.run in self.runs else Toolchain()
         pairs = [(name, getattr(before, name), getattr(self.toolchain, name)) for name in names]
-        if names is _OF_PACKAGES:
+        if names is PACKAGES:
             now = self.toolchain.packages
             pairs += [(name, old, now.get(name, "")) for name, old in before.packages.items()]
         return [f"{name} {old} -> {new}" for name, old, new in pairs if old and new and old != new]

@@ -18,7 +18,6 @@ import pytest
 from pytest_gpuperf.compat.pytest_names import benchmarks_of, kept_failure, reporter_type
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.plugin.own_errors import OwnErrors, register
-from pytest_gpuperf.session.marker import PYTEST_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -78,6 +77,10 @@ class Watch:
         return bool(self.broken)
 
 
+TIMEOUT_SETTINGS: pytest.StashKey[object] = pytest.StashKey()
+"""Settings of pytest-timeout for a test whose time it limits."""
+
+
 class Timeout:
     """Ends this process if a test takes too long.
 
@@ -111,19 +114,19 @@ def without_timeout(item: pytest.Item) -> Iterator[None]:
     """Let a test be settled for as long as it takes, then give its teardown the whole time again.
 
     There is one timer of `faulthandler`, for `--gpuperf-timeout` and for pytest's `faulthandler_timeout`.
-    pytest-timeout has hooks of its own.
+    pytest-timeout has hooks of its own; a test without a limit has no settings of it, and with `func_only` it
+    has ended its timer: nothing would end another one.
     """
-    plugins, hook = item.config.pluginmanager, item.config.hook
-    timeout = plugins.get_plugin("gpuperf-timeout")
-    other = next(filter(None, map(plugins.get_plugin, PYTEST_TIMEOUT)), None)
+    timeout = item.config.pluginmanager.get_plugin("gpuperf-timeout")
+    other = item.stash.get(TIMEOUT_SETTINGS, None)
     faulthandler.cancel_dump_traceback_later()
     if other is not None:
-        hook.pytest_timeout_cancel_timer(item=item)
+        item.config.hook.pytest_timeout_cancel_timer(item=item)
     try:
         yield
     finally:
-        if other is not None:
-            hook.pytest_timeout_set_timer(item=item, settings=other._get_item_settings(item))
+        if other is not None and not getattr(other, "func_only", False):
+            item.config.hook.pytest_timeout_set_timer(item=item, settings=other)
         if isinstance(timeout, Timeout):
             timeout.pytest_runtest_setup()
 

@@ -12,7 +12,7 @@ from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.facade import Gpuperf
-from pytest_gpuperf.plugin.guard import without_timeout
+from pytest_gpuperf.plugin.guard import TIMEOUT_SETTINGS, without_timeout
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.registry import registry
@@ -115,6 +115,11 @@ class Hooks:
         """Note a test before options deselect it."""
         self._seen.add(item.nodeid)
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a file that was collected, also without a test in it."""
+        if report.passed:
+            self._seen.add(report.nodeid)
+
     @property
     def runner(self) -> Runner | None:
         """The way to run; None if no test measures."""
@@ -137,8 +142,9 @@ class Hooks:
         runner = self._start(measuring)
         self._runner = config.stash[RUNNER] = runner
         for item in items if runner.judges else ():
-            # One that no longer asks for a fixture is judged by what its baseline has.
-            if STATE not in item.stash and runner.guards(item.nodeid):
+            # One that no longer asks for a fixture is judged by what its baseline has. A test outside of
+            # pytest's rootdir has no file in its name, and no baseline.
+            if STATE not in item.stash and not item.nodeid.startswith("::") and runner.guards(item.nodeid):
                 item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
                 runner.expect(item.nodeid)
         if runner.only is not None:
@@ -274,7 +280,16 @@ class Hooks:
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
         if why := result.verdict.warning:
-            item.warn(pytest.PytestWarning(f"gpuperf: {why}"))
+            try:
+                item.warn(pytest.PytestWarning(f"gpuperf: {why}"))
+            except pytest.PytestWarning as error:  # with `-W error`; a test that drifted never fails
+                if not result.verdict.drift:
+                    raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_timeout_set_timer(self, item: pytest.Item, settings: object) -> None:
+        """Note the settings of pytest-timeout: its timer has to start again after a test is settled."""
+        item.stash[TIMEOUT_SETTINGS] = settings
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note expected failures, and the messages of others."""

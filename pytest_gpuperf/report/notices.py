@@ -97,7 +97,10 @@ def _drifts(results: Sequence[TestResult]) -> list[str]:
     """Name what moved tests that are alike in turn, with how far, and the one command that renews them."""
     lines = []
     for cause, tests in _by_reason(results, lambda result: [result.verdict.drift]):
-        changes = [abs(time.decision.change_pct) for test in tests for time in test.verdict.times.values()]
+        moved = [
+            test.verdict.times[one.label] for test in tests for one in test.verdict.findings if one.drift
+        ]
+        changes = [abs(time.decision.change_pct) for time in moved]
         least, most = f"{min(changes):.0f}", f"{max(changes):.0f}"
         size = most if least == most else f"{least} to {most}"
         line = f"{_tests(len(tests))} moved by {size} %, {cause}: gpuperf baseline accept renews them"

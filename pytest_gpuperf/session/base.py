@@ -25,7 +25,7 @@ from pytest_gpuperf.records.quantities import MOST_LIMITS
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.writing import write_files
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.session.orphans import last_change
+from pytest_gpuperf.session.orphans import last_change, last_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -341,9 +341,15 @@ class Runner:
 
     def _strict(self, verdict: TestVerdict, nodeid: str) -> TestVerdict:
         """Fail a test that is new although an ancestor's baselines have it: somebody has lost its values."""
-        if verdict.status is not Status.NEW or self.guards(nodeid) or self.settings.update != "never":
+        if verdict.status is not Status.NEW or self.settings.update != "never":
             return verdict
-        commit = last_change(self.expected.store.root / self.environment.gpu.slug, nodeid)
+        if self.guards(nodeid):
+            labels = {one.label for one in verdict.findings if one.status is Status.NEW}
+            commit = last_values(self.expected, self.environment.gpu.slug, nodeid, labels) or last_values(
+                self.expected, STATIC_SOURCE, nodeid, labels
+            )
+        else:
+            commit = last_change(self.expected.store.root / self.environment.gpu.slug, nodeid)
         if not commit:
             return verdict
         line = f"new, although baselines of an ancestor have it, last changed by {commit} (--gpuperf-strict)"
@@ -411,7 +417,7 @@ class Runner:
         Raises:
             GpuperfError: No test was judged.
         """
-        if self.judges and not self.results:
+        if not any(one.record.measurements or one.record.sanitizer for one in self.results):
             count, why = len(self.skipped), next(iter(self.skipped.values()), "")
             skipped = f", {count} {'was' if count == 1 else 'were'} skipped: {why}" if count else ""
             raise GpuperfError(f"no test was judged{skipped}")

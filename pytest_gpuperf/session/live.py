@@ -23,6 +23,7 @@ from pytest_gpuperf.session.keeping import KeepingRunner
 from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
+from pytest_gpuperf.session.phases import Phases
 from pytest_gpuperf.session.progress import Progress, StatusLine
 from pytest_gpuperf.session.settling import Against, Settler
 from pytest_gpuperf.session.unread import is_unread
@@ -75,6 +76,7 @@ class LiveRunner(KeepingRunner):
         self.open_run(settings, link)
         self._folder = self.runs.folder / self.run_id
         self._worker = link.orders.worker if link else 0
+        self._phases = Phases()
         ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
         nvml = self._nvml = Nvml(gpu.uuid)
@@ -99,6 +101,7 @@ class LiveRunner(KeepingRunner):
             self._folder / "traces",
             self._alone_on_host,
             CodeReader(where.toolchain.driver),
+            self._phases,
         )
         super().__init__(settings, source, where)
         self._against = Against.of(settings)
@@ -277,12 +280,12 @@ class LiveRunner(KeepingRunner):
             return {}
         timings = [record.measurements[one.label].timing for one in suspects]
         by_host = any(timing is not None and timing.mode == "host" for timing in timings)
-        with self._alone_on_host() if by_host else nullcontext():
+        with self._alone_on_host() if by_host else nullcontext(), self._phases("settlement"):
             return self._settler.settle(state, suspects, self.expected.of(state.nodeid))
 
     def finish(self, *, complete: bool) -> None:
-        """Say what was settled, and write the run."""
-        self.notices += self._settler.notices if self._settler is not None else []
+        """Say what was settled and what took the time, and write the run."""
+        self.notices += [*(self._settler.notices if self._settler is not None else []), *self._phases.lines()]
         super().finish(complete=complete)
 
     def left_to_ncu(self, result: TestResult) -> SelectedTest | None:

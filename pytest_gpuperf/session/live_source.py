@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
     from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.session.phases import Phases
 
 
 class LiveSource:
@@ -53,6 +54,7 @@ class LiveSource:
         traces: Folder for Chrome traces; need not exist.
         alone: Returns a context in which nothing else is measured by the host's clock.
         codes: Reads the code of calls.
+        phases: Counts the seconds.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class LiveSource:
         traces: Path,
         alone: Callable[[], AbstractContextManager[None]],
         codes: CodeReader,
+        phases: Phases,
     ) -> None:
         self._counters = counters
         self._tests = tests
@@ -76,6 +79,7 @@ class LiveSource:
         self._traces = traces
         self._alone = alone
         self._codes = codes
+        self._phases = phases
         self._read: tuple[Call, LaunchedCode, Before] | None = None
         """The call whose code was read last, until it is timed."""
 
@@ -84,19 +88,20 @@ class LiveSource:
         from pytest_gpuperf.measure import correctness
 
         reference = call.reference
-        return self._codes.watched(
-            call.nodeid,
-            lambda: correctness.check(
-                call.fn,
-                call.args,
-                dict(call.kwargs),
-                expected=reference.expected,
-                rtol=reference.rtol,
-                atol=reference.atol,
-                equal_nan=reference.equal_nan,
-                mutates=reference.mutates,
-            ),
-        )
+        with self._phases("checks"):
+            return self._codes.watched(
+                call.nodeid,
+                lambda: correctness.check(
+                    call.fn,
+                    call.args,
+                    dict(call.kwargs),
+                    expected=reference.expected,
+                    rtol=reference.rtol,
+                    atol=reference.atol,
+                    equal_nan=reference.equal_nan,
+                    mutates=reference.mutates,
+                ),
+            )
 
     def fuzz(self, call: FuzzCall) -> Fuzzing:
         """Search for a case in which the function differs from its reference."""
@@ -107,7 +112,7 @@ class LiveSource:
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
 
-        with random_numbers_kept():
+        with self._phases("checks"), random_numbers_kept():
             return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
 
     def warm_up(self, call: Call) -> WarmUp:
@@ -118,7 +123,7 @@ class LiveSource:
         """Hash the code of the kernels that the call launches."""
         self._progress(f"{call.nodeid}: compiles")
         try:
-            with restored(call) as before:
+            with self._phases("code"), restored(call) as before:
                 code = self._codes.read(call)
         finally:
             self._progress("")
@@ -129,7 +134,7 @@ class LiveSource:
         """Time the call, and note the size of its arguments."""
         from pytest_gpuperf.measure.correctness.footprint import argument_bytes
 
-        with self._alone() if mode == "host" else nullcontext():
+        with self._alone() if mode == "host" else nullcontext(), self._phases("times"):
             timing = self._time(call, mode=mode, bytes=bytes, flops=flops)
         return replace(timing, argument_bytes=argument_bytes(call.args, call.kwargs))
 
@@ -169,7 +174,7 @@ class LiveSource:
         if kernels.regex is not None:
             check_regex(kernels.regex, f"for {call}")
         try:
-            with restored(call):
+            with self._phases("counters"), restored(call):
                 return self._counters.lookup(call, kernels, self._tests[call.nodeid].metrics)
         finally:
             # The next call may be timed, or need another profiler.

@@ -6,8 +6,11 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.git import GitError, run_git
+from pytest_gpuperf.records.baseline import Baseline, suite_of
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.baseline.store import BaselineStore
-    from pytest_gpuperf.records.baseline import Baseline
     from pytest_gpuperf.session.base import Runner
 
 
@@ -67,7 +70,7 @@ def orphans(config: pytest.Config, runner: Runner, collected: Collection[str]) -
     Args:
         config: pytest's.
         runner: The run.
-        collected: Node ids of all tests that pytest collected, also of those that options deselect.
+        collected: Node ids of all tests and files that pytest collected, also if options deselect them.
     """
     if is_narrowed(config) or runner.settings.update != "never":
         return []
@@ -111,6 +114,30 @@ def last_change(folder: Path, nodeid: str) -> str:
         name = json.dumps(nodeid, ensure_ascii=False)
         found = run_git(where, "log", "-1", "--format=%h", f"-S{name}", "HEAD", "--", str(folder))
         return found.decode().strip()
+    return ""
+
+
+def last_values(expected: Expectations, slug: str, nodeid: str, labels: Collection[str]) -> str:
+    """Return the last commit up to HEAD whose baselines have what a test has lost since; else empty.
+
+    Args:
+        expected: The present baselines.
+        slug: Folder of the baselines.
+        nodeid: The test.
+        labels: Labels that are new, or of which the time is.
+    """
+    baseline, path = expected.of(nodeid, slug), expected.store.path(slug, suite_of(nodeid))
+    kept = baseline.measurements if baseline is not None else {}
+    with suppress(GitError):
+        where = next(parent for parent in path.parents if parent.is_dir())
+        name = path.relative_to(where).as_posix()
+        for commit in run_git(where, "log", "--format=%h", "HEAD", "--", name).decode().split():
+            with suppress(GitError, msgspec.MsgspecError):  # removed by this commit, or broken
+                file = msgspec.json.decode(run_git(where, "show", f"{commit}:./{name}"), type=Baseline)
+                known = file.tests[nodeid].measurements if nodeid in file.tests else {}
+                # A label that stays is of another mode now, or its time is gone.
+                if any(one in known and (one not in kept or known[one].time) for one in labels):
+                    return commit
     return ""
 
 

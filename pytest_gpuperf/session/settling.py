@@ -17,6 +17,8 @@ from pytest_gpuperf.against.engine import FRESH, Engine, OutOfTimeError, TimedTe
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
+from pytest_gpuperf.judge.one_clock import OneClock
+from pytest_gpuperf.judge.origin import PACKAGES
 from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records import AgainstTiming, Settlement, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, suite_of
@@ -39,8 +41,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
 
-PACKAGES = ("torch", "triton", "cuda")
-"""Parts of the toolchain that decide what is compiled."""
 LEAST_S = 300.0
 """Seconds that a card may spend on settling in any case, by default."""
 SHARE = 2.0
@@ -217,6 +217,8 @@ class Settler:
                     for label in missing:
                         if (one := series.get(label)) is None or one.reason or not one.restarts:
                             why[label] = why[label] or failure or (one.reason if one is not None else "")
+                        elif commit != commits[-1] and _is_alike(one) and not self._measured(state, commit):
+                            why[label] = f"{commit} need not have the code that was measured"
                         else:
                             found[label] = self._in_turn(state, label, commit, one, known, left_s)
             if self._against is None and (missing := [label for label in able if label not in found]):
@@ -259,8 +261,9 @@ class Settler:
         assert self._repository is not None
         try:
             return self._engine.compare(test, self._repository, commit, self._say(test.nodeid), left_s), ""
-        except GpuperfError as error:
-            return {}, str(error)
+        except (GpuperfError, OSError) as error:
+            # Without the file: a record has no folders of the machine.
+            return {}, getattr(error, "strerror", None) or str(error)
 
     def _in_turn(
         self,
@@ -280,8 +283,8 @@ class Settler:
         fresh = [[block for block in restart.blocks if block.side == "B"] for restart in series.restarts]
         if series.recorded != _is_recorded(measured):
             fresh = []
-        alike = series.decision is not None and series.decision.outcome is Outcome.PASS
-        others = alike and self._against is None and not self._same(state.nodeid, _runs(stored), PACKAGES)
+        alike = _is_alike(series) and self._against is None
+        others = alike and not self._same(state.nodeid, _runs(stored), PACKAGES)
         if others and len(fresh) < FRESH:
             test = self._test(state, [label], known)
             more, _ = self._engine.fresh(test, self._say(state.nodeid), left_s, FRESH - len(fresh))
@@ -313,6 +316,11 @@ class Settler:
             self._runner.environment.toolchain.driver if alike else None,
             code_differs,
         )
+
+    def _measured(self, state: ItemState, commit: Commit) -> bool:
+        """Return True if a session was measured at a commit, which did not only bring it."""
+        notes = self._expected.runs(state.nodeid).values()
+        return any(note.commit == commit.id and note.dirty is False for note in notes)
 
     def _is_code_of(self, nodeid: str, commit: Commit | None, runs: tuple[str, ...]) -> bool:
         """Return True if a commit is the code of the newest session, compiled as then.
@@ -355,6 +363,10 @@ def _runs(stored: MeasurementBaseline | None) -> tuple[str, ...]:
     return tuple(session.run for session in time.sessions) if time is not None else ()
 
 
+def _is_alike(series: Series) -> bool:
+    return series.decision is not None and series.decision.outcome is Outcome.PASS
+
+
 def _is_recorded(measured: Measurement) -> bool:
     return measured.timing is not None and measured.timing.source == "cupti"
 
@@ -367,15 +379,17 @@ def _fresh(
     measured: Measurement, stored: MeasurementBaseline | None, processes: Sequence[Sequence[SideBlock]]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return time and clock of new code in each process, at the baseline's clock if its effect is known."""
-    model = measured.timing.clock_model if measured.timing is not None else None
-    reference_mhz = stored.time.reference_mhz if stored is not None and stored.time is not None else 0.0
+    known, timing = stored.time if stored is not None else None, measured.timing
+    # As the screen does, whose clock and model they are compared at.
+    clock = OneClock.of(known, timing) if known is not None and timing is not None else None
+    own = clock.for_time(timing) if clock is not None and timing is not None else None
     found: list[tuple[float, float]] = []
     for blocks in processes:
         times = [block.time_us for block in blocks if block.time_us > 0]
         clocks = [block.sm_clock_mhz for block in blocks if block.time_us > 0]
         if times:
             mhz = fmean(clocks) if all(clocks) else 0.0
-            if model is not None and mhz and reference_mhz:
-                times = normalise_blocks(times, clocks, model, reference_mhz)
+            if own is not None and mhz:
+                times = normalise_blocks(times, clocks, own.model, own.at_mhz)
             found.append((round(trimmed_mean(times), 6), round(mhz, 1)))
     return tuple(time_us for time_us, _ in found), tuple(mhz for _, mhz in found)

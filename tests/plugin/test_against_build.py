@@ -112,6 +112,7 @@ def test_an_installed_copy_is_new_code_next_to_built_old_code(project: Project) 
     [
         (f"{sys.executable} -c 'print(1); raise SystemExit(3)'", "ended with exit status 3 for old code: 1"),
         ("no-such-program {prefix}", "cannot be run: No such file or directory: no-such-program"),
+        ("pip install 'x", "cannot be read: No closing quotation"),
     ],
 )
 def test_a_build_that_fails_has_a_reason(project: Project, command: str, why: str) -> None:
@@ -121,10 +122,23 @@ def test_a_build_that_fails_has_a_reason(project: Project, command: str, why: st
     assert (found.how, found.reason) == ("fresh", f"gpuperf_build {why}")
 
 
+def test_a_cache_that_cannot_be_written_has_a_reason(project: Project) -> None:
+    in_place(project)
+    (project.root.parent / "cache").write_text("")
+    project.session(f"-ogpuperf_build={INSTALL}")
+    found = project.settlements()["test_k"]
+    assert (found.how, found.reason) == ("fresh", "Not a directory")
+
+
 def test_a_build_that_takes_too_long_is_ended(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "BUILD_S", 0.0)
     with pytest.raises(Exception, match="gpuperf_build has taken more than 0 s for old code"):
         project.compare("tests/test_k.py::test_k", ref="HEAD", build=f"{sys.executable} -c 'input()'")
+
+
+def test_another_architecture_is_another_build() -> None:
+    keys = {build._key("pip", {"TORCH_CUDA_ARCH_LIST": one}) for one in ("8.0", "9.0", "9.0")}
+    assert len(keys) == 2
 
 
 def test_builds_that_were_not_used_for_longest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,17 +52,9 @@ def test_restless(gpuperf):
     gpuperf.time(other)
 """
     project.commit({"test_k.py": TEST + calls, "kernels.py": kernel(10.0) + "def other(): return 10.0\n"})
-    counting = f"""
-def kernel(): return 1000.0
-with open({str(project.root.parent / "restarts")!r}, "a+") as restarts:
-    restarts.write("x")
-    restarts.seek(0)
-    time_us = (9.99, 10.01, 9.99)[len(restarts.read()) - 1]
-def other(): return time_us
-"""
-    project.write({"kernels.py": counting})
-    paired = project.compare(restless, looks=(1, 2, 3), labels=("steady", "main"))
-    assert [len(found(paired, restless, label).restarts) for label in ("steady", "main")] == [1, 3]
+    project.write({"kernels.py": kernel(1000.0) + "def other(): return 10.04\n"})
+    paired = project.compare(restless, looks=(2, 4), labels=("steady", "main"))
+    assert [len(found(paired, restless, label).restarts) for label in ("steady", "main")] == [2, 4]
 
 
 def test_only_the_suspects_of_a_test_are_timed(project: Project) -> None:
@@ -221,7 +213,7 @@ def port(): raise OSError("[Errno 98] Address already in use")
             TEST.replace("gpuperf.", "raise RuntimeError('CUDA error: out of memory')\n    gpuperf."),
             TEST,
             "on {} its call ended with RuntimeError: CUDA error: out of memory (the run holds memory too: "
-            "that of fixtures of a session, module or class)",
+            "that of its fixtures)",
         ),
         (
             TEST.replace(
@@ -260,6 +252,36 @@ def test_spent_time_ends_the_comparison(project: Project) -> None:
     with pytest.raises(OutOfTimeError):
         project.compare(K, looks=(1,), left_s=lambda: 0.0)
     assert project.leftovers() == []
+
+
+TWO = """
+from kernels import kernel
+
+def test_k(gpuperf):
+    gpuperf.time(kernel, label="a")
+    gpuperf.time({}, label="b")
+"""
+
+
+def test_what_is_decided_stays_after_the_time_is_spent(project: Project) -> None:
+    """End the time in the third restart, after a large change of one label and a small one of the other."""
+    project.commit({"test_k.py": TWO.format("lambda: 10.0")})
+    project.write({"kernels.py": kernel(12.0), "test_k.py": TWO.format("lambda: 10.03")})
+    said: list[str] = []
+    paired = project.compare(
+        K, labels=("a", "b"), say=said.append, left_s=lambda: 60.0 - 60.0 * ("restart 3" in said[-1])
+    )
+    assert (decision := found(paired, label="a").decision) is not None
+    assert decision.outcome is Outcome.REGRESSED
+    assert reason(paired, label="b") == "the seconds of gpuperf_settle_seconds are spent"
+
+
+def test_a_label_that_is_gone_leaves_the_other_ones(project: Project) -> None:
+    project.write({"test_k.py": TWO.format("kernel, 1")})
+    with project.engine() as engine:
+        blocks, why = engine.fresh(project.timed(K, ("a", "b")), lambda _: None, lambda: 60.0)
+    assert (list(blocks), len(blocks["a"])) == (["a"], 3)
+    assert why.startswith("in a fresh process ")
 
 
 def test_new_code_by_itself_runs_in_three_processes(project: Project) -> None:

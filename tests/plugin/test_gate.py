@@ -22,6 +22,7 @@ from run_builders import in_turn, origin_of, profile, record, run, timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from pytest_gpuperf.judge.screen import TimeComparison
     from pytest_gpuperf.records import MetricValue
@@ -183,7 +184,11 @@ class Project:
         log_ratio: float | None = None,
         **counters: MetricValue,
     ) -> pytest.RunResult:
-        self._add(self.session(timing(time_us), counters or {"instructions": 1000.0}, card, log_ratio))
+        now = self.session(timing(time_us), counters or {"instructions": 1000.0}, card, log_ratio)
+        return self.recorded(now, *options)
+
+    def recorded(self, now: Run, *options: str) -> pytest.RunResult:
+        self._add(now)
         return self.run(*options)
 
     def run(self, *options: str) -> pytest.RunResult:
@@ -210,14 +215,14 @@ def test_unchanged_time_passes_silently(project: Project) -> None:
     project.baseline(100.0)
     result = project.judged(100.3)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["test_k* +0.3 ±0.7 % *pass*"])
+    result.stdout.fnmatch_lines(["test_k* +0.3 ±0.5 % *pass*"])
 
 
 def test_verdict_does_not_depend_on_other_tests(project: Project, pytester: pytest.Pytester) -> None:
     project.baseline(100.0)
     other = "\n".join(f"def test_{at}(gpuperf): gpuperf.time(len)" for at in range(200))
     pytester.makepyfile(test_z=other)
-    project.judged(100.9).stdout.fnmatch_lines(["test_k* +0.9 ±0.7 % *inconclusive*"])
+    project.judged(100.9).stdout.fnmatch_lines(["test_k* +0.9 ±0.5 % *inconclusive*"])
 
 
 def test_slower_test_fails_until_it_is_accepted(project: Project) -> None:
@@ -256,13 +261,21 @@ def test_test_without_its_fixture_fails(project: Project, pytester: pytest.Pytes
     project.run().assert_outcomes(failed=1, skipped=1)
 
 
+def test_plain_test_outside_of_the_rootdir_is_left_alone(project: Project, tmp_path: Path) -> None:
+    project.baseline(100.0)
+    other = tmp_path / "outside" / "test_out.py"
+    other.parent.mkdir()
+    other.write_text("def test_out(): pass\n")
+    project.judged(100.0, "--rootdir=.", "test_k.py", str(other)).assert_outcomes(passed=2)
+
+
 def test_undecided_time_warns_and_fails_only_if_strict(project: Project) -> None:
     project.baseline(100.0)
     result = project.judged(101.0)
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "*PytestWarning: gpuperf: 1.0 % slower: 100 → 101 µs (0.3 to 1.7 %; 1 stored session, *)",
+            "*PytestWarning: gpuperf: 1.0 % slower: 100 → 101 µs (0.5 to 1.5 %; 1 stored session, *)",
             "gpuperf: 1 slowdown not decided",
         ]
     )
@@ -281,6 +294,27 @@ def test_drifted_time_passes_with_the_command_that_renews_it(project: Project) -
     )
     accept_suggested(drifted)
     project.run("--gpuperf-strict").assert_outcomes(passed=1, warnings=0)
+
+
+def test_size_of_a_drift_leaves_other_labels_out(project: Project, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf):\n    for one in 'ab': gpuperf.time(print, label=one)\n")
+    stored, now = Measurement(timing=timing(100.0)), Measurement(timing=timing(103.0))
+    base = replace(project.session(None, {}), tests=(record(NODEID, a=stored, b=stored),))
+    accept(base, project.store, "all", 0.0, environ={})
+    now = in_turn(now, 0.0, 0.0001, sessions=(base.id,))
+    drifted = project.session(None, {}, card="GPU-2")
+    add = replace(drifted, tests=(record(NODEID, a=now, b=stored),))
+    result = project.recorded(add)
+    result.stdout.fnmatch_lines(["1 test moved by 3 %, another card: *"])
+
+
+@pytest.mark.parametrize(("card", "passed"), [("GPU-2", 1), ("GPU-1", 0)], ids=["drifted", "undecided"])
+def test_warning_as_an_error_fails_no_drifted_test(project: Project, card: str, passed: int) -> None:
+    project.baseline(100.0)
+    log_ratio = 0.0 if passed else None
+    result = project.judged(103.0, "-Werror", card=card, log_ratio=log_ratio)
+    result.assert_outcomes(passed=passed, failed=1 - passed)
+    assert "internal error" not in result.stdout.str()
 
 
 def test_improved_time_says_what_passes_until_it_is_accepted(project: Project) -> None:
@@ -325,6 +359,53 @@ def test_strict_run_fails_if_an_ancestors_baseline_is_gone(
     project.run("--gpuperf-strict").assert_outcomes(passed=1)
 
 
+TWICE = """def test_k(gpuperf):
+    for label in ("main", "other"):
+        gpuperf.time(print, label=label{mode})
+        gpuperf.profile(print, label=label)
+"""
+
+
+@pytest.mark.parametrize("lost", ["values", "time", "label", "mode", "nothing"])
+def test_strict_run_fails_if_a_part_was_judged_before(
+    project: Project, pytester: pytest.Pytester, lost: str
+) -> None:
+    base, slow = (project.session(timing(us), {"instructions": 1000.0}) for us in (100.0, 150.0))
+    before, now = base.tests[0].measurements["main"], slow.tests[0].measurements["main"]
+    parts = {"main": before} if lost == "nothing" else {"main": before, "other": before}
+    accept(
+        replace(base, tests=(replace(record(NODEID), measurements=parts),)),
+        project.store,
+        "all",
+        0.0,
+        environ={},
+    )
+    git(pytester, "init", "-q")
+    git(pytester, "add", "baselines")
+    git(pytester, "commit", "-qm", "one")
+    (path,) = (pytester.path / "baselines").rglob("test_k.json")
+    content = json.loads(path.read_text())
+    known = content["tests"][NODEID]["measurements"]
+    if lost == "values":
+        known["other"] = {}
+    if lost == "time":
+        del known["other"]["time"]
+    if lost == "label":
+        del known["other"]
+    path.write_text(json.dumps(content))
+    pytester.makepyfile(test_k=TWICE.format(mode=", mode='auto' if label == 'main' else 'cold'"))
+    if lost != "mode":
+        pytester.makepyfile(test_k=TWICE.format(mode=""))
+    other = replace(now, timing=timing(150.0, "cold")) if lost == "mode" else now
+    result = project.recorded(
+        replace(slow, tests=(record(NODEID, main=before, other=other),)), "--gpuperf-strict"
+    )
+    result.assert_outcomes(failed=lost != "nothing", passed=lost == "nothing")
+    if lost != "nothing":
+        accept_suggested(result)
+        project.run("--gpuperf-strict").assert_outcomes(passed=1)
+
+
 def test_strict_run_needs_a_baseline_of_the_gpu_model(project: Project) -> None:
     assert project.judged(100.0).ret == 0
     strict = project.run("--gpuperf-strict")
@@ -351,8 +432,9 @@ def test_strict_run_fails_if_a_test_has_vanished(project: Project, pytester: pyt
         "import pytest\n@pytest.mark.skip\ndef test_k(gpuperf): pass\n",
         "import pytest\ndef test_k(gpuperf): pytest.skip('no GPU')\n",
         "def test_other(): pass\n",
+        "def test_k(gpuperf): return\n",
     ],
-    ids=["marked", "skipped", "without a fixture"],
+    ids=["marked", "skipped", "without a fixture", "returned"],
 )
 def test_run_that_judges_nothing_does_not_pass(
     project: Project, pytester: pytest.Pytester, suite: str

@@ -165,3 +165,11 @@ def test_run_without_tests_says_nothing_of_orphans(
 def test_broken_baseline_of_another_suite_is_left_alone(recorded: pytest.Pytester) -> None:
     (recorded.path / "baselines/nvidia-h200/test_a.json").write_text("{")
     assert recorded.runpytest("--gpuperf", "suites/test_b.py").ret == OK
+
+
+@pytest.mark.parametrize("options", [[], ["--gpuperf-strict"]], ids=str)
+def test_file_that_has_lost_all_its_tests_fails(recorded: pytest.Pytester, options: list[str]) -> None:
+    (recorded.path / "suites/test_a.py").write_text("def time_a(gpuperf): pass\n")
+    result = recorded.runpytest("--gpuperf", *options)
+    assert result.ret == ERROR
+    result.stdout.fnmatch_lines(["*test_a.json has baselines of 1 tests that do not exist*"])

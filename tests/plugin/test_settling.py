@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import faulthandler
+import json
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from against_project import Project
-from pytest_gpuperf.plugin.guard import Timeout, without_timeout
+from pytest_gpuperf.plugin.guard import TIMEOUT_SETTINGS, Timeout, without_timeout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,6 +115,24 @@ def test_without_git_fresh_processes_settle(project: Project) -> None:
     assert found.reason.startswith("old code comes from git, which says of pytest's rootdir: not a git repo")
 
 
+def test_fresh_processes_are_timed_at_the_clock_of_the_screen(project: Project) -> None:
+    """The run itself has no clock model: the stored one serves, as for the screen."""
+    (project.root / ".git").rename(project.root / "git")
+    path = next(project.root.glob("baselines/*/test_k.json"))
+    content = json.loads(path.read_text())
+    for test in content["tests"].values():
+        known = test["measurements"]["main"]["time"]
+        model = {"cycles": 1980.0 * known["sessions"][0]["time_us"], "fixed_us": 0.0, "reference_mhz": 990.0}
+        at_clock = {"time_us": 2 * known["sessions"][0]["time_us"], "sm_clock_mhz": 990.0}
+        known["sessions"][0] |= {**at_clock, "normalised_us": at_clock["time_us"], "clock_model": model}
+        known["reference_mhz"] = 990.0
+    path.write_text(json.dumps(content))
+    done = project.session("-rA")
+    found = project.settlements()["test_k"]
+    assert (found.how, found.fresh_us) == ("fresh", (24.0,) * 3), done.stdout
+    assert "20.0 % slower" in done.stdout
+
+
 def test_another_call_than_the_baselines_is_not_settled(project: Project) -> None:
     project.write({"test_k.py": TEST.replace("kernel)", "kernel, bytes=8)")})
     project.session(*SCREEN)
@@ -184,6 +204,26 @@ def test_timers_of_the_sides_do_not_run(project: Project) -> None:
     assert "Timeout" not in done.stdout + done.stderr + log
 
 
+@pytest.mark.parametrize("limit", ["", "-otimeout=100"])
+def test_pytest_timeout_leaves_settling_alone(project: Project, limit: str) -> None:
+    pytest.importorskip("pytest_timeout")
+    project.session(*SCREEN, "-ppytest_timeout", *filter(None, [limit]))
+    assert project.settlements()["test_k"].how == "in turn"
+
+
+def test_no_timer_of_a_function_outlives_its_test(project: Project) -> None:
+    """With `func_only` pytest-timeout ends a timer before the test is judged, and no other one."""
+    pytest.importorskip("pytest_timeout")
+    after = """
+import pytest, signal
+@pytest.mark.timeout(0)
+def test_after(): assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+"""
+    project.write({"test_k.py": TEST + after})
+    done = project.session(*SCREEN, "-ppytest_timeout", "-otimeout=100", "-otimeout_func_only=true")
+    assert "1 failed, 2 passed" in done.stdout
+
+
 def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
     again = """
     from _pytest.runner import runtestprotocol
@@ -224,11 +264,36 @@ def test_old_code_has_to_launch_the_code_of_the_baseline(project: Project) -> No
     assert "does not launch the code of the baseline: k is a new kernel" in found.reason
 
 
-def test_processes_confirm_that_packages_moved_a_time(project: Project) -> None:
-    """Time a third process if old and new code are alike, and the baseline is of another Triton."""
+def test_slow_code_that_brought_a_session_passes_nothing(project: Project) -> None:
+    """Commit slow code with a session of fast code, whose hashes a later session has replaced."""
+    code = """
+    from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
+    def kernel(): return {}
+    kernel.code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="{}" * 64),))
+    """
+    fast, slow = ({"kernels.py": code.format(*version)} for version in ((10.0, "a"), (12.0, "b")))
+    project.git("rm", "-r", "--quiet", "baselines")
+    project.commit(slow)
+    project.write(fast)
+    baseline(project, commit=False)
+    project.commit(slow)
+    project.commit(fast)
+    baseline(project)
+    project.write(slow)
+    done = project.session(*SCREEN)
+    found = project.settlements()["test_k"]
+    assert (done.returncode, found.how, len(found.sessions)) == (1, "in turn", 2)
+    assert found.against is not None
+    assert found.against.old_us == 10.0
+
+
+@pytest.mark.parametrize("package", ["triton", "python"])
+def test_processes_confirm_that_packages_moved_a_time(project: Project, package: str) -> None:
+    """Time a third process if old and new code are alike, and the baseline is of another version."""
     project.git("checkout", "--quiet", "--", "kernels.py")
     path = next(project.root.glob("baselines/*/test_k.json"))
-    path.write_text(path.read_text().replace('"3.6"', '"3.5"').replace("10.0", "9.0").replace(" 10", " 9"))
+    text = re.sub(f'("{package}": )"[^"]*"', r'\1"3.5"', path.read_text())
+    path.write_text(text.replace("10.0", "9.0").replace(" 10", " 9"))
     project.commit({})
     project.session(*SCREEN)
     found = project.settlements()["test_k"]
@@ -260,13 +325,13 @@ def test_no_timer_runs_while_a_test_is_settled(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: noted.append("cancel"))
     monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda s, **_: noted.append(s))
     timeout = Timeout(60.0, SimpleNamespace())  # type: ignore[arg-type]
-    other = SimpleNamespace(_get_item_settings=lambda item: f"settings of {item.name}")
-    plugins = {"gpuperf-timeout": timeout, "timeout": other}
+    plugins = {"gpuperf-timeout": timeout}
     hook = SimpleNamespace(
         pytest_timeout_cancel_timer=lambda item: noted.append(f"cancel {item.name}"),
         pytest_timeout_set_timer=lambda item, settings: noted.append(settings),
     )
     config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=plugins.get), hook=hook)
-    with without_timeout(SimpleNamespace(config=config, name="test_k")):  # type: ignore[arg-type]
+    item = SimpleNamespace(config=config, name="test_k", stash={TIMEOUT_SETTINGS: "settings of test_k"})
+    with without_timeout(item):  # type: ignore[arg-type]
         noted.append("settled")
     assert noted == ["cancel", "cancel test_k", "settled", "settings of test_k", 60.0]

@@ -18,7 +18,7 @@ import xdist.dsession
 import pytest_gpuperf
 from pytest_gpuperf.compat import pytest_names, torch_names, triton_names, xdist_names
 from pytest_gpuperf.measure.correctness.guarded_pool import can_guard
-from pytest_gpuperf.measure.device import spin
+from pytest_gpuperf.measure.device import kept, kernels
 from pytest_gpuperf.measure.static.cubin import find_tool
 
 if TYPE_CHECKING:
@@ -105,22 +105,27 @@ def test_current_stream_is_made_of_the_numbers_of_torch(monkeypatch: pytest.Monk
     assert torch_names.current_stream()() == {"stream_id": 7, "device_index": 3, "device_type": 1}
 
 
-def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[object] = []
 
     def load(ptx: str, name: str) -> object:
-        (tmp_path / "spin.ptx").write_text(ptx)
         assert f".entry {name}(" in ptx
         return SimpleNamespace(launch=lambda *arguments: launched.append(arguments))
 
-    monkeypatch.setattr(spin, "Driver", lambda: SimpleNamespace(load=load))
+    monkeypatch.setattr(kernels, "Driver", lambda: SimpleNamespace(load=load))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
-    spin._kernel.cache_clear()
-    spin.spin(2000)
-    spin._kernel.cache_clear()
+    monkeypatch.setattr(kept, "_SLEEP", None)
+    monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    kernels._kernel.cache_clear()
+    kept.sleep_on_gpu(2000)
+    kernels._kernel.cache_clear()
     assert launched == [(1, 1, 2000, 7)]
-    ptxas = [str(find_tool("ptxas")), "-arch=sm_90", "-o", os.devnull, str(tmp_path / "spin.ptx")]
+
+
+@pytest.mark.parametrize("name", kernels.PTX)
+def test_own_kernels_are_valid_ptx(tmp_path: Path, name: str) -> None:
+    (tmp_path / "kernel.ptx").write_text(kernels.PTX[name])
+    ptxas = [str(find_tool("ptxas")), "-arch=sm_90", "-o", os.devnull, str(tmp_path / "kernel.ptx")]
     subprocess.run(ptxas, check=True)
 
 

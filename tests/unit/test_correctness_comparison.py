@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -220,3 +222,16 @@ def test_first_place_is_found_piece_by_piece(monkeypatch: pytest.MonkeyPatch) ->
     unwritten = torch.zeros(5, 3, dtype=torch.bool)
     unwritten[3, 2] = unwritten[4, 0] = True
     assert never_written(unwritten) == "2 of 15 elements are never written, the first at [3, 2]"
+
+
+def test_comparison_imports_nothing_slow() -> None:
+    """Compare in a new process: torch's own `unravel_index` alone imports a compiler, for seconds."""
+    code = """
+import sys, torch
+from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
+found = compare(torch.ones(4, 4), torch.eye(4), Tolerance(), "output", None)
+assert (found.passed, found.max_abs_index) == (False, (0, 1))
+slow = ("scipy", "pandas", "hypothesis", "sympy", "torch._dynamo", "triton")
+assert [name for name in slow if name in sys.modules] == []
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

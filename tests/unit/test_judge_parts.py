@@ -8,6 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from judging import baseline
+from pytest_gpuperf.baseline.judged import judge_run
+from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record, split_run
 from pytest_gpuperf.judge.result import Finding, Status
@@ -17,6 +20,8 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_gpuperf.records import MetricValue
 
 COMPILED = Measurement(
@@ -120,3 +125,19 @@ def test_kernel_of_another_compiler_is_not_compared(
     assert [finding.line for finding in findings] == [
         "compiled by ptxas 13, the baseline by ptxas 12: another kernel, not compared; accept it"
     ] * other
+
+
+@pytest.mark.parametrize("kept", [{"main": measured(5.0)}, {"sm_90": COMPILED}], ids=["gpu", "compiled"])
+def test_lost_part_fails_until_it_is_accepted(tmp_path: Path, kept: dict[str, Measurement]) -> None:
+    store = BaselineStore(tmp_path)
+    accept(run(record(main=measured(5.0), sm_90=COMPILED)), store, "all", 0.0, environ={})
+    lost = run(
+        replace(record(), measurements=kept),
+        id="20261121-173012-3f9a",
+        started_at="2026-11-21T17:30:12+00:00",
+    )
+    (before,) = judge_run(lost, store)
+    assert before.verdict.status is Status.INVALID
+    accept(lost, store, "all", 0.0, environ={})
+    (after,) = judge_run(lost, store)
+    assert after.verdict.status is Status.PASS

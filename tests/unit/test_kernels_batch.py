@@ -16,7 +16,7 @@ from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, mean_work, work_of
 from pytest_gpuperf.records import StreamWork
-from simulated_gpu import SimulatedKernel, install_kernels
+from simulated_gpu import install_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -329,11 +329,11 @@ def test_block_has_fifty_milliseconds_of_the_host(
 
 
 def test_mark_is_an_empty_kernel_or_else_a_blocking_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    launched: list[tuple[int, ...]] = []
-    install_kernels(monkeypatch, gpuperf_empty=SimulatedKernel(launched.append))
+    launched: list[int] = []
+    install_kernels(monkeypatch, gpuperf_empty=lambda _, blocks: launched.append(blocks))
     mark, name = marks.mark()
     mark()
-    assert (name, launched) == ("gpuperf_empty", [(1,), (1,)])
+    assert (name, launched) == ("gpuperf_empty", [1, 1])
     install_kernels(monkeypatch)
     slept: list[int] = []
     monkeypatch.setattr(kept, "sleep_on_gpu", slept.append)

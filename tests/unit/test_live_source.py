@@ -14,6 +14,7 @@ from pytest_gpuperf.records import LaunchedCode
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.selection import Selection
 from pytest_gpuperf.session.live_source import LiveSource
+from pytest_gpuperf.session.phases import Phases
 
 
 def twice(call: Call) -> Any:
@@ -34,12 +35,12 @@ def test_calls_for_code_and_counters_are_undone(part: str) -> None:
         counters=cast("Any", counters),
         tests={"t": cast("Any", SimpleNamespace(metrics=()))},
         timer=cast("Any", None),
-        doubt=lambda *_: "",
         known=lambda *_: None,
         progress=lambda _: None,
         traces=Path(),
         alone=nullcontext,
         codes=cast("Any", SimpleNamespace(read=lambda call: (twice(call), LaunchedCode())[1])),
+        phases=Phases(),
     )
     numbers = torch.random.get_rng_state()
     call = Call("t", "main", backward)

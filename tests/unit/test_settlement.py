@@ -53,7 +53,7 @@ def test_suspect_is_not_decided_until_it_is_settled() -> None:
     found = settled(None)
     assert found.status is Status.INCONCLUSIVE
     assert [(one.label, round(one.change_pct, 1)) for one in found.suspects] == [("main", 10.2)]
-    assert found.warning == "10.2 % slower: 5.30 → 5.84 µs (9.4 to 11.0 %; 1 stored session, not settled)"
+    assert found.warning == "10.2 % slower: 5.30 → 5.84 µs (9.6 to 10.7 %; 1 stored session, not settled)"
 
 
 def test_test_that_fails_otherwise_has_no_suspects() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
-from unittest import mock
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from pytest_gpuperf.measure.timing.batch import Block, HotBatch
 from pytest_gpuperf.measure.timing.burn import Burn, at_other_clocks
 from pytest_gpuperf.measure.timing.launch_gap import launch_gap_us
 from pytest_gpuperf.measure.timing.stamp import Stamps, stamps
-from simulated_gpu import SimulatedGpu, SimulatedKernel, install_kernels
+from simulated_gpu import SimulatedGpu, install_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,13 +38,14 @@ def rows(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[li
     """Yield a list that takes the rows of the next stamps; without any, they are 0."""
     following: list[list[Row]] = []
 
-    def store(grid: tuple[int, ...], out: torch.Tensor) -> None:
-        assert (grid, tuple(out.shape), out.dtype) == ((8,), (8, 3), torch.int64)
+    def store(address: int, blocks: int) -> None:
+        assert blocks == 8
         gpu.launch(2, "gpuperf_stamp")
         if following:
-            out.copy_(torch.tensor(following.pop(0)))
+            values = [value for row in following.pop(0) for value in row]
+            ctypes.memmove(address, (ctypes.c_int64 * len(values))(*values), 8 * len(values))
 
-    install_kernels(monkeypatch, gpuperf_stamp=SimulatedKernel(store))
+    install_kernels(monkeypatch, gpuperf_stamp=store)
     yield following
     assert not following
 
@@ -95,7 +96,8 @@ def test_cost_of_stamps_is_the_median_of_their_graph(
     assert Stamps().cost_us == 10
 
 
-def test_stamps_that_cannot_be_compiled_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("gpu")
+def test_stamps_that_the_driver_refuses_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     install_kernels(monkeypatch)
     assert stamps() is None
     assert launch_gap_us() is None
@@ -104,11 +106,7 @@ def test_stamps_that_cannot_be_compiled_are_none(monkeypatch: pytest.MonkeyPatch
 def test_launch_gap_is_the_median_of_empty_kernels(
     gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def empty(grid: tuple[int, ...]) -> None:
-        assert grid == (1,)
-        gpu.launch(0.5, "empty")
-
-    install_kernels(monkeypatch, gpuperf_empty=SimulatedKernel(empty))
+    install_kernels(monkeypatch, gpuperf_empty=lambda *_: gpu.launch(0.5, "empty"))
     assert launch_gap_us() == pytest.approx(0.5)
     replays = [step for step in gpu.log if step.startswith("graph")]
     assert replays == ["graph of " + ", ".join(["empty 0.5"] * 1000)] * 11
@@ -189,31 +187,3 @@ def test_block_right_after_a_change_of_clock_is_dropped(
     assert [block.time_us for block in blocks] == list(numbers)
     assert burns == [0.2]
     assert gpu.log == (["rest 0.2"] if held_back else [])
-
-
-def test_stamp_stores_three_numbers_of_each_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels = pytest.importorskip("pytest_gpuperf.measure.timing.kernels")
-    stored: dict[int, object] = {}
-
-    def assembly(code: str, constraints: str, args: list[object], **rest: object) -> mock.Mock:
-        # Two reads of a timer are not the same read, and each thread reads for itself.
-        assert (args, rest["is_pure"], rest["pack"]) == ([], False, 1)
-        return mock.Mock(to=lambda dtype: (code, constraints, rest["dtype"], dtype), code=code)
-
-    def store(at: int, value: mock.Mock | tuple[object, ...]) -> None:
-        stored[at] = value if isinstance(value, tuple) else value.code
-
-    language = SimpleNamespace(
-        program_id={0: 5}.__getitem__,
-        inline_asm_elementwise=assembly,
-        store=store,
-        int64="int64",
-        int32="int32",
-    )
-    monkeypatch.setattr(kernels, "tl", language)
-    kernels.gpuperf_stamp.fn(1000)
-    assert stored == {
-        1015: "mov.u64 $0, %globaltimer;",
-        1016: "mov.u64 $0, %clock64;",
-        1017: ("mov.u32 $0, %smid;", "=r", "int32", "int64"),
-    }

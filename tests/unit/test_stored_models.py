@@ -14,6 +14,7 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBa
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.session.live import LiveRunner
 from pytest_gpuperf.session.live_source import LiveSource
+from pytest_gpuperf.session.phases import Phases
 from run_builders import timing
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def test_model_is_that_of_the_code_read_for_the_same_call() -> None:
         traces=Path(),
         alone=nullcontext,
         codes=cast("Any", SimpleNamespace(read=lambda _: CODE)),
+        phases=Phases(),
     )
     one, other = Call("t", "main", max), Call("t", "other", max)
     source.code(one)

@@ -54,6 +54,8 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
         sections.append(Section(run, summary, expected, other, links, path.parent))
     tests = [test for section in sections for test in section.run.tests]
     write({output: page_pieces(sections)}, f"wrote {show_path(output)} ({count_tests(tests)})")
+    if not tests:
+        raise GpuperfError("no test was judged", expected="runs with tests")
 
 
 def _store(project: Project, run: Run, before: Sequence[Run]) -> tuple[BaselineStore, str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 from msgspec.structs import replace
 
-from pytest_gpuperf.measure.correctness.comparison import dtype_name
+from pytest_gpuperf.measure.correctness.comparison import dtype_name, unravel
 from pytest_gpuperf.measure.correctness.error import WIDE, error_of, has_ulp
 from pytest_gpuperf.measure.correctness.poison import same_bits
 from pytest_gpuperf.measure.correctness.widened import NotWidenedError
@@ -15,6 +14,8 @@ from pytest_gpuperf.records import Accuracy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    import torch
 
 MOST_APART_BITS = 4.0
 """Least number of bits on which a reference and its form in float64 agree. Below it the reference does
@@ -89,14 +90,13 @@ def _of_output(name: str, output: torch.Tensor, given: torch.Tensor, exact: torc
         own = error_of(given, exact, output.dtype)
     if error is None:
         return Accuracy(output=name, note="no element is a number")
-    at = torch.unravel_index(torch.tensor(error.max_at), _shape(output))
     return Accuracy(
         reference=dtype_name(exact),
         output=name,
         dtype=dtype_name(output),
         elements=error.elements,
         max_ulp=error.max_ulp,
-        max_ulp_index=tuple(map(int, at)),
+        max_ulp_index=unravel(error.max_at, _shape(output)),
         rms_ulp=error.rms_ulp,
         bits=error.bits,
         reference_rms_ulp=own.rms_ulp if own else None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
@@ -266,5 +267,10 @@ def _show(value: torch.Tensor) -> str:
     return f"{number:.7g}" if value.is_floating_point() or value.is_complex() else str(number)
 
 
+def unravel(at: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the index of an element from its place; torch's own function loads its compiler, for seconds."""
+    return tuple(map(int, np.unravel_index(at, tuple(shape))))
+
+
 def _unravel(at: int | None, shape: torch.Size) -> tuple[int, ...]:
-    return () if at is None else tuple(int(i) for i in torch.unravel_index(torch.tensor(at), shape))
+    return () if at is None else unravel(at, shape)

@@ -21,7 +21,7 @@ import torch
 
 from pytest_gpuperf.compat import torch_names
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device.spin import spin
+from pytest_gpuperf.measure.device import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ _STREAM = torch_names.stream_type()
 _GRAPH = torch_names.graph_type()
 _TENSOR = torch_names.tensor_type()
 _SYNCHRONIZE = torch_names.synchronisation()
-_SLEEP = torch_names.sleep() or spin
+_SLEEP = torch_names.sleep()
 _CURRENT_STREAM = torch_names.current_stream()
 _CURRENT_DEVICE = torch_names.current_device()
 _HAS_CONTEXT = torch_names.context_test()
@@ -126,7 +126,10 @@ def replay(graph: torch.cuda.CUDAGraph) -> None:
 
 def sleep_on_gpu(cycles: int) -> None:
     """Queue a kernel that spins for this many cycles."""
-    _SLEEP(cycles)
+    if _SLEEP is not None:
+        _SLEEP(cycles)
+    else:
+        kernels.launch(kernels.SPIN, cycles, current_stream().cuda_stream)
 
 
 def zero(tensor: torch.Tensor) -> torch.Tensor:

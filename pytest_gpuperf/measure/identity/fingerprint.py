@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.records import Fingerprint
@@ -32,11 +33,7 @@ def fingerprint(call: Call, mode: TimingMode, bytes: int, flops: int) -> Fingerp
 
 
 def _described(value: Any, depth: int) -> Iterator[str]:
-    # Not by its class: torch may be a stand-in, and other libraries have tensors too.
-    if all(hasattr(value, name) for name in ("dtype", "shape", "is_contiguous", "stride")):
-        strides = "" if value.is_contiguous() else f" by {list(value.stride())}"
-        yield f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}{strides}"
-    elif value is None or isinstance(value, (bool, int, float, complex)):
+    if value is None or isinstance(value, (bool, int, float, complex)):
         yield repr(value)
     elif isinstance(value, (list, tuple, Mapping)) and depth:
         items = value.values() if isinstance(value, Mapping) else value
@@ -44,4 +41,23 @@ def _described(value: Any, depth: int) -> Iterator[str]:
             yield from _described(one, depth - 1)
     else:
         # Its name may hold a path or an address.
-        yield type(value).__name__
+        yield _tensor(value) or type(value).__name__
+
+
+def _tensor(value: Any) -> str:
+    """Describe a tensor; empty for anything else, and for a nested tensor, which has no shape."""
+    # Not by its class: torch may be a stand-in, and other libraries have tensors too.
+    try:
+        found = f"{str(value.dtype).removeprefix('torch.')}{_sizes(value.shape)}"
+    except (AttributeError, RuntimeError, TypeError):
+        return ""
+    # One of NumPy and a sparse one have no strides of this kind.
+    with suppress(AttributeError, RuntimeError):
+        if not value.is_contiguous():
+            found += f" by {_sizes(value.stride())}"
+    return found
+
+
+def _sizes(values: Iterable[Any]) -> list[int | None]:
+    """Return sizes or strides; torch numbers the jagged ones of a process, so these have no value."""
+    return [value if isinstance(value, int) else None for value in values]

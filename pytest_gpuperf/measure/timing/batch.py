@@ -11,6 +11,7 @@ from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.device.kernels import STAMP
 from pytest_gpuperf.measure.timing.captured import CapturedCalls
 from pytest_gpuperf.measure.timing.graph import block_gpu, capture, replay_us
 from pytest_gpuperf.measure.timing.marks import SPIN
@@ -23,7 +24,6 @@ from pytest_gpuperf.measure.timing.rerun import (
     Rerunnable,
     of_graph,
 )
-from pytest_gpuperf.measure.timing.stamp import NAME as STAMP
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
 if TYPE_CHECKING:

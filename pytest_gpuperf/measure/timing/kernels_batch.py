@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
 from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.device.kernels import STAMP
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.timing.audit import check_marks, counted, refuse_elsewhere, wait_for_threads
 from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import nothing_launched
 from pytest_gpuperf.measure.timing.marks import mark
 from pytest_gpuperf.measure.timing.rerun import RERUN_CALLS
-from pytest_gpuperf.measure.timing.stamp import NAME as STAMP
 from pytest_gpuperf.records import StreamWork
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 

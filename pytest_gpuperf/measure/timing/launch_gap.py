@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.timing.batch import HotBatch
+from pytest_gpuperf.measure.timing.marks import empty
 
 CALLS = 1000
 BLOCKS = 11
@@ -14,12 +16,10 @@ USUAL_GAP_US = 0.6
 
 
 def launch_gap_us() -> float | None:
-    """Return the microseconds of an empty kernel in a graph of many; None without Triton."""
+    """Return the microseconds of an empty kernel in a graph of many; None if the driver refuses it."""
     try:
-        from pytest_gpuperf.measure.timing.kernels import gpuperf_empty
-
-        gpuperf_empty[(1,)](num_warps=1)
-    except Exception:  # Triton is missing or cannot compile for this GPU
+        empty()
+    except GpuperfError:
         return None
-    batch = HotBatch(lambda: gpuperf_empty[(1,)](num_warps=1), CALLS)
+    batch = HotBatch(empty, CALLS)
     return sorted(batch.run().time_us for _ in range(BLOCKS))[BLOCKS // 2]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device import kept, kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-EMPTY = "gpuperf_empty"
 SPIN = "spin_kernel"
 """torch's kernel that blocks the GPU."""
 
@@ -17,9 +17,16 @@ SPIN = "spin_kernel"
 def mark() -> tuple[Callable[[], object], str]:
     """Return a function that launches a mark, and the name of its kernel."""
     try:
-        from pytest_gpuperf.measure.timing.kernels import gpuperf_empty
-
-        gpuperf_empty[(1,)](num_warps=1)
-    except Exception:  # Triton is missing or cannot compile for this GPU
+        empty()
+    except GpuperfError:
         return lambda: kept.sleep_on_gpu(1), SPIN
-    return lambda: gpuperf_empty[(1,)](num_warps=1), EMPTY
+    return empty, kernels.EMPTY
+
+
+def empty() -> None:
+    """Queue an empty kernel on the current stream.
+
+    Raises:
+        GpuperfError: The driver refuses it.
+    """
+    kernels.launch(kernels.EMPTY, 0, kept.current_stream().cuda_stream)

@@ -10,11 +10,11 @@ from functools import cached_property
 
 import torch
 
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device import kept, kernels
 from pytest_gpuperf.measure.timing.graph import capture, replay_us
 from pytest_gpuperf.records.quantities import LEAST_MHZ, MOST_MHZ
 
-NAME = "gpuperf_stamp"
 _COST_REPLAYS = 21
 
 
@@ -22,29 +22,26 @@ class Stamps:
     """Two stamps around work on the current stream; they can be captured into a graph.
 
     Raises:
-        Exception: Triton is missing, or cannot compile for this GPU.
+        GpuperfError: The driver refuses them.
     """
 
     def __init__(self) -> None:
-        from pytest_gpuperf.measure.timing.kernels import gpuperf_stamp
-
         device = torch.cuda.current_device()
-        # Two programs for each SM, so that none is left out if another gets two of them.
-        self._programs = 2 * torch.cuda.get_device_properties(device).multi_processor_count
-        self._before = torch.zeros(self._programs, 3, dtype=torch.int64, device=device)
+        # Two blocks for each SM, so that none is left out if another gets two of them.
+        blocks = 2 * torch.cuda.get_device_properties(device).multi_processor_count
+        self._before = torch.zeros(blocks, 3, dtype=torch.int64, device=device)
         self._after = torch.zeros_like(self._before)
-        self._kernel = gpuperf_stamp
         self.before()
         self.after()
         kept.synchronize()
 
     def before(self) -> None:
         """Stamp the beginning."""
-        self._kernel[(self._programs,)](self._before, num_warps=1)
+        _store(self._before)
 
     def after(self) -> None:
         """Stamp the end."""
-        self._kernel[(self._programs,)](self._after, num_warps=1)
+        _store(self._after)
 
     @cached_property
     def cost_us(self) -> float:
@@ -75,9 +72,13 @@ class Stamps:
         return clock if LEAST_MHZ <= clock <= MOST_MHZ else 0.0
 
 
+def _store(rows: torch.Tensor) -> None:
+    kernels.launch(kernels.STAMP, rows.data_ptr(), kept.current_stream().cuda_stream, len(rows))
+
+
 def stamps() -> Stamps | None:
     """Return a pair of stamps; None if stamps are impossible: timing works without the clock."""
     try:
         return Stamps()
-    except Exception:
+    except GpuperfError:
         return None

@@ -252,6 +252,12 @@ def test_earlier_comment_is_replaced(files: Path) -> None:
         assert said in (files / "comment.md").read_text(encoding="utf-8")
 
 
+def test_runs_without_tests_are_an_error(files: Path) -> None:
+    done = CliRunner().invoke(main, ["comment", write(files, run()), "-o", "comment.md"])
+    assert done.exit_code == 2
+    assert "❔ gpuperf: nothing was judged" in (files / "comment.md").read_text(encoding="utf-8")
+
+
 def test_runs_that_contradict_are_told_in_the_comment(files: Path) -> None:
     other = structs.replace(one_test(), id="20261120-173013-0000")
     (files / "other.json").write_bytes(encode_run(other))

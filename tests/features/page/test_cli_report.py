@@ -69,6 +69,12 @@ def test_missing_run_writes_nothing(project: Path) -> None:
     assert list(project.iterdir()) == [project / ".git"]
 
 
+def test_run_without_tests_is_an_error(project: Path) -> None:
+    keep(project, run())
+    done = report()
+    assert (done.exit_code, "no test was judged" in done.output) == (2, True)
+
+
 def test_failed_and_wrong_tests_are_shown(project: Path) -> None:
     keep(
         project,

@@ -1,0 +1,354 @@
+"""Play changes of code in a user's project: a baseline, a commit, and a run in a fresh checkout.
+
+python -m benchmarks.settling doses FILE [--doses 0 5 10 50] [--tests NAME ...]   # added work in ‰, on a GPU
+python -m benchmarks.settling same-code FILE        # slower calls whose kernels keep code, grid and block
+python -m benchmarks.settling unchanged FILE [--minutes M]  # unchanged code in turn, until the time is up
+python -m benchmarks.settling join FILE FILE --out FILE
+python -m benchmarks.settling table FILE
+
+Each run has `CI=1`, a checkout of its own and no `.gpuperf`. Exit status 1: a case ended as it should not.
+A baseline of another GPU: --baseline-gpu 1 takes it on the second one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from benchmarks import results_file
+from benchmarks.children import ROOT, end_in_order_when_told, say
+from benchmarks.gate_power.verdicts import clopper_pearson
+from benchmarks.markdown import provenance, table
+from pytest_gpuperf.processes.git import run_git
+from pytest_gpuperf.records import Environment, Record
+from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.writing import write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+SCHEMA = 1
+NINE = (
+    "arithmetic 3 µs",
+    "arithmetic 50 µs",
+    "arithmetic that waits",
+    "copy 33 MB",
+    "copy 33 MB, cold",
+    "row sum",
+    "embedding gather",
+    "layer norm",
+    "cross entropy",
+)
+"""Kernels of `benchmarks.gate_power` whose time follows their work, one for each class."""
+DOSED = """
+import pytest
+import torch
+from benchmarks.gate_power.kernels import build_again, modes
+from dose import PERMILLE
+
+@pytest.mark.parametrize("name", {names!r})
+def test_dosed(gpuperf, name):
+    count = torch.cuda.get_device_properties(0).multi_processor_count
+    gpuperf.time(build_again(name, PERMILLE, count), mode=modes()[name])
+"""
+SAME_CODE = """
+import time, torch, triton, triton.language as tl
+from change import CLONE, LOOPS, SERIAL, SLEEP
+
+@triton.jit(do_not_specialize=["loops"])
+def repeat_kernel(x, o, n, loops, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    best = tl.full((B,), float("-inf"), tl.float32)
+    for _ in range(loops):
+        best = tl.maximum(best, tl.load(x + at, mask=at < n, other=0.0, volatile=True))
+    tl.store(o + at, best, mask=at < n)
+
+def repeat(x, loops):
+    o = torch.empty_like(x)
+    repeat_kernel[(triton.cdiv(x.numel(), 1024),)](x, o, x.numel(), loops, B=1024)
+    return o
+
+SIDE = []
+
+def twice(x):
+    main = torch.cuda.current_stream()
+    SIDE or SIDE.append(torch.cuda.Stream())
+    other = main if SERIAL else SIDE[0]
+    other.wait_stream(main)
+    with torch.cuda.stream(other):
+        a = repeat(x, 2001)
+    b = repeat(x, 2001)
+    main.wait_stream(other)
+    return a, b
+
+def late(x):
+    time.sleep(SLEEP)
+    return repeat(x, 35)
+
+def test_copy(gpuperf):
+    x = torch.randn(1 << 24, device=gpuperf.device)
+    gpuperf(lambda x: repeat(x.clone() if CLONE else x, 3), x, expected=lambda x: x)
+
+def test_loops(gpuperf):
+    x = torch.randn(1 << 24, device=gpuperf.device)
+    gpuperf(lambda x: repeat(x, LOOPS), x, expected=lambda x: x)
+
+def test_streams(gpuperf):
+    x = torch.randn(1 << 15, device=gpuperf.device)
+    gpuperf(twice, x, expected=lambda x: (x, x))
+
+def test_host(gpuperf):
+    x = torch.randn(1 << 15, device=gpuperf.device)
+    gpuperf(late, x, expected=lambda x: x, mode="host")
+"""
+CHANGES = {"CLONE": (0, 1), "LOOPS": (35, 70), "SERIAL": (0, 1), "SLEEP": (0, 0.001)}
+"""Values of `change.py`, before and after the change that makes each test of `SAME_CODE` slower."""
+OF_TEST = {"CLONE": "test_copy", "LOOPS": "test_loops", "SERIAL": "test_streams", "SLEEP": "test_host"}
+
+
+class Case(Record, frozen=True, kw_only=True):
+    """One test of one run in a fresh checkout."""
+
+    change: str
+    """What the commit changes: a dose in ‰, a name of `CHANGES`, or `unchanged`: compared with HEAD."""
+    test: str
+    verdict: str
+    how: str
+    """How its suspect was settled; empty if it was none."""
+    change_pct: float | None = None
+    """Change in turn, or from the baseline if the time is within the screen; None without a comparison."""
+    restarts: int = 0
+    seconds: float
+    """Seconds of the settlement."""
+    session_s: float
+    """Seconds of the whole command, with all its tests."""
+    exit_status: int
+
+
+class Results(Record, frozen=True, kw_only=True):
+    """Results of one or several runs of the benchmark."""
+
+    schema: int
+    date: str
+    """UTC, ISO 8601."""
+    environment: Environment
+    baseline: str
+    """`same card` or `other card`."""
+    cases: tuple[Case, ...]
+
+
+class Project:
+    """A repository with kernels, their tests and the baseline of one session.
+
+    Args:
+        folder: Where it is made.
+        files: Text of its files.
+        baseline_gpu: `CUDA_VISIBLE_DEVICES` of the session; None for that of this process.
+    """
+
+    def __init__(self, folder: Path, files: Mapping[str, str], baseline_gpu: str | None) -> None:
+        self._folder = folder
+        self.root = folder / "repo"
+        self.root.mkdir()
+        run_git(self.root, "init", "-q", "-b", "main")
+        self.commit(
+            self.root,
+            {
+                "pyproject.toml": "[tool.pytest.ini_options]\n",
+                ".gitignore": ".gpuperf\nverdicts.json\n",
+                **files,
+            },
+        )
+        visible = {} if baseline_gpu is None else {"CUDA_VISIBLE_DEVICES": baseline_gpu}
+        status, _, output = self._pytest(self.root, "--gpuperf-update=all", environment=visible)
+        if status:
+            raise SystemExit(f"the first run failed:\n{output}")
+        self.commit(self.root, {})
+
+    def commit(self, root: Path, files: Mapping[str, str]) -> None:
+        """Write files of a checkout, and commit all of it."""
+        for name, text in files.items():
+            (root / name).write_text(text)
+        run_git(root, "add", "--all")
+        run_git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "Change", "--allow-empty")
+
+    def cases(self, change: str, files: Mapping[str, str], *options: str) -> list[Case]:
+        """Run the tests in a fresh checkout with a commit that changes files."""
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            root = Path(name) / "fresh"
+            run_git(self._folder, "clone", "-q", str(self.root), str(root))
+            self.commit(root, files)
+            status, seconds, output = self._pytest(root, *options, environment={"CI": "1"})
+            runs = list(root.glob(".gpuperf/runs/*/run.json"))
+            if not runs:
+                raise SystemExit(f"{change}: the run failed:\n{output}")
+            say(f"{change}: exit status {status} after {seconds:.0f} s")
+            for line in output.splitlines():
+                if " slower: " in line or " faster: " in line or "gpuperf: " in line:
+                    say(f"    {line.strip()}")
+            judged = json.loads((root / "verdicts.json").read_text())["tests"]
+            return list(_cases(change, runs[0], {one["nodeid"]: one for one in judged}, seconds, status))
+
+    def _pytest(self, root: Path, *options: str, environment: Mapping[str, str]) -> tuple[int, float, str]:
+        plain = {name: value for name, value in os.environ.items() if name not in ("CI", "GITHUB_ACTIONS")}
+        plain["PYTHONPATH"] = os.pathsep.join([str(ROOT), plain.get("PYTHONPATH", "")])
+        fixed = ("--gpuperf", "--gpuperf-counters=off", "-v", "-p", "no:cacheprovider")
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *fixed,
+            f"--gpuperf-json={root / 'verdicts.json'}",
+            *options,
+        ]
+        begin = time.monotonic()
+        done = subprocess.run(command, cwd=root, env={**plain, **environment}, capture_output=True, text=True)
+        return done.returncode, time.monotonic() - begin, done.stdout + done.stderr
+
+
+def _cases(
+    change: str, path: Path, judged: Mapping[str, Any], session_s: float, status: int
+) -> Iterator[Case]:
+    for test in load_run(path).tests:
+        settlement = test.measurements["main"].settlement if "main" in test.measurements else None
+        pair = settlement.against if settlement is not None else None
+        compared = judged[test.nodeid]["measurements"].get("main", {}).get("change")
+        yield Case(
+            change=change,
+            test=test.nodeid.partition("::")[2],
+            verdict=judged[test.nodeid]["verdict"],
+            how=f"{settlement.how} {settlement.reason}".strip() if settlement is not None else "",
+            change_pct=round(compared["change_pct"], 3) if compared else None,
+            restarts=len(pair.log_ratios) if pair is not None else 0,
+            seconds=settlement.seconds if settlement is not None else 0.0,
+            session_s=round(session_s, 1),
+            exit_status=status,
+        )
+
+
+def doses(
+    folder: Path, baseline_gpu: str | None, permille: Sequence[int], names: Sequence[str]
+) -> Iterator[Case]:
+    """Add work to all kernels at once, dose by dose."""
+    files = {"dose.py": "PERMILLE = 0\n", "test_dosed.py": DOSED.format(names=list(names))}
+    project = Project(folder, files, baseline_gpu)
+    for dose in permille:
+        yield from project.cases(f"+{dose / 10:g} %", {"dose.py": f"PERMILLE = {dose}\n", "note.txt": ""})
+
+
+def same_code(folder: Path, baseline_gpu: str | None) -> Iterator[Case]:
+    """Make each test of `SAME_CODE` slower without another machine code of a kernel."""
+
+    def values(changed: str) -> str:
+        return "".join(f"{name} = {both[name == changed]}\n" for name, both in CHANGES.items())
+
+    project = Project(folder, {"change.py": values(""), "test_same.py": SAME_CODE}, baseline_gpu)
+    for change, test in OF_TEST.items():
+        yield from project.cases(change, {"change.py": values(change)}, "-k", test)
+
+
+def unchanged(folder: Path, baseline_gpu: str | None, minutes: float, names: Sequence[str]) -> Iterator[Case]:
+    """Compare unchanged code in turn with itself until the time is up."""
+    end = time.monotonic() + 60 * minutes
+    files = {"dose.py": "PERMILLE = 0\n", "test_dosed.py": DOSED.format(names=list(names))}
+    project = Project(folder, files, baseline_gpu)
+    took = 0.0
+    while time.monotonic() + took < end:
+        begin = time.monotonic()
+        yield from project.cases("unchanged", {}, "--gpuperf-against=HEAD")
+        took = time.monotonic() - begin
+
+
+def is_right(case: Case) -> bool:
+    """Return True if a case ended as it should: small doses may pass, unchanged code may not change."""
+    if case.change in ("+0 %", "unchanged"):
+        return case.verdict in ("pass", "new")
+    if case.change.startswith("+"):
+        return case.verdict == "regressed" or (case.verdict == "pass" and case.change == "+0.5 %")
+    return case.verdict == "regressed" and case.exit_status == 1
+
+
+def report(results: Results) -> str:
+    """Format a row for each change: tests, verdicts, suspects and seconds."""
+    rows = []
+    for change in dict.fromkeys(case.change for case in results.cases):
+        cases = [case for case in results.cases if case.change == change]
+        suspects = [case for case in cases if case.how]
+        wrong = sum(not is_right(case) for case in cases)
+        most = f"{100 * clopper_pearson(wrong, len(cases))[1]:.1f} %"
+        words = ", ".join(
+            f"{count} {name}" for name, count in Counter(case.verdict for case in cases).most_common()
+        )
+        seconds = sum(case.seconds for case in suspects) / max(1, len(suspects))
+        rows.append([change, str(len(cases)), words, str(wrong), most, str(len(suspects)), f"{seconds:.1f}"])
+    headings = ["change", "tests", "verdicts", "wrong", "at most (95 %)", "suspects", "s each"]
+    return (
+        f"{provenance(results.environment, results.date)}, baseline of the {results.baseline}.\n\n"
+        + table(headings, rows)
+    )
+
+
+def main() -> None:
+    """Run a command."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.settling", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=("doses", "same-code", "unchanged", "join", "table"))
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    parser.add_argument("--out", type=Path, help="file that join writes")
+    parser.add_argument("--doses", type=int, nargs="+", default=[0, 5, 10, 50], metavar="PERMILLE")
+    parser.add_argument(
+        "--tests", nargs="+", default=NINE, metavar="NAME", help="kernels of benchmarks.gate_power"
+    )
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--baseline-gpu", metavar="INDEX", help="GPU that makes the baseline")
+    given = parser.parse_args()
+    if given.command in ("join", "table"):
+        found = [results_file.read(path, Results, schema=SCHEMA) for path in given.files]
+        results_file.refuse_several_machines(one.environment for one in found)
+        whole = replace(found[0], cases=tuple(case for one in found for case in one.cases))
+        if given.out:
+            write_files({given.out: results_file.encode(whole)})
+        print(report(whole))
+        return
+    from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu import gpu_info
+
+    end_in_order_when_told()
+    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    where = environment(gpu_info(), ROOT, "")
+    found_cases: list[Case] = []
+    results = None
+    with tempfile.TemporaryDirectory() as name:
+        folder, gpu = Path(name), given.baseline_gpu
+        if given.command == "doses":
+            cases = doses(folder, gpu, given.doses, given.tests)
+        elif given.command == "same-code":
+            cases = same_code(folder, gpu)
+        else:
+            cases = unchanged(folder, gpu, given.minutes, given.tests)
+        for case in cases:
+            found_cases.append(case)
+            baseline = "same card" if gpu is None else "other card"
+            results = Results(
+                schema=SCHEMA, date=date, environment=where, baseline=baseline, cases=tuple(found_cases)
+            )
+            write_files({given.files[0]: results_file.encode(results)})
+    if results is not None:
+        print(report(results))
+    sys.exit(any(not is_right(case) for case in found_cases))
+
+
+if __name__ == "__main__":
+    main()
