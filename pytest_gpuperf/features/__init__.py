@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import ModuleType
 
     from pytest_gpuperf.registry import Registry
 
@@ -35,16 +35,22 @@ def register(registry: Registry) -> None:
     Raises:
         ImportError: A feature is there and cannot be imported.
     """
-    absent = {name for name in FEATURES if not _is_there(name)}
-    while more := {name for name, needs in FEATURES.items() if absent.intersection(needs)} - absent:
-        absent |= more
+    there = {name: module for name in FEATURES if (module := _module(name)) is not None}
+    while lost := [name for name in there if not there.keys() >= set(FEATURES[name])]:
+        for name in lost:
+            del there[name]
     # All names first: a feature may show more if another one is there.
-    registry.features += [name for name in FEATURES if name not in absent]
-    for name in registry.features:
-        import_module(f"{__name__}.{name}").register(registry)
+    registry.features += there
+    for module in there.values():
+        module.register(registry)
 
 
-def _is_there(name: str) -> bool:
-    spec = find_spec(f"{__name__}.{name}")
-    # A folder with nothing but what Python has compiled is none.
-    return spec is not None and spec.origin is not None
+def _module(name: str) -> ModuleType | None:
+    """Return a feature; None if its folder was deleted, or has nothing but what Python has compiled."""
+    try:
+        module = import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
+        return None
+    return module if module.__file__ else None
