@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.measure.trace.chrome import ChromeTrace, parse_chrome_trace
-from pytest_gpuperf.measure.trace.summary import summarise
+from pytest_gpuperf.features.trace.chrome import ChromeTrace, parse_chrome_trace
+from pytest_gpuperf.features.trace.summary import summarise
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,7 +33,7 @@ KernelClass: TypeAlias = Literal[
     "communication",
     "other",
 ]
-"""Role of a kernel in a call, by the rules of `pytest_gpuperf.measure.trace.classes`."""
+"""Role of a kernel in a call, by the rules of `pytest_gpuperf.features.trace.classes`."""
 KERNEL_CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
 
 KernelCategory: TypeAlias = Literal[
@@ -47,7 +47,7 @@ KernelCategory: TypeAlias = Literal[
     "communication",
     "other",
 ]
-"""Work of a kernel, by its name alone: `pytest_gpuperf.measure.trace.categories`."""
+"""Work of a kernel, by its name alone: `pytest_gpuperf.features.trace.categories`."""
 
 SpanSource: TypeAlias = Literal["profiler", "cupti", "events"]
 """Source of a span: torch.profiler, CUPTI's activity records, or CUDA events without a profiler."""
@@ -120,7 +120,7 @@ class FusionCandidate(Record, frozen=True, kw_only=True):
 
 
 class Communication(Record, frozen=True, kw_only=True):
-    """Time of the kernels that move data between GPUs, by `pytest_gpuperf.measure.trace.overlap`."""
+    """Time of the kernels that move data between GPUs, by `pytest_gpuperf.features.trace.overlap`."""
 
     total_us: Duration
     """Microseconds in which at least one of them ran: overlaps among them count once."""
@@ -133,7 +133,7 @@ class Communication(Record, frozen=True, kw_only=True):
 
 
 class Idle(Record, frozen=True, kw_only=True):
-    """Time of the span in which nothing ran, by `pytest_gpuperf.measure.trace.overlap`."""
+    """Time of the span in which nothing ran, by `pytest_gpuperf.features.trace.overlap`."""
 
     total_us: Duration
     host_wait_us: Duration

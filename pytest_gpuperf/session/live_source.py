@@ -182,7 +182,7 @@ class LiveSource:
 
     def trace(self, call: Call) -> Trace:
         """Record the call, and keep torch.profiler's trace."""
-        from pytest_gpuperf.measure.trace.capture import capture
+        from pytest_gpuperf.features.trace.capture import capture
 
         self._progress(f"{call.nodeid}: traced")
         try:

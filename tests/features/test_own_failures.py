@@ -11,8 +11,8 @@ import pytest_gpuperf.features.export.benchmark_timer
 import pytest_gpuperf.features.github.annotations
 import pytest_gpuperf.features.github.step_summary
 import pytest_gpuperf.features.page.page
+import pytest_gpuperf.features.trace.capture
 import pytest_gpuperf.measure.device.conditions
-import pytest_gpuperf.measure.trace.capture
 import pytest_gpuperf.plugin.hooks
 import pytest_gpuperf.plugin.isolation
 import pytest_gpuperf.report.junit  # noqa: F401
@@ -72,7 +72,7 @@ def _fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "pytest_gpuperf.measure.device.environment.environment": lambda *_: one_test().environment,
         "pytest_gpuperf.measure.device.gpu.gpu_info": lambda: H200,
         "pytest_gpuperf.measure.timing.timer.Timer": FakeTimer,
-        "pytest_gpuperf.measure.trace.capture.capture": lambda *_: Trace(),
+        "pytest_gpuperf.features.trace.capture.capture": lambda *_: Trace(),
     }
     for name, fake in fakes.items():
         monkeypatch.setattr(name, fake)
@@ -125,7 +125,7 @@ EACH = [
             "session.live_source.LiveSource.code",
             "measure.device.conditions.Nvml.conditions",
             "measure.counters.cupti_counters.CuptiCounters.lookup",
-            "measure.trace.capture.capture",
+            "features.trace.capture.capture",
         )
     ),
     Broken("pytest_gpuperf.session.keeping.RunStore.write", FINISH, has_run=False),
@@ -174,7 +174,7 @@ def test_errors_of_the_callable_are_no_fault_of_the_plugin(pytester: pytest.Pyte
     )
     pytester.makeconftest(
         """
-        import pytest_gpuperf.measure.trace.capture as module
+        import pytest_gpuperf.features.trace.capture as module
         module.capture = lambda call, path: call()
         """
     )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.features.explain.diagnosis import diagnose_call
-from pytest_gpuperf.measure.trace.capture import capture
+from pytest_gpuperf.features.trace.capture import capture
 from suites.kernels.graphed import Graphed
 
 if TYPE_CHECKING:

@@ -124,8 +124,8 @@ def _of_ncu_file(path: Path, regex: str | None) -> tuple[str, dict[str, Picture]
 
 
 def _of_trace(path: Path) -> tuple[str, dict[str, Picture]]:
-    from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
-    from pytest_gpuperf.measure.trace.summary import median_region, summarise
+    from pytest_gpuperf.features.trace.chrome import read_chrome_trace
+    from pytest_gpuperf.features.trace.summary import median_region, summarise
 
     trace = read_chrome_trace(path)
     made = summarise(trace)

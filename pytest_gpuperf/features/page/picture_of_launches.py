@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.page.picture import Axis, Bars, Picture, rounded
+from pytest_gpuperf.features.trace.categories import category_of
+from pytest_gpuperf.features.trace.chrome import read_chrome_trace
+from pytest_gpuperf.features.trace.summary import median_region
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
-from pytest_gpuperf.measure.trace.categories import category_of
-from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
-from pytest_gpuperf.measure.trace.summary import median_region
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.show import count, show_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_gpuperf.measure.trace.chrome import Activity
+    from pytest_gpuperf.features.trace.chrome import Activity
     from pytest_gpuperf.records import Trace
 
 MOST_BARS = 400

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.trace.chrome import read_chrome_trace
+from pytest_gpuperf.features.trace.overlap import split_span
+from pytest_gpuperf.features.trace.summary import devices_of, median_region
 from pytest_gpuperf.measure.timing.graph import block_gpu
-from pytest_gpuperf.measure.trace.chrome import read_chrome_trace
-from pytest_gpuperf.measure.trace.overlap import split_span
-from pytest_gpuperf.measure.trace.summary import devices_of, median_region
 from pytest_gpuperf.records.ranks import RankTime
 
 if TYPE_CHECKING:
     from pytest_gpuperf.features.ranks.call import RankedCall
-    from pytest_gpuperf.measure.trace.chrome import ChromeTrace
+    from pytest_gpuperf.features.trace.chrome import ChromeTrace
 
 CALLS = 5
 """Recorded calls, of which the median counts."""

@@ -1,7 +1,7 @@
 """Kernel tables of runs and of traces from torch.profiler: ranks, GPUs, steps, and two next to each other.
 
 Command: `gpuperf trace`.
-The values of a trace are part of records and limits; they come from `measure/trace`.
+The values of a trace are part of records and limits; they come from `features/trace`.
 """
 
 from __future__ import annotations

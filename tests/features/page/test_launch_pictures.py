@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.features.page.picture import Bars, Picture
 from pytest_gpuperf.features.page.picture_of_launches import MOST_BARS, launches, timeline
-from pytest_gpuperf.measure.trace.chrome import Activity
+from pytest_gpuperf.features.trace.chrome import Activity
 from pytest_gpuperf.records import Trace, TracedKernel
 from trace_builders import TraceBuilder
 

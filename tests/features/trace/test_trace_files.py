@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.features.trace.chrome import parse_chrome_trace
 from pytest_gpuperf.features.trace.files import read_traces
-from pytest_gpuperf.measure.trace.chrome import parse_chrome_trace
 from trace_builders import H200_PROPERTIES, TraceBuilder, rank
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_gpuperf.features.trace import capture, chrome
+from pytest_gpuperf.features.trace.capture import CALLS, Span, median_call, with_shortest
+from pytest_gpuperf.features.trace.summary import summarise
+from pytest_gpuperf.features.trace.triton_code import TritonCode
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.trace import capture, chrome
-from pytest_gpuperf.measure.trace.capture import CALLS, Span, median_call, with_shortest
-from pytest_gpuperf.measure.trace.summary import summarise
-from pytest_gpuperf.measure.trace.triton_code import TritonCode
 from pytest_gpuperf.session.live_source import trace_file_name
 from trace_builders import TraceBuilder
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.trace.regions import CALL_MARK
-from pytest_gpuperf.measure.trace.summary import summarise, with_span
+from pytest_gpuperf.features.trace.regions import CALL_MARK
+from pytest_gpuperf.features.trace.summary import summarise, with_span
 from pytest_gpuperf.report.trace_report import region_line
 from trace_builders import H200_PROPERTIES, TraceBuilder
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.measure.trace.chrome import Activity
+    from pytest_gpuperf.features.trace.chrome import Activity
     from pytest_gpuperf.records import Trace
 
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.trace.categories import category_of, category_us
+from pytest_gpuperf.features.trace.classes import class_shares_pct, classify
+from pytest_gpuperf.features.trace.fusion import Launch, fusion_candidates
+from pytest_gpuperf.features.trace.kernel_names import tensor_cores_of
+from pytest_gpuperf.features.trace.overlap import split_span
+from pytest_gpuperf.features.trace.regions import CALL_MARK, annotations_of, regions_of, whole
 from pytest_gpuperf.measure.device.occupancy import occupancy
-from pytest_gpuperf.measure.trace.categories import category_of, category_us
-from pytest_gpuperf.measure.trace.classes import class_shares_pct, classify
-from pytest_gpuperf.measure.trace.fusion import Launch, fusion_candidates
-from pytest_gpuperf.measure.trace.kernel_names import tensor_cores_of
-from pytest_gpuperf.measure.trace.overlap import split_span
-from pytest_gpuperf.measure.trace.regions import CALL_MARK, annotations_of, regions_of, whole
 from pytest_gpuperf.records import Trace, TracedKernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_gpuperf.measure.trace.chrome import Activity, ChromeTrace, Device
-    from pytest_gpuperf.measure.trace.regions import Region
+    from pytest_gpuperf.features.trace.chrome import Activity, ChromeTrace, Device
+    from pytest_gpuperf.features.trace.regions import Region
     from pytest_gpuperf.records.trace import SpanSource
 
 NAMES_SHOWN = 8

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.trace.chrome import parse_chrome_trace, read_chrome_trace
-from pytest_gpuperf.measure.trace.summary import summarise
+from pytest_gpuperf.features.trace.chrome import parse_chrome_trace, read_chrome_trace
+from pytest_gpuperf.features.trace.summary import summarise
 from trace_builders import TraceBuilder
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pytest_gpuperf.records.selection import check_regex
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.measure.trace.chrome import Activity, Annotation, ChromeTrace
+    from pytest_gpuperf.features.trace.chrome import Activity, Annotation, ChromeTrace
 
 CALL_MARK = "gpuperf.call"
 """Annotation around each call that the plugin records; between two of them the host waits for the GPU."""

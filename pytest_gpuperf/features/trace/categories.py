@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.trace.kernel_names import kind_of
+from pytest_gpuperf.features.trace.kernel_names import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.trace.kernel_names import kind_of
+from pytest_gpuperf.features.trace.kernel_names import kind_of
 from pytest_gpuperf.records import FusionCandidate
 
 if TYPE_CHECKING:

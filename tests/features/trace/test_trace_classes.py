@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.measure.trace.classes import classify
-from pytest_gpuperf.measure.trace.fusion import Launch, fusion_candidates
-from pytest_gpuperf.measure.trace.kernel_names import kind_of, tensor_cores_of
+from pytest_gpuperf.features.trace.classes import classify
+from pytest_gpuperf.features.trace.fusion import Launch, fusion_candidates
+from pytest_gpuperf.features.trace.kernel_names import kind_of, tensor_cores_of
 from pytest_gpuperf.records import TracedKernel
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def row(
 def names() -> Iterator[tuple[str, str, str]]:
     """Yield each name of the corpus with its kind of work, and its use of tensor cores."""
     kind = tensor = ""
-    for line in (Path(__file__).parents[1] / "data" / "kernel_names.txt").read_text("utf-8").splitlines():
+    for line in (Path(__file__).parents[2] / "data" / "kernel_names.txt").read_text("utf-8").splitlines():
         if line.startswith("["):
             kind, tensor = line.strip("[]").split()
         elif not line.startswith("#"):

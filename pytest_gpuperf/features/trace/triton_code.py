@@ -9,7 +9,7 @@ from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels
 from pytest_gpuperf.measure.static.ptx import read_ptx
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.measure.trace.chrome import Activity
+    from pytest_gpuperf.features.trace.chrome import Activity
 
 
 class TritonCode:
