@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from types import ModuleType
 
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.report.rows import Summary
@@ -64,6 +68,8 @@ class Registry:
         """The module of each command of `gpuperf`, which has it as `command`."""
         self.names: dict[str, str] = {}
         """The module of each name that `pytest_gpuperf` offers."""
+        self.instruments: dict[str, str] = {}
+        """The module by which a method or option of the core measures; the core gets it by `instrument`."""
         self.plugins: list[str] = []
         """Modules with fixtures and hooks of pytest; loaded without `--gpuperf`, so they import little."""
         self.options: list[Option] = []
@@ -84,3 +90,21 @@ def registry() -> Registry:
     found = Registry()
     register(found)
     return found
+
+
+def instrument(name: str) -> ModuleType:
+    """Import what measures for a method or option of the core.
+
+    Args:
+        name: The name of the feature.
+
+    Raises:
+        GpuperfError: Its folder was deleted.
+    """
+    if module := registry().instruments.get(name):
+        return import_module(module)
+    raise GpuperfError(
+        f"this pytest_gpuperf has no feature `{name}`",
+        expected=f"its folder, features/{name}",
+        next_step="install the package again: pip install --force-reinstall pytest-gpuperf",
+    )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.seeds import random_numbers_kept
 
 if TYPE_CHECKING:
@@ -182,12 +183,12 @@ class LiveSource:
 
     def trace(self, call: Call) -> Trace:
         """Record the call, and keep torch.profiler's trace."""
-        from pytest_gpuperf.features.trace.capture import capture
-
+        tracing = instrument("trace")
         self._progress(f"{call.nodeid}: traced")
         try:
             with restored(call):
-                return capture(call, self._traces / trace_file_name(call.nodeid, call.label))
+                trace: Trace = tracing.capture(call, self._traces / trace_file_name(call.nodeid, call.label))
+                return trace
         finally:
             self._progress("")
 

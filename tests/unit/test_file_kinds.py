@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,6 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.file_kinds import Kind, kind_of
 from pytest_gpuperf.records.runs import encode_run, load_run
 from run_builders import measured, record, run
-from trace_builders import TraceBuilder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +20,9 @@ RUN = encode_run(run(record("t.py::test_a", main=measured(5.3))))
 
 
 def chrome_trace(gpus: int = 1) -> bytes:
-    trace = TraceBuilder()
-    trace.kernel("square_kernel", 10.5, 3.25)
     devices = [{"id": number, "name": "NVIDIA H200" + " " * 500} for number in range(gpus)]
-    return trace.data(deviceProperties=devices)
+    event = {"ph": "X", "cat": "kernel", "name": "square_kernel", "ts": 10.5, "dur": 3.25}
+    return json.dumps({"schemaVersion": 1, "deviceProperties": devices, "traceEvents": [event]}).encode()
 
 
 @pytest.mark.parametrize(

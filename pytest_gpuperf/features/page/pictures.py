@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.picture_of_kernels import occupancy, stalls
-from pytest_gpuperf.features.page.picture_of_launches import launches
 from pytest_gpuperf.features.page.picture_of_roofline import roofline
 from pytest_gpuperf.features.page.picture_of_times import blocks, restarts, sessions
 from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.registry import registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,9 @@ def pictures_of(
         found["roofline"] = roofline(profile.combined, before, timing, gpu)
         found["stalls"] = stalls(profile.combined, before)
         found["occupancy"] = occupancy(profile.combined, before, alike=_alike(profile))
-    if measurement.trace is not None:
+    if measurement.trace is not None and "trace" in registry().features:
+        from pytest_gpuperf.features.page.picture_of_launches import launches
+
         found["timeline"] = launches(measurement.trace, folder)
     return {name: picture for name, picture in found.items() if picture is not None}
 

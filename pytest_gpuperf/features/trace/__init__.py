@@ -1,7 +1,8 @@
-"""Kernel tables of runs and of traces from torch.profiler: ranks, GPUs, steps, and two next to each other.
+"""Kernel tables of calls, runs and traces of torch.profiler: ranks, GPUs, steps, and two next to each other.
 
-Command: `gpuperf trace`.
-The values of a trace are part of records and limits; they come from `features/trace`.
+Command: `gpuperf trace`. Measures for `gpuperf.trace()` of the core, by `capture`.
+Record part: `Measurement.trace`, whose types are in `records/trace.py`, since limits and baselines have it.
+Public to other features: `chrome`, `summary` and `overlap` (the reader), `kernel_names` and `categories`.
 """
 
 from __future__ import annotations
@@ -15,3 +16,4 @@ if TYPE_CHECKING:
 def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["trace"] = "pytest_gpuperf.features.trace.command"
+    registry.instruments["trace"] = "pytest_gpuperf.features.trace.capture"

@@ -11,9 +11,10 @@ import re
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from pytest_gpuperf.measure.ncu.kernel_name import RETURNS
+
 NameKind: TypeAlias = Literal["matrix", "data_movement", "reduction", "elementwise", "communication", ""]
 
-RETURNS = re.compile(r"^(?:std::enable_if<.*?>::type|(?:static\s+)?void)\s+")
 _ARGUMENTS = re.compile(r"[<(]")
 
 _KINDS: tuple[tuple[NameKind, re.Pattern[str]], ...] = tuple(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+RETURNS = re.compile(r"^(?:std::enable_if<.*?>::type|(?:static\s+)?void)\s+")
+"""The type that a kernel returns, at the start of a demangled name."""
 _NAMELESS = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|`anonymous namespace'")
 # Their characters are no brackets.
 _OPERATOR = re.compile(r"\boperator\s*(<=>|<<=|>>=|<<|>>|<=|>=|->\*|->|<|>|\(\)|\[\])|->")
