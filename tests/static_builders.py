@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.measure.static import triton_kernel
+from pytest_gpuperf.features.static import triton_kernel
 from pytest_gpuperf.records import StaticKernel
 from pytest_gpuperf.records.runs import RunStore, load_run
 

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import asdict
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.static.compile import compile_static
+from pytest_gpuperf.features.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.measure.identity.fingerprint import fingerprint
-from pytest_gpuperf.measure.static.compile import compile_static
-from pytest_gpuperf.measure.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
 from pytest_gpuperf.plugin.arguments import (
     check_count,
     check_flag,

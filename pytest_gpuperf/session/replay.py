@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
+from pytest_gpuperf.features.static.kernel import kernels_of
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-from pytest_gpuperf.measure.static.kernel import kernels_of
 from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import (
     Correctness,

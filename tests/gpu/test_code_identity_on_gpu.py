@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from pytest_gpuperf.features.static import nvcc
 from pytest_gpuperf.measure.identity.code_reader import CodeReader
-from pytest_gpuperf.measure.static import nvcc
 from pytest_gpuperf.records.call import Call
 
 if TYPE_CHECKING:

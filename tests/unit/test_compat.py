@@ -17,9 +17,9 @@ import xdist.dsession
 
 import pytest_gpuperf
 from pytest_gpuperf.compat import pytest_names, torch_names, triton_names, xdist_names
+from pytest_gpuperf.features.static.cubin import find_tool
 from pytest_gpuperf.measure.correctness.guarded_pool import can_guard
 from pytest_gpuperf.measure.device import kept, kernels
-from pytest_gpuperf.measure.static.cubin import find_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.features.static.ptx import read_ptx
 from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels
-from pytest_gpuperf.measure.static.ptx import read_ptx
 
 if TYPE_CHECKING:
     from pytest_gpuperf.features.trace.chrome import Activity

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.static import nvcc, nvrtc
-from pytest_gpuperf.measure.static.cubin import Cubin
-from pytest_gpuperf.measure.static.kernel import (
+from pytest_gpuperf.features.static import nvcc, nvrtc
+from pytest_gpuperf.features.static.cubin import Cubin
+from pytest_gpuperf.features.static.kernel import (
     Compiled,
     CudaOutput,
     CudaSource,
@@ -17,8 +17,8 @@ from pytest_gpuperf.measure.static.kernel import (
     compute_capability,
     static_kernel,
 )
-from pytest_gpuperf.measure.static.ptx import read_ptx
-from pytest_gpuperf.measure.static.ptxas_log import read_log
+from pytest_gpuperf.features.static.ptx import read_ptx
+from pytest_gpuperf.features.static.ptxas_log import read_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.static.kept import Kept
-from pytest_gpuperf.measure.static.kernel import Compiled, CudaOutput, CudaSource, shortened
+from pytest_gpuperf.features.static.kept import Kept
+from pytest_gpuperf.features.static.kernel import Compiled, CudaOutput, CudaSource, shortened
 from pytest_gpuperf.processes.children import version_of
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ def compile_static(
     if isinstance(archs, str) or not archs:
         raise GpuperfError(f"archs={show_repr(archs)}", expected="a tuple such as ('sm_90', 'sm_120')")
     if not isinstance(kernel, (str, Path)):
-        from pytest_gpuperf.measure.static.triton_kernel import compile_triton
+        from pytest_gpuperf.features.static.triton_kernel import compile_triton
 
         return compile_triton(
             kernel,
@@ -53,7 +53,7 @@ def compile_static(
             options=options,
             state=state,
         )
-    from pytest_gpuperf.measure.static.cuda_source import compile_cuda
+    from pytest_gpuperf.features.static.cuda_source import compile_cuda
 
     known = [name for name in inspect.signature(compile_cuda).parameters if name not in ("source", "state")]
     of_triton = {"signature": signature, "args": args, "constexprs": constexprs}

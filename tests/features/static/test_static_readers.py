@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.static.cubin import Cubin, CubinTools, find_tool, read_cubin, spilled_bytes
-from pytest_gpuperf.measure.static.ptx import isa_version, read_ptx
-from pytest_gpuperf.measure.static.ptxas_log import Usage, read_log
+from pytest_gpuperf.features.static.cubin import Cubin, CubinTools, find_tool, read_cubin, spilled_bytes
+from pytest_gpuperf.features.static.ptx import isa_version, read_ptx
+from pytest_gpuperf.features.static.ptxas_log import Usage, read_log
 
-DATA = Path(__file__).parents[1] / "data" / "static"
+DATA = Path(__file__).parents[2] / "data" / "static"
 SPILLING = "_Z8spillingILi64EEvPf"
 
 
@@ -207,7 +207,7 @@ def test_spills_are_local_memory_stores_and_loads(instruction: str, bytes: int) 
 
 @pytest.fixture
 def tools() -> CubinTools:
-    from pytest_gpuperf.measure.static.triton_kernel import cubin_tools
+    from pytest_gpuperf.features.static.triton_kernel import cubin_tools
 
     pytest.importorskip("triton")
     return cubin_tools()

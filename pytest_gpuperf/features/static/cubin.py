@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.static.kept import Kept
+from pytest_gpuperf.features.static.kept import Kept
 from pytest_gpuperf.records import Record
 
 if TYPE_CHECKING:

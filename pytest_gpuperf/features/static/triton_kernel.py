@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.compat.triton_names import forget_ptxas, hash_own_files, replaced_driver
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device.occupancy import WARP_THREADS
-from pytest_gpuperf.measure.static.cubin import Cubin, CubinTools, find_tool, read_cubin
-from pytest_gpuperf.measure.static.kernel import (
+from pytest_gpuperf.features.static.cubin import Cubin, CubinTools, find_tool, read_cubin
+from pytest_gpuperf.features.static.kernel import (
     Compiled,
     NoCompilerError,
     compute_capability,
     shortened,
     static_kernel,
 )
-from pytest_gpuperf.measure.static.ptx import isa_version, read_ptx
+from pytest_gpuperf.features.static.ptx import isa_version, read_ptx
+from pytest_gpuperf.measure.device.occupancy import WARP_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
