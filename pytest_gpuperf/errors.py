@@ -58,6 +58,10 @@ class NoGpuError(GpuperfError):
     """Neither a GPU nor a recording is available; the test did nothing wrong."""
 
 
+class NoCompilerError(GpuperfError):
+    """This machine has no compiler; the kernel and the test are not at fault."""
+
+
 LONGEST_REASON = 200
 """Maximum number of characters of an exception's text in a line."""
 

@@ -19,7 +19,6 @@ MODULES = (
     "pytest_gpuperf.measure.cupti.module_callbacks",
     "pytest_gpuperf.measure.identity.code_reader",
     "pytest_gpuperf.measure.identity.loaded_modules",
-    "pytest_gpuperf.features.static.kept",
     "pytest_gpuperf.measure.verification.verify",
     "pytest_gpuperf.plugin.activation",
     "pytest_gpuperf.plugin.facade",

@@ -23,6 +23,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "page": (),
     "ranks": ("trace",),
     "starter": (),
+    "static": (),
     "trace": ("compare",),
     "trial": (),
 }

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 from msgspec.structs import asdict
 
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static.compile import compile_static
-from pytest_gpuperf.features.static.kernel import ARCHITECTURES, NoCompilerError, label_of, profile_of
+from pytest_gpuperf.errors import GpuperfError, NoCompilerError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.plugin.arguments import (
@@ -23,8 +21,10 @@ from pytest_gpuperf.plugin.arguments import (
 from pytest_gpuperf.plugin.fuzz_method import Fuzzes
 from pytest_gpuperf.records import Measurement, Profile
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
+from pytest_gpuperf.records.compiled import ARCHITECTURES, label_of, profile_of
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.selection import Selection, check_kernels, check_launches
+from pytest_gpuperf.registry import instrument
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -325,7 +325,7 @@ class Gpuperf(Fuzzes):
         self._check_label(label)
         try:
             check_static(given, archs)
-            call = Call(self._state.nodeid, label, compile_static, (kernel, archs), {**given, **more})
+            call = Call(self._state.nodeid, label, _compiled, (kernel, archs), {**given, **more})
             compiled = self._runner.static(call)
         except NoCompilerError as error:
             pytest.skip(str(error))
@@ -346,3 +346,9 @@ class Gpuperf(Fuzzes):
             self._state.limits.extend(parse_limits(list(limits)))
         except GpuperfError as error:
             self._fail(error)
+
+
+def _compiled(*args: Any, **given: Any) -> dict[str, StaticKernel]:
+    # Imported by the call: a replay compiles nothing.
+    kernels: dict[str, StaticKernel] = instrument("static").compile_static(*args, **given)
+    return kernels

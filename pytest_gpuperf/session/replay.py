@@ -10,7 +10,6 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
-from pytest_gpuperf.features.static.kernel import kernels_of
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import (
@@ -22,6 +21,7 @@ from pytest_gpuperf.records import (
     Trace,
     WarmUp,
 )
+from pytest_gpuperf.records.compiled import kernels_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
 from pytest_gpuperf.records.selection import check_regex

@@ -17,7 +17,6 @@ import xdist.dsession
 
 import pytest_gpuperf
 from pytest_gpuperf.compat import pytest_names, torch_names, triton_names, xdist_names
-from pytest_gpuperf.features.static.cubin import find_tool
 from pytest_gpuperf.measure.correctness.guarded_pool import can_guard
 from pytest_gpuperf.measure.device import kept, kernels
 
@@ -124,8 +123,11 @@ def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", kernels.PTX)
 def test_own_kernels_are_valid_ptx(tmp_path: Path, name: str) -> None:
+    import triton
+
     (tmp_path / "kernel.ptx").write_text(kernels.PTX[name])
-    ptxas = [str(find_tool("ptxas")), "-arch=sm_90", "-o", os.devnull, str(tmp_path / "kernel.ptx")]
+    folder = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    ptxas = [str(folder / "ptxas"), "-arch=sm_90", "-o", os.devnull, str(tmp_path / "kernel.ptx")]
     subprocess.run(ptxas, check=True)
 
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from fake_cupti import FakeCupti, install
-from pytest_gpuperf.features.static.cubin import Cubin
 from pytest_gpuperf.measure.cupti import module_callbacks
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.identity import code_reader
 from pytest_gpuperf.measure.identity.code_reader import MOST_KERNELS, CodeReader
+from pytest_gpuperf.measure.identity.cubin import Cubin
 from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
 from pytest_gpuperf.measure.identity.triton_launches import launched_functions
 from pytest_gpuperf.records.call import Call

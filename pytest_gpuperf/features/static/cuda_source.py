@@ -6,19 +6,18 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, NoCompilerError
 from pytest_gpuperf.features.static import nvcc, nvrtc
-from pytest_gpuperf.features.static.cubin import Cubin
 from pytest_gpuperf.features.static.kernel import (
     Compiled,
     CudaOutput,
     CudaSource,
-    NoCompilerError,
     compute_capability,
     static_kernel,
 )
 from pytest_gpuperf.features.static.ptx import read_ptx
 from pytest_gpuperf.features.static.ptxas_log import read_log
+from pytest_gpuperf.measure.identity.cubin import Cubin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,17 +14,17 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.compat.triton_names import forget_ptxas, hash_own_files, replaced_driver
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static.cubin import Cubin, CubinTools, find_tool, read_cubin
+from pytest_gpuperf.errors import GpuperfError, NoCompilerError
 from pytest_gpuperf.features.static.kernel import (
     Compiled,
-    NoCompilerError,
     compute_capability,
     shortened,
     static_kernel,
 )
 from pytest_gpuperf.features.static.ptx import isa_version, read_ptx
+from pytest_gpuperf.features.static.resources import CubinTools, find_tool, read_cubin
 from pytest_gpuperf.measure.device.occupancy import WARP_THREADS
+from pytest_gpuperf.measure.identity.cubin import Cubin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.features.static.ptx import read_ptx
 from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels
+from pytest_gpuperf.registry import registry
 
 if TYPE_CHECKING:
     from pytest_gpuperf.features.trace.chrome import Activity
@@ -30,6 +30,8 @@ class TritonCode:
 
 def _multiplies(compiled: Any) -> bool | None:
     ptx = compiled.asm.get("ptx")
-    if not isinstance(ptx, str):
+    if not isinstance(ptx, str) or "static" not in registry().features:
         return None
+    from pytest_gpuperf.features.static.ptx import read_ptx
+
     return any(kernel.tensor_instructions for kernel in read_ptx(ptx))

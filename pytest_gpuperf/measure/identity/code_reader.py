@@ -6,12 +6,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static.cubin import Cubin
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.module_callbacks import watched_modules
 from pytest_gpuperf.measure.cupti.owner import kept_attached
 from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.identity.cubin import Cubin
 from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
 from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels, launched_functions
 from pytest_gpuperf.measure.ncu.kernel_name import function_name

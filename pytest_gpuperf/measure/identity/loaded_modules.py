@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_gpuperf.features.static.cubin import Cubin
+from pytest_gpuperf.measure.identity.cubin import Cubin
 
 MOST_BYTES = 512 << 20
 """Bytes of all cubins that are held: those of libraries have many MB, and each has thousands of kernels."""

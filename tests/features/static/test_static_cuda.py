@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, NoCompilerError
 from pytest_gpuperf.features.static import nvcc, nvrtc
 from pytest_gpuperf.features.static.compile import compile_static
-from pytest_gpuperf.features.static.kernel import NoCompilerError
 from pytest_gpuperf.records import StaticKernel
 
 DATA = Path(__file__).parents[2] / "data" / "static"

@@ -15,8 +15,8 @@ from pytest_gpuperf.baseline.merge import accept as accept_runs
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static.kernel import profile_of
 from pytest_gpuperf.records import GpuInfo, Measurement
+from pytest_gpuperf.records.compiled import profile_of
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import measured, record, run
 from static_builders import NODEID, fake_compiler, kernel, static_baseline, write_test

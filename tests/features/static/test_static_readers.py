@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static.cubin import Cubin, CubinTools, find_tool, read_cubin, spilled_bytes
 from pytest_gpuperf.features.static.ptx import isa_version, read_ptx
 from pytest_gpuperf.features.static.ptxas_log import Usage, read_log
+from pytest_gpuperf.features.static.resources import CubinTools, find_tool, read_cubin, spilled_bytes
+from pytest_gpuperf.measure.identity.cubin import Cubin
 
 DATA = Path(__file__).parents[2] / "data" / "static"
 SPILLING = "_Z8spillingILi64EEvPf"

@@ -22,7 +22,7 @@ from triton.runtime.driver import driver  # noqa: E402
 from pytest_gpuperf.errors import GpuperfError  # noqa: E402
 from pytest_gpuperf.features.static import triton_kernel  # noqa: E402
 from pytest_gpuperf.features.static.compile import compile_static  # noqa: E402
-from pytest_gpuperf.features.static.kernel import ARCHITECTURES  # noqa: E402
+from pytest_gpuperf.records.compiled import ARCHITECTURES  # noqa: E402
 from suites.kernels.gemm import matmul_kernel  # noqa: E402
 
 if TYPE_CHECKING:
