@@ -70,7 +70,7 @@ def summary(results: Results) -> str:
 def _fuzz(fn: Callable[..., Any], expected: Callable[..., Any], shapes: str, **more: Any) -> Fuzzing:
     import torch
 
-    from pytest_gpuperf.measure.fuzz import fuzz
+    from pytest_gpuperf.features.fuzz.fuzz import fuzz
 
     given = {
         "sizes": {},

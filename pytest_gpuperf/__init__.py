@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.errors import GpuperfError
     from pytest_gpuperf.features.compare.break_even import BreakEven, break_even
     from pytest_gpuperf.features.export.frame import to_frame
+    from pytest_gpuperf.features.fuzz.case import FuzzCase
     from pytest_gpuperf.features.ranks.facade import GpuperfRanks
     from pytest_gpuperf.measure.device.occupancy import Occupancy, occupancy
-    from pytest_gpuperf.measure.fuzz.case import FuzzCase
     from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
     from pytest_gpuperf.metrics.combine import combine
     from pytest_gpuperf.plugin.facade import Gpuperf
@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FuzzCase": "measure.fuzz.case",
+    "FuzzCase": "features.fuzz.case",
     "Gpuperf": "plugin.facade",
     "GpuperfError": "errors",
     "Occupancy": "measure.device.occupancy",

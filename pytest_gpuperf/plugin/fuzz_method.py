@@ -22,7 +22,7 @@ from pytest_gpuperf.records.call import LAYOUTS, FuzzCall, Reference
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from pytest_gpuperf.measure.fuzz.case import FuzzCase
+    from pytest_gpuperf.features.fuzz.case import FuzzCase
     from pytest_gpuperf.records import Fuzzing
 
 

@@ -108,7 +108,7 @@ class LiveSource:
         """Search for a case in which the function differs from its reference."""
         import torch
 
-        from pytest_gpuperf.measure.fuzz import fuzz
+        from pytest_gpuperf.features.fuzz.fuzz import fuzz
 
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: fuzzed, {text}" if text else "")

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from pytest_gpuperf.features.fuzz.fuzz import fuzz
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.fuzz import fuzz
 from pytest_gpuperf.records.call import LAYOUTS, FuzzCall, Reference
 
 pytestmark = [

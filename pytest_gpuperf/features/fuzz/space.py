@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from itertools import count, cycle
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.fuzz.case import FuzzCase, layouts_for
-from pytest_gpuperf.measure.fuzz.signature import ANY_SIZE, LEADING, MOST_ELEMENTS, MOST_LEADING, nearest
+from pytest_gpuperf.features.fuzz.case import FuzzCase, layouts_for
+from pytest_gpuperf.features.fuzz.signature import ANY_SIZE, LEADING, MOST_ELEMENTS, MOST_LEADING, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import torch
 
-    from pytest_gpuperf.measure.fuzz.signature import Signature
+    from pytest_gpuperf.features.fuzz.signature import Signature
 
     Choose = Callable[[str, int, int], int]
     """Chooses a number, given its name and its range."""

@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.fuzz.fuzz import space_of
 from pytest_gpuperf.measure import correctness
-from pytest_gpuperf.measure.fuzz import space_of
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.records import Correctness, Fuzzing, Profile, TestRecord, Timing, Trace, WarmUp
 from pytest_gpuperf.records.runs import encode_run

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
+from pytest_gpuperf.features.fuzz.case import EndOfSearchError, FuzzCase, arguments_of, line_of
+from pytest_gpuperf.features.fuzz.layouts import LAYOUTS
+from pytest_gpuperf.features.fuzz.signature import parse_signature
+from pytest_gpuperf.features.fuzz.space import LARGE, Space
 from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.measure.device.memory import free_bytes
-from pytest_gpuperf.measure.fuzz.case import EndOfSearchError, FuzzCase, arguments_of, line_of
-from pytest_gpuperf.measure.fuzz.layouts import LAYOUTS
-from pytest_gpuperf.measure.fuzz.signature import parse_signature
-from pytest_gpuperf.measure.fuzz.space import LARGE, Space
 from pytest_gpuperf.records.fuzzing import Fuzzing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_gpuperf.measure.fuzz.search import Search
+    from pytest_gpuperf.features.fuzz.search import Search
     from pytest_gpuperf.records.call import FuzzCall
 
 __all__ = ["FuzzCase", "fuzz", "space_of"]
@@ -42,7 +42,7 @@ def fuzz(call: FuzzCall, device: torch.device, progress: Callable[[str], None]) 
         GpuperfError: Hypothesis is missing, the cases are not described as expected, or none of them
             could be compared.
     """
-    from pytest_gpuperf.measure.fuzz.search import Search
+    from pytest_gpuperf.features.fuzz.search import Search
 
     space = space_of(call, device)
     begin = time.monotonic()

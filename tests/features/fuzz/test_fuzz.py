@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.fuzz import FuzzCase, fuzz
-from pytest_gpuperf.measure.fuzz.case import arguments_of, line_of
-from pytest_gpuperf.measure.fuzz.search import Search
-from pytest_gpuperf.measure.fuzz.signature import nearest, parse_signature
-from pytest_gpuperf.measure.fuzz.space import LARGE, Space
+from pytest_gpuperf.features.fuzz.case import arguments_of, line_of
+from pytest_gpuperf.features.fuzz.fuzz import FuzzCase, fuzz
+from pytest_gpuperf.features.fuzz.search import Search
+from pytest_gpuperf.features.fuzz.signature import nearest, parse_signature
+from pytest_gpuperf.features.fuzz.space import LARGE, Space
 from pytest_gpuperf.records.call import LAYOUTS, FuzzCall, Reference
 
 if TYPE_CHECKING:
@@ -318,7 +318,7 @@ def test_random_numbers_of_the_test_go_on_as_before() -> None:
 
 
 def test_missing_hypothesis_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "pytest_gpuperf.measure.fuzz.search")
+    monkeypatch.delitem(sys.modules, "pytest_gpuperf.features.fuzz.search")
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(GpuperfError, match=r"hypothesis, which is not installed.*pytest-gpuperf\[fuzz\]"):
         _fuzz(torch.square, torch.square, "(n)")

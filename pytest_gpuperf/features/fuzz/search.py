@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from unittest import SkipTest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.fuzz.case import EndOfSearchError
+from pytest_gpuperf.features.fuzz.case import EndOfSearchError
 
 try:
     import hypothesis
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn
 
-    from pytest_gpuperf.measure.fuzz.case import FuzzCase
-    from pytest_gpuperf.measure.fuzz.space import Space
+    from pytest_gpuperf.features.fuzz.case import FuzzCase
+    from pytest_gpuperf.features.fuzz.space import Space
 
 _ENDLESS = 10**6
 """Examples of a search that only time ends."""

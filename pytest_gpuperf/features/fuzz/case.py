@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from pytest_gpuperf.measure.fuzz.layouts import LAYOUTS, code, make
-from pytest_gpuperf.measure.fuzz.signature import parse_signature
+from pytest_gpuperf.features.fuzz.layouts import LAYOUTS, code, make
+from pytest_gpuperf.features.fuzz.signature import parse_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
