@@ -61,7 +61,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "FuzzCase": "features.fuzz.case",
     "Gpuperf": "plugin.facade",
     "GpuperfError": "errors",
     "Occupancy": "measure.device.occupancy",

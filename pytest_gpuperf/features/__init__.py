@@ -17,6 +17,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "explain": ("compare", "ncu", "trace"),
     "export": (),
     "fleet": (),
+    "fuzz": (),
     "github": (),
     "history": ("page",),
     "ncu": ("compare",),

@@ -108,13 +108,14 @@ class LiveSource:
         """Search for a case in which the function differs from its reference."""
         import torch
 
-        from pytest_gpuperf.features.fuzz.fuzz import fuzz
+        fuzzing = instrument("fuzz")
 
         def progress(text: str) -> None:
             self._progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
 
         with self._phases("checks"), random_numbers_kept():
-            return fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
+            found: Fuzzing = fuzzing.fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
+            return found
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""

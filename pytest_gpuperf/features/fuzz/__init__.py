@@ -1,7 +1,7 @@
 """Checks of a callable on shapes, types and strides that Hypothesis draws, and the smallest one that fails.
 
 Measures for `gpuperf.fuzz()` of the core, by `fuzz`. Name: `pytest_gpuperf.FuzzCase`.
-Record part: `Measurement.fuzz`, whose type is in `records/fuzzing.py`, since verdicts and reports have its values.
+Record part: `Measurement.fuzz`, whose type is in `records/fuzzing.py`, since verdicts and reports have it.
 Extra: `fuzz` (Hypothesis).
 """
 

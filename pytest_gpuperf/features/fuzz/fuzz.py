@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.fuzz.search import Search
     from pytest_gpuperf.records.call import FuzzCall
 
-__all__ = ["FuzzCase", "fuzz", "space_of"]
-
 COPIES = 10
 """Memory of a comparison, in sizes of its largest tensor: arguments, outputs, and copies of both."""
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.fuzz.case import arguments_of, line_of
-from pytest_gpuperf.features.fuzz.fuzz import FuzzCase, fuzz
+from pytest_gpuperf.features.fuzz.case import FuzzCase, arguments_of, line_of
+from pytest_gpuperf.features.fuzz.fuzz import fuzz
 from pytest_gpuperf.features.fuzz.search import Search
 from pytest_gpuperf.features.fuzz.signature import nearest, parse_signature
 from pytest_gpuperf.features.fuzz.space import LARGE, Space
