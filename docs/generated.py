@@ -21,11 +21,11 @@ from benchmarks.synchronising import tables as synchronising
 from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
 from pytest_gpuperf.features.explain.rules import RULES
+from pytest_gpuperf.features.sanitizer.assignment import assign
+from pytest_gpuperf.features.sanitizer.log_reader import read_log
+from pytest_gpuperf.features.sanitizer.sanitizing_pass import HITS_KEPT
+from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, passes_each
-from pytest_gpuperf.measure.sanitizer.assignment import assign
-from pytest_gpuperf.measure.sanitizer.log_reader import read_log
-from pytest_gpuperf.measure.sanitizer.sanitizing_pass import HITS_KEPT
-from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics import ncu_metric_names
 from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES
 from pytest_gpuperf.records import SanitizerResult

@@ -75,9 +75,9 @@ class MarkerLauncher:
 """
 CONFTEST = """
 import kernels
-import pytest_gpuperf.measure.sanitizer.marker_launcher
+import pytest_gpuperf.features.sanitizer.marker_launcher
 
-pytest_gpuperf.measure.sanitizer.marker_launcher.MarkerLauncher = kernels.MarkerLauncher
+pytest_gpuperf.features.sanitizer.marker_launcher.MarkerLauncher = kernels.MarkerLauncher
 """
 
 

@@ -8,8 +8,8 @@ from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Hints, TestResult
+from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.judge.verdict import Expected, judge
-from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 
 if TYPE_CHECKING:

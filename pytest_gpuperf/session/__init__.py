@@ -29,7 +29,7 @@ def start(settings: Settings, link: Link | None = None) -> Runner:
 
         return ProfilingRunner(settings, settings.profiling_pass)
     if settings.sanitizing_pass is not None:
-        from pytest_gpuperf.session.sanitizing import SanitizingRunner
+        from pytest_gpuperf.features.sanitizer.child import SanitizingRunner
 
         return SanitizingRunner(settings, settings.sanitizing_pass)
     if settings.side is not None:

@@ -15,9 +15,9 @@ from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
-from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import NO_GPU, TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.result import Status, Suspect
+from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
 from pytest_gpuperf.measure.device.presence import why_no_gpu
 from pytest_gpuperf.measure.ncu.tool import find_ncu
-from pytest_gpuperf.measure.sanitizer.wording import errors_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_gpuperf.features.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.judge.result import TestResult, TestVerdict
-    from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.records import (
         ClockModel,
         Conditions,
@@ -130,8 +130,8 @@ class LiveRunner(KeepingRunner):
         return self._counters if isinstance(self._counters, ProfilingPass) else None
 
     def _sanitizing_pass(self, tool: str) -> SanitizingPass:
-        from pytest_gpuperf.measure.sanitizer.sanitizing_pass import SanitizingPass
-        from pytest_gpuperf.measure.sanitizer.tool import find_sanitizer
+        from pytest_gpuperf.features.sanitizer.sanitizing_pass import SanitizingPass
+        from pytest_gpuperf.features.sanitizer.tool import find_sanitizer
 
         if self._against is not None:
             raise GpuperfError(

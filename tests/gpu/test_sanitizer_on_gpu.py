@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.sanitizer.tool import find_sanitizer
+from pytest_gpuperf.features.sanitizer.tool import find_sanitizer
 from pytest_gpuperf.records.runs import load_run
 
 if TYPE_CHECKING:

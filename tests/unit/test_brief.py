@@ -12,7 +12,7 @@ from judging import baseline, verdict
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Status, TestVerdict
-from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
     Correctness,

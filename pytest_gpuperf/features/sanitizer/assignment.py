@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.sanitizer.log_reader import LoggedError, Said
-from pytest_gpuperf.measure.sanitizer.markers import is_marker
+from pytest_gpuperf.features.sanitizer.log_reader import LoggedError, Said
+from pytest_gpuperf.features.sanitizer.markers import is_marker
 from pytest_gpuperf.records import SanitizerHit
 
 if TYPE_CHECKING:

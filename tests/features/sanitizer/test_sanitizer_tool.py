@@ -9,9 +9,9 @@ import pytest
 
 import fake_sanitizer
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.sanitizer.markers import BODIES, marker_name, marker_ptx
-from pytest_gpuperf.measure.sanitizer.sanitizer_failures import explain
-from pytest_gpuperf.measure.sanitizer.tool import Sanitizer, _candidates, environment, find_sanitizer
+from pytest_gpuperf.features.sanitizer.markers import BODIES, marker_name, marker_ptx
+from pytest_gpuperf.features.sanitizer.sanitizer_failures import explain
+from pytest_gpuperf.features.sanitizer.tool import Sanitizer, _candidates, environment, find_sanitizer
 
 LOG = Path("/tmp/50%/sanitizer.log")
 
@@ -60,7 +60,7 @@ def test_silent_sanitizer_is_named_in_the_error(nowhere: Path) -> None:
 
 def test_missing_sanitizer_error_names_the_toolkit(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "pytest_gpuperf.measure.sanitizer.tool._candidates", lambda: iter(["compute-sanitizer"])
+        "pytest_gpuperf.features.sanitizer.tool._candidates", lambda: iter(["compute-sanitizer"])
     )
     with pytest.raises(GpuperfError, match=r"found neither on PATH .* of the CUDA toolkit, .* CUDA_HOME"):
         find_sanitizer()

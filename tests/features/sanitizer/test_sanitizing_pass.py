@@ -10,9 +10,9 @@ import pytest
 import fake_sanitizer
 from forked import fork_children
 from pass_progress import no_progress
-from pytest_gpuperf.measure.sanitizer import sanitizing_pass
-from pytest_gpuperf.measure.sanitizer.sanitizing_pass import LOG_BYTES, SanitizingPass
-from pytest_gpuperf.measure.sanitizer.tool import Sanitizer
+from pytest_gpuperf.features.sanitizer import sanitizing_pass
+from pytest_gpuperf.features.sanitizer.sanitizing_pass import LOG_BYTES, SanitizingPass
+from pytest_gpuperf.features.sanitizer.tool import Sanitizer
 from pytest_gpuperf.processes import children
 from pytest_gpuperf.records.passes import Invocation, PassFolder, SelectedTest
 

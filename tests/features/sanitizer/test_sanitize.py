@@ -152,7 +152,7 @@ def test_without_the_tool_nothing_runs(
     (project / "compute-sanitizer").unlink()
     with (project / "conftest.py").open("a") as stream:
         stream.write(
-            "import pytest_gpuperf.measure.sanitizer.tool as tool\n"
+            "import pytest_gpuperf.features.sanitizer.tool as tool\n"
             "tool._candidates = lambda: iter(['compute-sanitizer'])\n"
         )
     result = gpuperf(pytester, "--gpuperf-sanitize=memcheck")

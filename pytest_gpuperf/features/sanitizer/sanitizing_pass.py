@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
-from pytest_gpuperf.measure.sanitizer.log_reader import read_log
-from pytest_gpuperf.measure.sanitizer.sanitizer_failures import explain
-from pytest_gpuperf.measure.sanitizer.tool import environment
-from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.features.sanitizer.assignment import Assigned, assign
+from pytest_gpuperf.features.sanitizer.log_reader import read_log
+from pytest_gpuperf.features.sanitizer.sanitizer_failures import explain
+from pytest_gpuperf.features.sanitizer.tool import environment
+from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder, PassPlan
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.measure.sanitizer.assignment import Hits
-    from pytest_gpuperf.measure.sanitizer.tool import Sanitizer
+    from pytest_gpuperf.features.sanitizer.assignment import Hits
+    from pytest_gpuperf.features.sanitizer.tool import Sanitizer
     from pytest_gpuperf.records.passes import Event, Invocation, OpenProgress, SelectedTest
 
 PROCESSES = 10

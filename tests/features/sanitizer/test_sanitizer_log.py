@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.sanitizer.log_reader import LoggedError, Said, read_log
+from pytest_gpuperf.features.sanitizer.log_reader import LoggedError, Said, read_log
 
 OUT_OF_BOUNDS = """
 ========= COMPUTE-SANITIZER

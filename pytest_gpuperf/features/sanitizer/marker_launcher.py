@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from pytest_gpuperf.features.sanitizer.markers import marker_ptx
 from pytest_gpuperf.measure.device.driver import Driver
-from pytest_gpuperf.measure.sanitizer.markers import marker_ptx
 
 _THREADS = 64
 _BYTES = 1 << 16

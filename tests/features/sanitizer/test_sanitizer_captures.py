@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
-from pytest_gpuperf.measure.sanitizer.log_reader import read_log
-from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.features.sanitizer.assignment import Assigned, assign
+from pytest_gpuperf.features.sanitizer.log_reader import read_log
+from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder
 
-CAPTURES = Path(__file__).parents[1] / "data" / "captures" / "sanitizer"
+CAPTURES = Path(__file__).parents[2] / "data" / "captures" / "sanitizer"
 
 
 def assigned(tool: str) -> Assigned:

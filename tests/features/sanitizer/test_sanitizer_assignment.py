@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.sanitizer.assignment import Assigned, assign
-from pytest_gpuperf.measure.sanitizer.log_reader import LoggedError, Said
-from pytest_gpuperf.measure.sanitizer.markers import marker_name
+from pytest_gpuperf.features.sanitizer.assignment import Assigned, assign
+from pytest_gpuperf.features.sanitizer.log_reader import LoggedError, Said
+from pytest_gpuperf.features.sanitizer.markers import marker_name
 from pytest_gpuperf.records.passes import Event
 
 A, B, C = "t.py::a", "t.py::b", "t.py::c"

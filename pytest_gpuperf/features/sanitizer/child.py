@@ -12,7 +12,7 @@ from pytest_gpuperf.session.child import ChildRunner, ChildSource
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.measure.sanitizer.marker_launcher import MarkerLauncher
+    from pytest_gpuperf.features.sanitizer.marker_launcher import MarkerLauncher
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.settings.settings import Settings
 
@@ -38,8 +38,8 @@ class Marks:
         Earlier kernels have ended by then. If one of them has ended the CUDA context, this process ends:
         nothing can be launched any more. Another process runs the remaining tests.
         """
-        from pytest_gpuperf.measure.sanitizer.marker_launcher import MarkerLauncher
-        from pytest_gpuperf.measure.sanitizer.markers import marker_name
+        from pytest_gpuperf.features.sanitizer.marker_launcher import MarkerLauncher
+        from pytest_gpuperf.features.sanitizer.markers import marker_name
 
         try:
             if self._launcher is None:

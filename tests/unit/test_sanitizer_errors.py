@@ -5,7 +5,7 @@ from __future__ import annotations
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
-from pytest_gpuperf.measure.sanitizer.wording import errors_of
+from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.records import SanitizerHit, SanitizerResult
 
 HIT = SanitizerHit(
