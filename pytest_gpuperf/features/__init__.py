@@ -23,6 +23,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "ncu": ("compare",),
     "page": (),
     "ranks": ("trace",),
+    "sanitizer": (),
     "starter": (),
     "static": (),
     "trace": ("compare",),

@@ -26,6 +26,7 @@ from pytest_gpuperf.plugin.own_errors import OwnErrors
 from pytest_gpuperf.plugin.schedule import InOrder
 from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.registry import registry
 from pytest_gpuperf.session.orders import Orders
 from pytest_gpuperf.settings.settings import WORKER_ENV
 
@@ -364,4 +365,5 @@ def _innermost(stacks: str) -> list[str]:
 
 
 def _advice(nodeid: str) -> str:
-    return f"to find the cause: pytest --gpuperf --gpuperf-sanitize=memcheck {shlex.quote(nodeid)}"
+    tool = "--gpuperf-sanitize=memcheck " if "sanitizer" in registry().features else ""
+    return f"to find the cause: pytest --gpuperf {tool}{shlex.quote(nodeid)}"

@@ -18,6 +18,8 @@ from pytest_gpuperf.records.runs import STATE_FOLDER
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_gpuperf.records.correctness import SanitizerResult
+
 OpenProgress: TypeAlias = Callable[[str], AbstractContextManager[Callable[[str], None]]]
 """Begins a line with a title; the function that it returns shows how far the pass is."""
 
@@ -74,6 +76,21 @@ class Pass(Protocol):
         Raises:
             GpuperfError: The pass cannot run here.
         """
+
+
+class CheckingPass(Pass, Protocol):
+    """Finds errors of the selected tests."""
+
+    results: dict[str, SanitizerResult]
+    """Errors of each test, or the reason that it was not checked to its end, by node id."""
+    skipped: dict[str, SanitizerResult]
+    """The same for tests that skip themselves."""
+    problems: list[str]
+    """Problems of the run."""
+
+    @property
+    def title(self) -> str:
+        """Name of the tool."""
 
 
 class PassPlan(msgspec.Struct, frozen=True):

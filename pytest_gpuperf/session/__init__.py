@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import NoGpuError
+from pytest_gpuperf.registry import instrument
 
 if TYPE_CHECKING:
     from pytest_gpuperf.session.base import Runner
@@ -29,9 +30,8 @@ def start(settings: Settings, link: Link | None = None) -> Runner:
 
         return ProfilingRunner(settings, settings.profiling_pass)
     if settings.sanitizing_pass is not None:
-        from pytest_gpuperf.features.sanitizer.child import SanitizingRunner
-
-        return SanitizingRunner(settings, settings.sanitizing_pass)
+        runner: Runner = instrument("sanitizer").child_runner(settings, settings.sanitizing_pass)
+        return runner
     if settings.side is not None:
         from pytest_gpuperf.session.side import SideRunner
 

@@ -19,6 +19,7 @@ from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
+from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.keeping import KeepingRunner
 from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
 from pytest_gpuperf.session.live_source import LiveSource
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.features.sanitizer.sanitizing_pass import SanitizingPass
     from pytest_gpuperf.judge.result import TestResult, TestVerdict
     from pytest_gpuperf.records import (
         ClockModel,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         TimingSource,
     )
     from pytest_gpuperf.records.call import Call
-    from pytest_gpuperf.records.passes import Invocation, Pass
+    from pytest_gpuperf.records.passes import CheckingPass, Invocation, Pass
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.progress import Terminal
@@ -129,16 +129,14 @@ class LiveRunner(KeepingRunner):
         """The counters, if ncu reads them before the tests."""
         return self._counters if isinstance(self._counters, ProfilingPass) else None
 
-    def _sanitizing_pass(self, tool: str) -> SanitizingPass:
-        from pytest_gpuperf.features.sanitizer.sanitizing_pass import SanitizingPass
-        from pytest_gpuperf.features.sanitizer.tool import find_sanitizer
-
+    def _sanitizing_pass(self, tool: str) -> CheckingPass:
         if self._against is not None:
             raise GpuperfError(
                 f"--gpuperf-sanitize={tool} with --gpuperf-against={self.settings.against}",
                 expected="one of them: a test with errors is not run, let alone timed",
             )
-        return SanitizingPass(self._folder_of("sanitizer"), find_sanitizer(), tool)
+        made: CheckingPass = instrument("sanitizer").make_pass(self._folder_of("sanitizer"), tool)
+        return made
 
     def _folder_of(self, kind: str) -> Path:
         """Return the folder for the files of a pass; each of several workers has its own."""

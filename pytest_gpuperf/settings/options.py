@@ -142,15 +142,6 @@ OPTIONS = (
         key_only=True,
     ),
     Option(
-        "sanitize",
-        "off",
-        "first run the tests once under this tool of compute-sanitizer, and fail those with errors: "
-        "'memcheck' (accesses out of bounds), 'racecheck' (races in shared memory), 'initcheck' (reads of "
-        "uninitialised memory), 'synccheck' (barriers)",
-        choices=("off", "memcheck", "racecheck", "initcheck", "synccheck"),
-        asks=True,
-    ),
-    Option(
         "ncu",
         "",
         "the ncu to use",

@@ -66,7 +66,7 @@ class Settings:
     settle_s: float | None
     """Seconds that a card may spend on settling; None for the default."""
     sanitize: str
-    """`off`, `memcheck`, `racecheck`, `initcheck` or `synccheck`."""
+    """`off`, `memcheck`, `racecheck`, `initcheck` or `synccheck`; `off` without the feature `sanitizer`."""
     ncu: str
     """Path of ncu; empty to look for it."""
     preset: tuple[str, ...]
@@ -122,9 +122,10 @@ class Settings:
         profiling_pass = os.environ.get(PROFILING_PASS_ENV)
         side = os.environ.get(SIDE_ENV)
         sanitizing_pass = os.environ.get(SANITIZING_PASS_ENV)
+        sanitize = values.get("sanitize", "off")  # of a feature
         return cls(
             # A run with compute-sanitizer reads no counters.
-            counters="off" if values["sanitize"] != "off" else values["counters"],
+            counters="off" if sanitize != "off" else values["counters"],
             mode=values["mode"],
             budget_s=_number("gpuperf_budget", values["budget"], above_0=True),
             keep=_keep(values["keep"]),
@@ -141,7 +142,7 @@ class Settings:
             settle_s=_number("gpuperf_settle_seconds", values["settle-seconds"])
             if values["settle-seconds"]
             else None,
-            sanitize=values["sanitize"],
+            sanitize=sanitize,
             ncu=values["ncu"],
             preset=check_presets(values["preset"].split(","), "in gpuperf_preset"),
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),

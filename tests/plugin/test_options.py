@@ -25,12 +25,6 @@ def test_an_ini_key_counts(pytester: pytest.Pytester) -> None:
     assert (found.tolerance_pct, found.counters) == (7.0, "off")
 
 
-def test_sanitizer_turns_counters_off(pytester: pytest.Pytester) -> None:
-    assert settings(pytester).sanitize == "off"
-    found = settings(pytester, "--gpuperf-sanitize=racecheck", "--gpuperf-counters=ncu")
-    assert (found.sanitize, found.counters) == ("racecheck", "off")
-
-
 def test_the_command_line_beats_the_ini_file(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf_tolerance = 7\n")
     assert settings(pytester, "-ogpuperf_tolerance=3").tolerance_pct == 3.0

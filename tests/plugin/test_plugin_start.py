@@ -55,7 +55,7 @@ def test_the_plugin_adds_under_ten_milliseconds_to_the_start(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("given", "typed"),
     [
-        (["--gpuperf-sanitize=memcheck"], "--gpuperf-sanitize=memcheck"),
+        (["--gpuperf-shard=1/2"], "--gpuperf-shard=1/2"),
         (["--gpuperf-against=HEAD~1"], "'--gpuperf-against=HEAD~1'"),
         (["--gpuperf-update", "new"], "--gpuperf-update=new"),
     ],
@@ -76,15 +76,15 @@ def test_actions_without_gpuperf_are_errors(
 
 
 def test_all_actions_without_gpuperf_are_named_together(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest("--gpuperf-sanitize=memcheck", "--gpuperf-against=main")
-    assert "gpuperf: --gpuperf-against=main and --gpuperf-sanitize=memcheck without" in str(result.stderr)
-    assert "`pytest --gpuperf --gpuperf-against=main --gpuperf-sanitize=memcheck`" in str(result.stderr)
+    result = pytester.runpytest("--gpuperf-update=new", "--gpuperf-against=main")
+    assert "gpuperf: --gpuperf-update=new and --gpuperf-against=main without" in str(result.stderr)
+    assert "`pytest --gpuperf --gpuperf-update=new --gpuperf-against=main`" in str(result.stderr)
 
 
 @pytest.mark.parametrize(
     ("ini", "given"),
     [
-        ("", ["--gpuperf-sanitize=off", "--gpuperf-against=", "--gpuperf-update=never"]),
+        ("", ["--gpuperf-shard=", "--gpuperf-against=", "--gpuperf-update=never"]),
         (
             "",
             [
@@ -94,7 +94,7 @@ def test_all_actions_without_gpuperf_are_named_together(pytester: pytest.Pyteste
                 "--gpuperf-counters=off",
             ],
         ),
-        ("gpuperf_sanitize = memcheck\ngpuperf_against = main\ngpuperf_update = new\n", []),
+        ("gpuperf_against = main\ngpuperf_update = new\n", []),
     ],
     ids=["defaults", "how to measure", "ini file"],
 )

@@ -14,6 +14,7 @@ from gpu_locks import GPU
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.records import SanitizerHit, SanitizerResult
 from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.settings.settings import Settings
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:
@@ -169,6 +170,12 @@ def test_ini_key_sanitizes(pytester: pytest.Pytester, project: Path) -> None:
     (folder,) = (project / ".gpuperf" / "runs").glob("*/sanitizer/1")
     assert "initcheck" in (folder / "arguments").read_text().splitlines()
     assert last_run(project).counters_unavailable == "counters are off (--gpuperf-sanitize=initcheck)"
+
+
+def test_sanitizer_turns_counters_off(pytester: pytest.Pytester) -> None:
+    given = ("--gpuperf-sanitize=racecheck", "--gpuperf-counters=ncu")
+    found = Settings.from_config(pytester.parseconfig(*given))
+    assert (found.sanitize, found.counters) == ("racecheck", "off")
 
 
 def test_sanitize_with_against_is_refused(pytester: pytest.Pytester, project: Path) -> None:
