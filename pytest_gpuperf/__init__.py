@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.compare.break_even import BreakEven, break_even
     from pytest_gpuperf.features.export.frame import to_frame
     from pytest_gpuperf.features.fuzz.case import FuzzCase
+    from pytest_gpuperf.features.ncu.report_file import ReportKernel, read_report
     from pytest_gpuperf.features.ranks.facade import GpuperfRanks
     from pytest_gpuperf.measure.device.occupancy import Occupancy, occupancy
-    from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
     from pytest_gpuperf.metrics.combine import combine
     from pytest_gpuperf.plugin.facade import Gpuperf
     from pytest_gpuperf.records import (
@@ -64,10 +64,8 @@ _HOMES = {
     "Gpuperf": "plugin.facade",
     "GpuperfError": "errors",
     "Occupancy": "measure.device.occupancy",
-    "ReportKernel": "measure.ncu.report_file",
     "combine": "metrics.combine",
     "occupancy": "measure.device.occupancy",
-    "read_report": "measure.ncu.report_file",
 }
 
 

@@ -17,6 +17,7 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.report.rows import source_lines
 from pytest_gpuperf.report.show import count
 
@@ -114,9 +115,7 @@ def _pictures(project: Project, entry: Entry, folder: Path) -> dict[str, Picture
 
 
 def _of_ncu_file(path: Path, regex: str | None) -> tuple[str, dict[str, Picture]]:
-    from pytest_gpuperf.measure.ncu.report_file import read_report
-
-    kernels = read_report(path, regex)
+    kernels = instrument("ncu").read_report(path, regex)
     names = list(dict.fromkeys(kernel.name for kernel in kernels))
     launches = f", {len(kernels)} launches" if len(kernels) > 1 else ""
     measurement = Measurement(profile=Profile(kernels=tuple(kernels), combined=combine(kernels)))

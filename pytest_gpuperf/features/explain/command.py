@@ -30,7 +30,7 @@ from pytest_gpuperf.report.rows import header_lines
 
 if TYPE_CHECKING:
     from pytest_gpuperf.features.compare.choosing import Choice, Entry
-    from pytest_gpuperf.measure.ncu.report_file import NcuFile
+    from pytest_gpuperf.features.ncu.report_file import NcuFile
     from pytest_gpuperf.records import Run, TestRecord
     from pytest_gpuperf.report.table import Report
 
@@ -48,7 +48,7 @@ def command(project: Project, source: str | None, test: str | None, form: str) -
     mover first. FILE is a report (.ncu-rep) or CSV from ncu, gzipped or not. TEST is a part of test names; if
     no test has it, it is a regex for the names of kernels.
     """
-    from pytest_gpuperf.measure.ncu.report_file import read_file
+    from pytest_gpuperf.features.ncu.report_file import read_file
 
     path = None if source is None else Path(source)
     if path is not None and type_of(path) == "file" and kind_of(path) == "other":

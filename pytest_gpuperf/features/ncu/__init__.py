@@ -1,8 +1,8 @@
 """Reports and text of Nsight Compute: the launches of a file, their metrics and ncu's own rules.
 
 Command: `gpuperf ncu`, for one file or two of them next to each other.
-The files are read in `measure/ncu`, which the profiling pass uses too.
-Public to other features: `launches` and `report`.
+Names: `read_report` and `ReportKernel`. `measure/ncu` reads what ncu itself has written.
+Public to other features: `launches`, `report` and `report_file`.
 """
 
 from __future__ import annotations
@@ -16,3 +16,5 @@ if TYPE_CHECKING:
 def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["ncu"] = "pytest_gpuperf.features.ncu.command"
+    home = registry.instruments["ncu"] = "pytest_gpuperf.features.ncu.report_file"
+    registry.names |= dict.fromkeys(("read_report", "ReportKernel"), home)

@@ -15,7 +15,7 @@ from pytest_gpuperf.metrics.presets import PRESETS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.measure.ncu.report_file import ReportKernel
+    from pytest_gpuperf.features.ncu.report_file import ReportKernel
 
 
 @click.command("ncu")
@@ -75,7 +75,7 @@ def command(
         overview_table,
         rule_table,
     )
-    from pytest_gpuperf.measure.ncu.report_file import read_file
+    from pytest_gpuperf.features.ncu.report_file import read_file
 
     everything = preset is None and form in ("csv", "json")
     found = read_file(file, kernel, metrics=metrics, everything=everything)

@@ -14,7 +14,7 @@ from pytest_gpuperf.metrics.combine import combine_both
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_gpuperf.measure.ncu.report_file import ReportKernel
+    from pytest_gpuperf.features.ncu.report_file import ReportKernel
     from pytest_gpuperf.records import MetricValue
 
 TITLES = ("old", "new")

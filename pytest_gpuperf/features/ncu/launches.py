@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.measure.ncu.report_file import ReportKernel
+from pytest_gpuperf.features.ncu.report_file import ReportKernel
 from pytest_gpuperf.metrics.chips import chip_name
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from pytest_gpuperf.features.ncu.launches import Group
-    from pytest_gpuperf.measure.ncu.report_file import NcuFile, ReportKernel
+    from pytest_gpuperf.features.ncu.report_file import NcuFile, ReportKernel
     from pytest_gpuperf.measure.ncu.rules import Rule
     from pytest_gpuperf.records import MetricValue
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_gpuperf.features.compare.changes import change_of, size_of, visibly_worse
 from pytest_gpuperf.features.compare.pairing import pair_up
 from pytest_gpuperf.features.ncu.comparison import compare_kernels
-from pytest_gpuperf.measure.ncu.report_file import ReportKernel
+from pytest_gpuperf.features.ncu.report_file import ReportKernel
 
 if TYPE_CHECKING:
     import random

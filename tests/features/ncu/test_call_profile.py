@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fake_ncu
+from pytest_gpuperf.features.ncu.report_file import read_report as read_file
 from pytest_gpuperf.measure.counters.call_profile import names_to_read, profile_of
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-from pytest_gpuperf.measure.ncu.report_file import read_report as read_file
 from pytest_gpuperf.measure.ncu.report_reader import read_report
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.combine import combine, weights_used

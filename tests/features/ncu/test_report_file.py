@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import pytest_gpuperf
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.report_file import ReportKernel, read_report
+from pytest_gpuperf.features.ncu.report_file import ReportKernel, read_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 WIDE = CAPTURES / "torch_mixed_raw_wide.csv.gz"
 LONG = CAPTURES / "torch_mixed_details_long.csv.gz"
 WARNINGS = CAPTURES / "filtered_long_with_warnings.csv.gz"

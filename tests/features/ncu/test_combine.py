@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.ncu.report_file import read_report
+from pytest_gpuperf.features.ncu.report_file import read_report
 from pytest_gpuperf.metrics import METRICS, Combining
 from pytest_gpuperf.metrics.ceilings import CEILINGS
 from pytest_gpuperf.metrics.combine import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import MetricValue
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CAPTURES = ROOT / "tests" / "data" / "captures"
 COMBINED = json.loads((CAPTURES / "combined.json").read_text())
 
