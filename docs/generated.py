@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks import clock_spread, collectives, costs, public_problems, several_gpus, works_with
+from benchmarks import clock_spread, collectives, costs, public_problems, settling, several_gpus, works_with
 from benchmarks.counter_agreement import results as counter_agreement
 from benchmarks.counter_agreement import tables as counters
 from benchmarks.defences import results as defences
@@ -111,6 +111,11 @@ def _of_results(
         return show(read(path)) if path.exists() else NOT_YET
 
     return text
+
+
+def live_decisions(root: Path) -> str:
+    """Show what runs in fresh checkouts of a user's project decided."""
+    return settling.report(list(map(settling.read, sorted(root.glob("benchmarks/results/settling_*.json")))))
 
 
 def _synchronising(show: Callable[[Sequence[Line]], str]) -> Callable[[Path], str]:
@@ -257,6 +262,7 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_screens": _of_results(GATE, analysis.read, gate.screens),
     "gate_settled": _of_results(GATE, analysis.read, gate.settled),
+    "gate_live": live_decisions,
     "synchronising": _synchronising(synchronising.verdicts),
     "synchronising_source": _synchronising(synchronising.origin),
     "host_sessions": host_sessions,
