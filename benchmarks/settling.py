@@ -276,7 +276,7 @@ def is_right(case: Case) -> bool:
 
 
 def report(found: Sequence[Results]) -> str:
-    """Format a row for each change and baseline: verdicts, suspects, seconds; then the origins."""
+    """Format a row for each change and baseline: verdicts, suspects, seconds."""
     rows = []
     for results in found:
         for change in dict.fromkeys(case.change for case in results.cases):
@@ -286,9 +286,12 @@ def report(found: Sequence[Results]) -> str:
             words = ", ".join(f"{count} {name}" for name, count in verdicts)
             each = f"{sum(suspects) / len(suspects):.1f}" if suspects else ""
             rows.append([change, results.baseline, words, str(len(suspects)), each])
-    origins = "; ".join(dict.fromkeys(provenance(one.environment, one.date) for one in found))
-    headings = ["change", "baseline of the", "verdicts", "suspects", "s a suspect"]
-    return f"{table(headings, rows)}\n{origins}.\n"
+    return table(["change", "baseline of the", "verdicts", "suspects", "s a suspect"], rows)
+
+
+def source(found: Sequence[Results]) -> str:
+    """Return the GPUs, the versions and the dates."""
+    return "; ".join(dict.fromkeys(provenance(one.environment, one.date) for one in found)) + ".\n"
 
 
 def read(path: Path) -> Results:
@@ -311,7 +314,8 @@ def main() -> None:
     parser.add_argument("--baseline-gpu", metavar="INDEX", help="GPU that makes the baseline")
     given = parser.parse_args()
     if given.command == "table":
-        print(report([read(path) for path in given.files]))
+        found = [read(path) for path in given.files]
+        print(report(found) + source(found))
         return
     from pytest_gpuperf.measure.device.environment import environment
     from pytest_gpuperf.measure.device.gpu import gpu_info
@@ -337,7 +341,7 @@ def main() -> None:
             )
             write_files({given.files[0]: results_file.encode(results)})
     if results is not None:
-        print(report([results]))
+        print(report([results]) + source([results]))
     sys.exit(any(not is_right(case) for case in found_cases))
 
 

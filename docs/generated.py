@@ -113,9 +113,11 @@ def _of_results(
     return text
 
 
-def live_decisions(root: Path) -> str:
-    """Show what runs in fresh checkouts of a user's project decided."""
-    return settling.report(list(map(settling.read, sorted(root.glob("benchmarks/results/settling_*.json")))))
+def _live(show: Callable[[Sequence[settling.Results]], str]) -> Callable[[Path], str]:
+    """Make a function that shows what runs in fresh checkouts of a user's project decided."""
+    return lambda root: show(
+        [settling.read(path) for path in sorted(root.glob("benchmarks/results/settling_*.json"))]
+    )
 
 
 def _synchronising(show: Callable[[Sequence[Line]], str]) -> Callable[[Path], str]:
@@ -262,7 +264,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_screens": _of_results(GATE, analysis.read, gate.screens),
     "gate_settled": _of_results(GATE, analysis.read, gate.settled),
-    "gate_live": live_decisions,
+    "gate_live": _live(settling.report),
+    "gate_live_source": _live(settling.source),
     "synchronising": _synchronising(synchronising.verdicts),
     "synchronising_source": _synchronising(synchronising.origin),
     "host_sessions": host_sessions,
