@@ -3,8 +3,7 @@
 python -m benchmarks.settling doses FILE [--doses 0 5 10 50] [--tests NAME ...]   # added work in ‰, on a GPU
 python -m benchmarks.settling same-code FILE        # slower calls whose kernels keep code, grid and block
 python -m benchmarks.settling unchanged FILE [--minutes M]  # unchanged code in turn, until the time is up
-python -m benchmarks.settling join FILE FILE --out FILE
-python -m benchmarks.settling table FILE
+python -m benchmarks.settling table FILE ...
 
 Each run has `CI=1`, a checkout of its own and no `.gpuperf`. Exit status 1: a case ended as it should not.
 A baseline of another GPU: --baseline-gpu 1 takes it on the second one.
@@ -24,11 +23,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from benchmarks import results_file
 from benchmarks.children import ROOT, end_in_order_when_told, say
-from benchmarks.gate_power.verdicts import clopper_pearson
 from benchmarks.markdown import provenance, table
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import Environment, Record
@@ -279,24 +275,28 @@ def is_right(case: Case) -> bool:
     return case.verdict == "regressed" and case.exit_status == 1
 
 
-def report(results: Results) -> str:
-    """Format a row for each change: tests, verdicts, suspects and seconds."""
+def report(found: Sequence[Results]) -> str:
+    """Format a row for each change and baseline: verdicts, suspects, seconds."""
     rows = []
-    for change in dict.fromkeys(case.change for case in results.cases):
-        cases = [case for case in results.cases if case.change == change]
-        suspects = [case for case in cases if case.how]
-        wrong = sum(not is_right(case) for case in cases)
-        most = f"{100 * clopper_pearson(wrong, len(cases))[1]:.1f} %"
-        words = ", ".join(
-            f"{count} {name}" for name, count in Counter(case.verdict for case in cases).most_common()
-        )
-        seconds = sum(case.seconds for case in suspects) / max(1, len(suspects))
-        rows.append([change, str(len(cases)), words, str(wrong), most, str(len(suspects)), f"{seconds:.1f}"])
-    headings = ["change", "tests", "verdicts", "wrong", "at most (95 %)", "suspects", "s each"]
-    return (
-        f"{provenance(results.environment, results.date)}, baseline of the {results.baseline}.\n\n"
-        + table(headings, rows)
-    )
+    for results in found:
+        for change in dict.fromkeys(case.change for case in results.cases):
+            cases = [case for case in results.cases if case.change == change]
+            suspects = [case.seconds for case in cases if case.how]
+            verdicts = Counter(case.verdict for case in cases).most_common()
+            words = ", ".join(f"{count} {name}" for name, count in verdicts)
+            each = f"{sum(suspects) / len(suspects):.1f}" if suspects else ""
+            rows.append([change, results.baseline, words, str(len(suspects)), each])
+    return table(["change", "baseline of the", "verdicts", "suspects", "s a suspect"], rows)
+
+
+def source(found: Sequence[Results]) -> str:
+    """Return the GPUs, the versions and the dates."""
+    return "; ".join(dict.fromkeys(provenance(one.environment, one.date) for one in found)) + ".\n"
+
+
+def read(path: Path) -> Results:
+    """Read the file; see `benchmarks.results_file.read`."""
+    return results_file.read(path, Results, schema=SCHEMA)
 
 
 def main() -> None:
@@ -304,9 +304,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="benchmarks.settling", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=("doses", "same-code", "unchanged", "join", "table"))
+    parser.add_argument("command", choices=("doses", "same-code", "unchanged", "table"))
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    parser.add_argument("--out", type=Path, help="file that join writes")
     parser.add_argument("--doses", type=int, nargs="+", default=[0, 5, 10, 50], metavar="PERMILLE")
     parser.add_argument(
         "--tests", nargs="+", default=NINE, metavar="NAME", help="kernels of benchmarks.gate_power"
@@ -314,13 +313,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--baseline-gpu", metavar="INDEX", help="GPU that makes the baseline")
     given = parser.parse_args()
-    if given.command in ("join", "table"):
-        found = [results_file.read(path, Results, schema=SCHEMA) for path in given.files]
-        results_file.refuse_several_machines(one.environment for one in found)
-        whole = replace(found[0], cases=tuple(case for one in found for case in one.cases))
-        if given.out:
-            write_files({given.out: results_file.encode(whole)})
-        print(report(whole))
+    if given.command == "table":
+        found = [read(path) for path in given.files]
+        print(report(found) + source(found))
         return
     from pytest_gpuperf.measure.device.environment import environment
     from pytest_gpuperf.measure.device.gpu import gpu_info
@@ -346,7 +341,7 @@ def main() -> None:
             )
             write_files({given.files[0]: results_file.encode(results)})
     if results is not None:
-        print(report(results))
+        print(report([results]) + source([results]))
     sys.exit(any(not is_right(case) for case in found_cases))
 
 

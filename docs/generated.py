@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, TypeVar
 
-from benchmarks import clock_spread, collectives, costs, public_problems, several_gpus, works_with
+from benchmarks import clock_spread, collectives, costs, public_problems, settling, several_gpus, works_with
 from benchmarks.counter_agreement import results as counter_agreement
 from benchmarks.counter_agreement import tables as counters
 from benchmarks.defences import results as defences
@@ -111,6 +111,13 @@ def _of_results(
         return show(read(path)) if path.exists() else NOT_YET
 
     return text
+
+
+def _live(show: Callable[[Sequence[settling.Results]], str]) -> Callable[[Path], str]:
+    """Make a function that shows what runs in fresh checkouts of a user's project decided."""
+    return lambda root: show(
+        [settling.read(path) for path in sorted(root.glob("benchmarks/results/settling_*.json"))]
+    )
 
 
 def _synchronising(show: Callable[[Sequence[Line]], str]) -> Callable[[Path], str]:
@@ -257,6 +264,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_screens": _of_results(GATE, analysis.read, gate.screens),
     "gate_settled": _of_results(GATE, analysis.read, gate.settled),
+    "gate_live": _live(settling.report),
+    "gate_live_source": _live(settling.source),
     "synchronising": _synchronising(synchronising.verdicts),
     "synchronising_source": _synchronising(synchronising.origin),
     "host_sessions": host_sessions,

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 PACKAGE = __name__.partition(".")[0]
 MAPS = Path("/proc/self/maps")
-NOT_CODE = re.compile(r"\..*|site-packages|dist-packages|__pycache__|.*\.(egg|dist)-info|_version\.py")
+NOT_CODE = re.compile(r"site-packages|dist-packages|__pycache__|.*\.(egg|dist)-info|_version\.py")
 """Folders of tools and environments, and the file that setuptools-scm and hatch-vcs write: no code of the
 project."""
+OF_TOOLS = re.compile(r"\..*")
+"""Folders in which tools keep their data; a module or a shared object there may be a build of the project."""
 FINDER = re.compile(r"__editable__.*|_\w+_editable(_loader)?\.py|.*-info/.*")
 """Files of distributions that lead to the code, or describe it."""
 BUILDS = (
@@ -90,7 +92,11 @@ class Modules:
         if _is_below(path, (*self._own, self._package)):
             return
         below = path[len(other) + 1 :] if _is_below(path, (other,)) else ""
-        shared = any(map(NOT_CODE.fullmatch, Path(below).parts)) or _is_below(path, self._python)
+        is_code = what.startswith("module ") or ".so" in Path(path).suffixes
+        shared = any(
+            NOT_CODE.fullmatch(part) or (OF_TOOLS.fullmatch(part) and not is_code)
+            for part in Path(below).parts
+        ) or _is_below(path, self._python)
         if below and not shared:
             raise self._misplaced(what, below)
         if self._is_old and (what.removeprefix("module ") in self._packages or path in self._installed):

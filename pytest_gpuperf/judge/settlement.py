@@ -45,6 +45,7 @@ def judge_suspect(
     tolerance_pct: float,
     *,
     known_code: bool,
+    by_host: bool = False,
 ) -> Judgement:
     """Judge a time outside the screen by its settlement.
 
@@ -54,10 +55,12 @@ def judge_suspect(
         differences: What differs between the baseline and now.
         tolerance_pct: Slowdown that is accepted, in %.
         known_code: True if the baseline has hashes of its machine code, which the old side had to have.
+        by_host: True if the host's clock took the time: then another machine's may be anything.
     """
     if settlement is None:
         return Judgement(time, ("not settled",), suspect=True)
-    fresh = compare_fresh(settlement, time, tolerance_pct, same_machine=not differences.machine)
+    least_pct = (math.inf if by_host else MACHINE_PCT) if differences.machine else 0.0
+    fresh = compare_fresh(settlement, time, tolerance_pct, least_pct)
     if settlement.how == "fresh" and fresh is not None:
         return Judgement(fresh, (f"old code could not be timed in turn: {settlement.reason}",))
     turn = compare_restarts(settlement.against, tolerance_pct) if settlement.against is not None else None
@@ -124,7 +127,7 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float = 0.0) -> Time
 
 
 def compare_fresh(
-    settlement: Settlement, time: TimeComparison, tolerance_pct: float, *, same_machine: bool
+    settlement: Settlement, time: TimeComparison, tolerance_pct: float, least_pct: float = 0.0
 ) -> TimeComparison | None:
     """Judge the times of fresh processes by the screen: all outside on one side, or most of them inside.
 
@@ -132,7 +135,7 @@ def compare_fresh(
         settlement: The times, at the clock of `time`.
         time: The first time next to the sessions.
         tolerance_pct: Slowdown that is accepted, in %.
-        same_machine: False if a card or a driver is not that of the baseline.
+        least_pct: Least change that counts, in %, as on another machine.
 
     Returns:
         None if there are too few.
@@ -141,7 +144,7 @@ def compare_fresh(
     if len(changes) < FRESH:
         return None
     width = (time.decision.high_pct - time.decision.low_pct) / 2
-    least = width if same_machine else max(width, MACHINE_PCT)
+    least = max(width, least_pct)
     inside = sum(-width <= change <= max(width, tolerance_pct) for change in changes)
     outcome = Outcome.PASS if 2 * inside > len(changes) else Outcome.INCONCLUSIVE
     if changes[0] > max(least, tolerance_pct):

@@ -132,7 +132,8 @@ def judgement_of(
     code = baseline.code
     known_code = code is not None and bool(code.kernels) and all(kernel.code for kernel in code.kernels)
     differences = origin.differences(known.sessions)
-    return judge_suspect(time, settlement, differences, tolerance_pct, known_code=known_code)
+    by_host = known.mode == "host"
+    return judge_suspect(time, settlement, differences, tolerance_pct, known_code=known_code, by_host=by_host)
 
 
 class TimeVerdict(msgspec.Struct, frozen=True, gc=False):

@@ -197,6 +197,17 @@ def test_compiled_extension_of_the_checkout_is_refused(project: Project) -> None
     )
 
 
+def test_shared_object_in_a_hidden_folder_of_the_checkout_is_refused(project: Project) -> None:
+    place = project.root / ".build" / "kernels.so"
+    place.parent.mkdir()
+    shutil.copy(Path(msgspec._core.__file__), place)
+    test = f"import ctypes\nctypes.CDLL({str(place)!r})\n{TEST}"
+    two_versions(project, "pkg", {"tests/test_k.py": test, ".gitignore": ".build\n"})
+    found = compared(project)
+    assert found.how == "impossible"
+    assert found.reason.startswith("file kernels.so (.build/kernels.so) is not in git, so old code has none")
+
+
 @pytest.mark.parametrize(
     "read",
     ["open(path).read()", "__import__('mmap').mmap(os.open(path, os.O_RDWR), 0)"],

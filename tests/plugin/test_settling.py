@@ -301,7 +301,8 @@ def test_processes_confirm_that_packages_moved_a_time(project: Project, package:
     assert (len(found.against.log_ratios), found.fresh_us) == (2, (10.0,) * 3)
 
 
-def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("spread", ["-n2", "--gpuperf-gpus=2"])
+def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyPatch, spread: str) -> None:
     pytest.importorskip("xdist")
     by_card = "import os\ndef kernel(): return {} + (os.environ['CUDA_VISIBLE_DEVICES'] == 'GPU-1')\n"
     tests = "from kernels import kernel\n" + "".join(
@@ -310,11 +311,11 @@ def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("FAKE_GPUS", "2")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     project.commit({"kernels.py": by_card.format(10), "test_k.py": tests})
-    done = project.session("--gpuperf-update=all", "-p", "xdist", "-n2")
+    done = project.session("--gpuperf-update=all", "-p", "xdist", spread)
     assert done.returncode == 0, done.stdout
     project.commit({})
     project.write({"kernels.py": by_card.format(20)})
-    done = project.session(*SCREEN, "-p", "xdist", "-n2")
+    done = project.session(*SCREEN, "-p", "xdist", spread)
     found = project.settlements()
     assert {one.how for one in found.values()} == {"in turn"}, done.stdout
     assert {one.against.new_us for one in found.values() if one.against} == {20.0, 21.0}

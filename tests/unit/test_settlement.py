@@ -22,8 +22,8 @@ from pytest_gpuperf.records import (
     Measurement,
     Settlement,
 )
-from pytest_gpuperf.records.baseline import Session
-from run_builders import measured, origin_of, record
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
+from run_builders import measured, origin_of, record, timing
 
 SLOWER = (0.4, 0.41)
 ALIKE = (0.0001, -0.0001)
@@ -160,9 +160,18 @@ def test_fresh_processes_on_another_machine_need_a_larger_change(
 ) -> None:
     settlement = fresh(*(5.3 * math.exp(pct / 100) for pct in changes_pct))
     found = settled(settlement, driver="580" if same else "590")
-    least = 0.7 if same else 100 * math.log1p(MACHINE_PCT / 100)
+    least = 0.5 if same else 100 * math.log1p(MACHINE_PCT / 100)
     beyond = min(changes_pct) > least
     assert (found.status is Status.REGRESSED) is beyond
+
+
+@pytest.mark.parametrize(("driver", "status"), [("580", Status.REGRESSED), ("590", Status.INCONCLUSIVE)])
+def test_fresh_processes_do_not_decide_a_host_time_of_another_machine(driver: str, status: Status) -> None:
+    known = TimeBaseline(mode="host", source="host", sessions=(Session(run="r", time_us=5.3),))
+    timed = replace(timing(10.6, "host"), source="host")
+    main = Measurement(timing=timed, settlement=fresh(10.5, 10.6, 10.7))
+    stored = TestBaseline(measurements={"main": MeasurementBaseline(time=known)})
+    assert verdict(record(main=main), stored, origin=origin_of(driver=driver)).status is status
 
 
 @pytest.mark.parametrize("settlement", [in_turn(reason="no git"), fresh(5.8, 5.9)])
