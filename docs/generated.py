@@ -115,9 +115,12 @@ def _of_results(
 
 def _live(show: Callable[[Sequence[settling.Results]], str]) -> Callable[[Path], str]:
     """Make a function that shows what runs in fresh checkouts of a user's project decided."""
-    return lambda root: show(
-        [settling.read(path) for path in sorted(root.glob("benchmarks/results/settling_*.json"))]
-    )
+
+    def text(root: Path) -> str:
+        paths = sorted(root.glob("benchmarks/results/settling_*.json"))
+        return show([settling.read(path) for path in paths]) if paths else NOT_YET
+
+    return text
 
 
 def _synchronising(show: Callable[[Sequence[Line]], str]) -> Callable[[Path], str]:
