@@ -112,9 +112,11 @@ def repeated(tests: Sequence[TestRecord], nodeids: Sequence[str]) -> tuple[TestR
     for nodeid, test in zip(nodeids, cycle(tests), strict=False):
         main = test.measurements["main"]
         assert main.profile is not None
-        # The generated tests select no kernels.
+        # The generated tests select no kernels and trace nothing.
         profile = replace(main.profile, regex="", launches="")
-        found.append(replace(test, nodeid=nodeid, measurements={"main": replace(main, profile=profile)}))
+        found.append(
+            replace(test, nodeid=nodeid, measurements={"main": replace(main, profile=profile, trace=None)})
+        )
     return tuple(found)
 
 

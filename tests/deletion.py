@@ -7,6 +7,7 @@ deletes all of them and runs tests of the core: those in `CORE`, or `tox run -e 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,11 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[1]
+BY_REGISTRY = re.compile(r"pytest_gpuperf\.(cli|plugin|registry|report|session|settings)\b")
 CORE = (
-    *("tests/unit", "tests/plugin/test_session.py", "tests/plugin/test_replay.py"),
+    *(
+        str(path.relative_to(ROOT))
+        for path in sorted(ROOT.glob("tests/unit/test_*.py"))
+        if BY_REGISTRY.search(path.read_text(encoding="utf-8"))
+    ),
+    *("tests/plugin/test_session.py", "tests/plugin/test_replay.py"),
     *("tests/plugin/test_plugin_start.py", "tests/plugin/test_options.py", "tests/plugin/test_marker.py"),
 )
-"""The tests that run no pytest, and those of runs, replays, options and markers: three minutes on 2 cores."""
+"""Unit tests of the rooms that reach features, by the registry alone, and those of runs, replays, options and
+markers. The contracts of lint keep features out of all other rooms."""
 LEFT = """
 import sys
 from importlib import import_module
