@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from msgspec.structs import replace
 
+from pytest_gpuperf.against.git import UNSHALLOW
 from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
@@ -25,7 +26,7 @@ from pytest_gpuperf.records.quantities import MOST_LIMITS
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.writing import write_files
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.session.orphans import last_change, last_values
+from pytest_gpuperf.session.orphans import is_shallow, last_change, last_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -350,10 +351,13 @@ class Runner:
             )
         else:
             commit = last_change(self.expected.store.root / self.environment.gpu.slug, nodeid)
-        if not commit:
-            return verdict
         line = f"new, although baselines of an ancestor have it, last changed by {commit} (--gpuperf-strict)"
         finding = Finding(Status.INVALID, line, next_step=self._hints().accept)
+        if not commit:
+            if not is_shallow(self.settings.root):
+                return verdict
+            line = "new, and this shallow clone does not tell if it has lost a baseline (--gpuperf-strict)"
+            finding = Finding(Status.INVALID, line, next_step=UNSHALLOW)
         return replace(verdict, status=Status.INVALID, findings=(finding, *verdict.findings))
 
     def _expected_of_compiled(self, nodeid: str) -> Expected:

@@ -117,6 +117,13 @@ def last_change(folder: Path, nodeid: str) -> str:
     return ""
 
 
+def is_shallow(root: Path) -> bool:
+    """Return True if the history of a checkout is cut off."""
+    with suppress(GitError):
+        return run_git(root, "rev-parse", "--is-shallow-repository").strip() == b"true"
+    return False
+
+
 def last_values(expected: Expectations, slug: str, nodeid: str, labels: Collection[str]) -> str:
     """Return the last commit up to HEAD whose baselines have what a test has lost since; else empty.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -404,6 +405,23 @@ def test_strict_run_fails_if_a_part_was_judged_before(
     if lost != "nothing":
         accept_suggested(result)
         project.run("--gpuperf-strict").assert_outcomes(passed=1)
+
+
+def test_strict_run_fails_a_new_test_of_a_shallow_clone(project: Project, pytester: pytest.Pytester) -> None:
+    project.baseline(100.0)
+    (path,) = (pytester.path / "baselines").rglob("test_k.json")
+    (path.parent / "test_other.json").write_text(path.read_text().replace("test_k", "test_other"))
+    path.unlink()
+    for message in ("one", "two"):
+        git(pytester, "init", "-q")
+        git(pytester, "add", "--all")
+        git(pytester, "commit", "-qm", message, "--allow-empty")
+    project.judged(100.0, "--gpuperf-strict").assert_outcomes(passed=1)
+    head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=pytester.path)
+    (pytester.path / ".git" / "shallow").write_bytes(head)
+    strict = project.run("--gpuperf-strict")
+    strict.assert_outcomes(failed=1)
+    strict.stdout.fnmatch_lines(["*does not tell if it has lost a baseline*", "*fetch-depth: 0*"])
 
 
 def test_strict_run_needs_a_baseline_of_the_gpu_model(project: Project) -> None:
