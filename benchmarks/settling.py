@@ -148,7 +148,7 @@ class Project:
     """A repository with kernels, their tests and the baseline of one session.
 
     Args:
-        folder: Where it is made.
+        folder: The folder for it.
         files: Text of its files.
         baseline_gpu: `CUDA_VISIBLE_DEVICES` of the session; None for that of this process.
     """

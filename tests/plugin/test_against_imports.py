@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Settlement
 
 TEST = "from pkg import kernel\ndef test_k(gpuperf): gpuperf.time(kernel)\n"
-K = "tests/test_k.py::test_k"
 
 
 def kernel(time_us: float) -> str:

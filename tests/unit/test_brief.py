@@ -38,8 +38,6 @@ HITS = tuple(
     )
     for number in range(8)
 )
-FUZZED = Fuzzing(passed=False, cases=9, seconds=1, found_after=9, failure="off\n" * 30)
-REFUSED = replace(timing(), verification=Verification(refused="the outputs are stale"))
 H200 = GpuInfo(
     name="NVIDIA H200",
     slug="nvidia-h200",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from inline_snapshot import snapshot
@@ -12,11 +11,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.report.forms import FORMS, render
 from pytest_gpuperf.report.table import Column, Report, Screen, Table
 
-if TYPE_CHECKING:
-    from pytest_gpuperf.report.table import Tone
-
 SCREEN = Screen(60)
-VERDICTS: list[Tone] = ["pass", "bad", "pass"]
 REPORT = Report(
     tables=[
         Table(

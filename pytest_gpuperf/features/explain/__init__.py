@@ -1,4 +1,4 @@
-"""What bounds a kernel or a call, the causes, and what to try next, by rules with sources.
+"""Diagnosis of a kernel or a call: its bound, the causes and the next thing to try, by rules with sources.
 
 Command: `gpuperf explain`, for runs and files of ncu.
 Adds an explanation below the first broken limit of a label, and to `gpuperf trace`.

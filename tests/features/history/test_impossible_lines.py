@@ -10,32 +10,6 @@ import pytest
 from history_builders import line
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history.lines import decode_file, encode_line
-from run_builders import NODEID
-from whole_run import MODEL
-
-SESSION = {
-    "run": "a",
-    "time_us": 5.3,
-    "spread_pct": 0.1,
-    "sm_clock_mhz": 1500.0,
-    "normalised_us": 5.3,
-    "clock_model": msgspec.to_builtins(MODEL),
-}
-
-
-def baseline() -> dict[str, Any]:
-    values = {
-        "time": {"mode": "hot", "reference_mhz": 1500.0, "sessions": [SESSION, {**SESSION, "run": "b"}]},
-        "counters": {"registers_per_thread": 32, "instructions": 100},
-        "counters_range": {"instructions": [99, 101]},
-        "trace": {"launches": 3, "copies": 0, "synchronizations": 0},
-    }
-    return {
-        "schema": 1,
-        "gpu": {"name": "NVIDIA H200", "slug": "nvidia-h200"},
-        "runs": {"a": {"date": "2026-11-20T17:30:12Z"}},
-        "tests": {NODEID: {"measurements": {"main": values}}},
-    }
 
 
 @pytest.mark.parametrize(
