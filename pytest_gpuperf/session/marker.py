@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 MOST_GPUS = 64
 """More GPUs than a host has."""
-PYTEST_TIMEOUT = ("timeout", "pytest_timeout")
-"""Names of the plugin pytest-timeout: as pip installs it, and with `-p`."""
 MARKER_KEYS = ("kernels", "launches", "limits", "tolerance", "preset", "metrics", "benchmark", "gpus")
 
 

@@ -20,7 +20,7 @@ from pytest_gpuperf.measure.cupti.owner import kept_attached
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
-from pytest_gpuperf.session.marker import PYTEST_TIMEOUT, name_of
+from pytest_gpuperf.session.marker import name_of
 from pytest_gpuperf.settings.settings import SIDE_ENV
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.settings.settings import Settings
 
+PYTEST_TIMEOUT = ("timeout", "pytest_timeout")
+"""Names of the plugin pytest-timeout: as pip installs it, and with `-p`."""
 OPTIONS_OF_A_SIDE: Mapping[str, object] = {
     **OPTIONS_OF_A_CHILD,
     # The parent asks why a file cannot be collected.
