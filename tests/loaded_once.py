@@ -7,6 +7,12 @@ from __future__ import annotations
 
 import gc
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+from _pytest import pytester
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MODULES = (
     "hypothesis",
@@ -29,8 +35,19 @@ MODULES = (
 )
 
 
+class _Snapshot(pytester.SysModulesSnapshot):
+    """Keeps what a run imports of torch, which enters its modules into tables that refuse a second entry."""
+
+    def __init__(self, preserve: Callable[[str], bool] | None = None) -> None:
+        def kept(name: str) -> bool:
+            return name.partition(".")[0] in ("torch", "functorch") or (preserve is not None and preserve(name))
+
+        super().__init__(kept)
+
+
 def load() -> None:
-    """Import the modules before the first run."""
+    """Import the modules before the first run, and keep what runs import of torch."""
     for name in MODULES:
         import_module(name)
+    pytester.SysModulesSnapshot = _Snapshot  # type: ignore[misc]
     gc.freeze()  # garbage collection at the end of each run takes half a second with torch's objects
