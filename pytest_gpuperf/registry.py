@@ -5,10 +5,9 @@ Registering imports nothing else: modules are named by text, and functions impor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
 
@@ -21,9 +20,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.base import Runner
 
 
-@dataclass(frozen=True)
-class Option:
-    """One ini key, mostly with an option."""
+class Option(NamedTuple):
+    """One ini key, mostly with an option.
+
+    Each run of pytest imports this; a dataclass would cost it a millisecond.
+    """
 
     name: str
     """`counters` for `--gpuperf-counters` and `gpuperf_counters`."""
