@@ -31,7 +31,8 @@ def spread(
     slack = DETOUR * sum(times.values()) / len(cards)
     busy = [0.0] * len(cards)
     place: dict[str, int] = {}
-    for nodeid in sorted(nodeids, key=lambda nodeid: -times[nodeid]):
+    # Not in the order of `nodeids`: the shards of a run may each have another one.
+    for nodeid in sorted(nodeids, key=lambda nodeid: (-times[nodeid], nodeid)):
         worker = busy.index(min(busy))
         home = homes.get(nodeid)
         if home and home in cards and busy[cards.index(home)] <= busy[worker] + slack:

@@ -26,6 +26,14 @@ def test_each_test_is_in_exactly_one_part_and_in_order(
     assert all(part == sorted(part, key=nodeids.index) for part in parts)
 
 
+@given(known=DURATIONS, order=st.permutations([f"t{n}" for n in range(12)]), count=st.integers(1, 5))
+def test_shards_that_collect_in_other_orders_agree(
+    known: dict[str, float], order: list[str], count: int
+) -> None:
+    parts, others = (spread(names, known, {}, [""] * count) for names in (order, sorted(order)))
+    assert [set(part) for part in parts] == [set(part) for part in others]
+
+
 @given(seconds=st.lists(st.floats(0.5, 5), min_size=200, max_size=400), count=st.integers(2, 5))
 def test_parts_of_many_tests_differ_by_less_than_ten_percent(seconds: list[float], count: int) -> None:
     known = {f"t{n}": time for n, time in enumerate(seconds)}
