@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
 import click
 
 from pytest_gpuperf.cli.output import echo
+from pytest_gpuperf.processes.git import GitError, run_git
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.writing import write_files
 
@@ -79,8 +82,16 @@ def _workflow(root: Path) -> dict[str, str]:
     # In a worktree or a submodule .git is a file.
     if any((folder / ".git").exists() for folder in root.parents) and not (root / ".git").exists():
         return {}
-    text = packaged("gpuperf.yml")
+    text = packaged("gpuperf.yml").replace("[main]", f"[{json.dumps(_main_branch(root))}]")
     pyproject = root / "pyproject.toml"
     metadata = pyproject.read_text(encoding="utf-8", errors="replace") if pyproject.is_file() else ""
     is_package = (root / "setup.py").exists() or "[project]" in metadata or "[build-system]" in metadata
     return {WORKFLOW: text if is_package else text.replace("install -e . ", "install ")}
+
+
+def _main_branch(root: Path) -> str:
+    """Return the main branch of the remote repository; if none is known, the one that is checked out."""
+    for name in ("refs/remotes/origin/HEAD", "HEAD"):
+        with suppress(GitError):
+            return run_git(root, "symbolic-ref", "--short", name).decode().strip().removeprefix("origin/")
+    return "main"

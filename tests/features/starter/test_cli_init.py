@@ -110,6 +110,20 @@ def job_of(repository: Path) -> dict[str, Any]:
     return job
 
 
+@pytest.mark.parametrize("remote", ["", "trunk"])
+@pytest.mark.parametrize("branch", ["master", "1e3", "null"])
+def test_workflow_names_the_main_branch_as_text(repository: Path, branch: str, remote: str) -> None:
+    git = ["git", "-C", str(repository)]
+    subprocess.run([*git, "init", "-q", "-b", branch], check=True)
+    if remote:
+        head = ["refs/remotes/origin/HEAD", f"refs/remotes/origin/{remote}"]
+        subprocess.run([*git, "symbolic-ref", *head], check=True)
+    init()
+    workflow: dict[Any, Any] = yaml.safe_load((repository / WORKFLOW).read_text("utf-8"))
+    # YAML 1.1 reads the key `on` as true.
+    assert workflow[True]["push"]["branches"] == [remote or branch]
+
+
 def test_measuring_job_has_no_permission_and_skips_forks(repository: Path) -> None:
     job = job_of(repository)
     assert job["permissions"] == {}
