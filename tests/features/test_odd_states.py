@@ -107,7 +107,10 @@ PLACES = [
     ("baselines/nvidia-h200/a.json", "folder"),
     ("baselines/nvidia-h200/a.json", "nowhere"),
     ("baselines/nvidia-h200/recordings", "file"),
+    ("baselines/nvidia-h200/a.json", "pipe"),
     (RECORDING, "folder"),
+    (RECORDING, "pipe"),
+    (f"{RUN}/run.json", "pipe"),
 ]
 CONFIGURED = [
     "tool = 3",
