@@ -74,6 +74,22 @@ def check_flag(name: str, value: object) -> bool:
     return bool(value)
 
 
+def check_expected(value: Any) -> Any:
+    """Return an expected output; a replay compares nothing, and must not pass what fails on a GPU."""
+    if not callable(value) and not _has_arrays(value):
+        raise GpuperfError(
+            f"expected={show_repr(value)}",
+            expected="a reference callable, or the expected tensors",
+        )
+    return value
+
+
+def _has_arrays(value: Any) -> bool:
+    if isinstance(value, (tuple, list, Mapping)):
+        return any(map(_has_arrays, value.values() if isinstance(value, Mapping) else value))
+    return hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
+
+
 def check_callable(name: str, value: Any) -> Callable[..., Any]:
     """Return a callable."""
     if not callable(value):

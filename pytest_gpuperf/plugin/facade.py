@@ -12,6 +12,7 @@ from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.plugin.arguments import (
     check_count,
+    check_expected,
     check_flag,
     check_mode,
     check_mutates,
@@ -136,7 +137,7 @@ class Gpuperf(Fuzzes):
         source, given, call = self._begin("correctness", label, fn, args, kwargs, inputs)
         try:
             reference = Reference(
-                expected,
+                check_expected(expected),
                 rtol=check_tolerance("rtol", rtol),
                 atol=check_tolerance("atol", atol),
                 equal_nan=check_flag("equal_nan", equal_nan),

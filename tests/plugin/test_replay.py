@@ -304,7 +304,7 @@ def test_replayed_tests_cost_little_more_than_plain_ones(
         """
     pytester.makepyfile(
         test_k=body.format(
-            count=count, fixture="gpuperf", statement="gpuperf(print, i, expected=None, bytes=8)"
+            count=count, fixture="gpuperf", statement="gpuperf(print, i, expected=print, bytes=8)"
         )
     )
     pytester.makepyfile(test_plain=body.format(count=count, fixture="plain", statement="pass"))

@@ -43,6 +43,16 @@ def test_called_function_is_refused(pytester: pytest.Pytester, replay: None) -> 
     result.stdout.fnmatch_lines(["*the first argument is a int*gpuperf.time(kernel, x)*"])
 
 
+@pytest.mark.parametrize("expected", ["None", "5", "'x'", "[None]"])
+def test_replay_refuses_an_expected_output_without_tensors(
+    pytester: pytest.Pytester, replay: None, expected: str
+) -> None:
+    pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    gpuperf(print, expected={expected})\n")
+    result = pytester.runpytest("--gpuperf")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*a reference callable, or the expected tensors*"])
+
+
 def test_tests_that_measure_nothing_are_left_alone(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile("def test_plain(): pass")
     result = pytester.runpytest("--gpuperf")
