@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError, of_system, show_exception
+from pytest_gpuperf.records.change import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -83,7 +84,7 @@ class OwnErrors:
         """
         ends, fails = hook in ENDS_THE_RUN, hook in FAILS_THE_TEST
         mistake = isinstance(error, GpuperfError) and (ends or fails)
-        text = f"gpuperf: {error if mistake else self.note(hook, error)}"
+        text = printable_lines(f"gpuperf: {error if mistake else self.note(hook, error)}")
         if fails:
             raise pytest.fail.Exception(text, pytrace=False) from None
         if (mistake and ends) or hook == "pytest_configure":
@@ -97,11 +98,18 @@ class OwnErrors:
             except Exception as error:  # noqa: PERF203
                 self.settle(hook, error)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
+        """Clean the reason of a failure or a skip of this package: it may hold text of files."""
+        error = call.excinfo.value if call.excinfo is not None else None
+        if isinstance(error, (pytest.fail.Exception, pytest.skip.Exception)) and _is_own(error):
+            error.msg = printable_lines(str(error.msg))
+
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the errors below everything else."""
         for line in self.lines.values():
-            terminalreporter.write_line(f"gpuperf: {line}", red=True)
+            terminalreporter.write_line(printable(f"gpuperf: {line}"), red=True)
 
 
 OWN_ERRORS = pytest.StashKey[OwnErrors]()
@@ -171,6 +179,13 @@ def is_of_measuring(error: Exception) -> bool:
     if any(str(frame.f_globals.get("__name__")).startswith(OF_THE_USER) for frame in frames):
         return False
     return any(isinstance(frame.f_locals.get("self"), Recorder) for frame in frames)
+
+
+def _is_own(error: BaseException) -> bool:
+    """Return True if this package raised an exception, by itself or by `pytest.fail` and its kind."""
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in walk_tb(error.__traceback__)]
+    raising = [name for name in modules if name != "_pytest.outcomes"]
+    return bool(raising) and raising[-1].startswith("pytest_gpuperf.")
 
 
 def _line(place: str, error: Exception) -> str:

@@ -45,7 +45,8 @@ def refuse_pipe(path: Path) -> None:
         GpuperfError: The path is a pipe or a device.
     """
     if type_of(path) == "other":
-        raise GpuperfError(f"{show_path(path)} is a pipe or a device", expected="a file", next_step="remove it")
+        found = f"{show_path(path)} is a pipe or a device"
+        raise GpuperfError(found, expected="a file", next_step="remove it")
 
 
 def show_path(path: Path) -> str:

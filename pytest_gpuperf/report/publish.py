@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.compat.pytest_names import terminal_columns
+from pytest_gpuperf.records.change import printable_lines
 from pytest_gpuperf.report.brief import brief_lines
 from pytest_gpuperf.report.notices import undecided
 from pytest_gpuperf.report.table import Screen
@@ -30,7 +31,8 @@ def publish(summary: Summary, terminal: TerminalReporter, *, brief: bool = False
     columns = width if terminal.isatty else max(width, LEAST_COLUMNS)
     lines = summary_lines(summary, Screen(columns, terminal.hasmarkup), verbosity=terminal.verbosity)
     notices = summary.notices if summary.results else [n for n in summary.notices if n.startswith("error")]
-    lines.extend(f"gpuperf: {notice}" for notice in (*notices, *undecided(summary.results)))
+    # They may hold text of files.
+    lines += [printable_lines(f"gpuperf: {notice}") for notice in (*notices, *undecided(summary.results))]
     if not lines:
         return
     terminal.section("gpuperf")

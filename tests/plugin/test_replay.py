@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.records import AgainstTiming, Profile, Settlement
+from pytest_gpuperf.records import AgainstTiming, Correctness, GpuInfo, Measurement, Profile, Settlement
 from pytest_gpuperf.records.runs import encode_run
 from pytest_gpuperf.session.base import RUNNER
 from run_builders import H200, measured, profile, record, run, timing
@@ -175,6 +177,35 @@ def test_measuring_without_gpu_and_recording_fails_in_one_line(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([said])
     assert "went on" not in result.stdout.str()
+
+
+HOSTILE = "a ##[add-mask]b \x1b[31m\u202e\n::error::c"
+
+
+@pytest.mark.parametrize("where", ["failure", "gpu", "kernel", "baseline", "reason"])
+def test_text_of_files_reaches_no_terminal_raw(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], where: str
+) -> None:
+    wrong = Correctness(passed=False, failure=f"{HOSTILE} {where}")
+    parts = {
+        "failure": Measurement(correctness=wrong),
+        "gpu": Measurement(),
+        "kernel": measured(5.3, {"memory_throughput": 77.0}, HOSTILE),
+        "reason": Measurement(profile=Profile(unavailable=HOSTILE)),
+    }
+    gpu = GpuInfo(name=HOSTILE, slug="hostile", uuid="GPU-1")
+    add_recording(run(record("test_k.py::test_k", main=parts.get(where, measured())), gpu=gpu))
+    if where == "baseline":
+        file = pytester.path / "baselines" / "hostile" / "test_k.json"
+        file.write_bytes(msgspec.json.encode({"schema": 1, HOSTILE: 1, "tests": {HOSTILE: 3}}))
+    call = {"kernel": "profile(print, kernels='x')", "reason": "profile(print)"}.get(
+        where, "check(print, expected=print)"
+    )
+    pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    gpuperf.{call}\n")
+    result = pytester.runpytest("--gpuperf", "-rsf")
+    text = result.stdout.str() + result.stderr.str()
+    assert "add-mask" in text
+    assert not re.search(r"^\s*::|##\[|[\x1b\u202e]", text, re.MULTILINE), ascii(text)
 
 
 def test_any_run_file_can_be_replayed(pytester: pytest.Pytester) -> None:
