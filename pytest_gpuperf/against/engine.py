@@ -16,7 +16,7 @@ from pytest_gpuperf.against.build import build
 from pytest_gpuperf.against.launching import Launcher
 from pytest_gpuperf.against.messages import Collected
 from pytest_gpuperf.against.series import Series
-from pytest_gpuperf.against.side_process import PATIENCE_S, LostError, SideProcess
+from pytest_gpuperf.against.side_process import CRASH, PATIENCE_S, LostError, SideProcess
 from pytest_gpuperf.against.sides import Sides
 from pytest_gpuperf.against.turns import Taken, Turns
 from pytest_gpuperf.against.worktree import old_tree
@@ -153,7 +153,7 @@ class Engine:
                 taken = self._restart(sides, test, labels, orders[restart % 2], driver, recorded, tick)
             except LostError as lost:
                 whose = f"code of {commit}" if lost.side == "A" else "present code"
-                why = self._lost(lost, whose, test)
+                why = self._lost(lost, whose, test, sides)
                 for label in labels:
                     series[label].reason = why
                 break
@@ -193,7 +193,7 @@ class Engine:
             try:
                 taken = self._restart(sides, test, list(test.calls), ("B",), None, test.recorded, tick)
             except LostError as lost:
-                return {}, self._lost(lost, "present code", test)
+                return {}, self._lost(lost, "present code", test, sides)
             for label, call in test.calls.items():
                 ready = taken.ready["B"].get(label)
                 if label not in taken.blocks or ready is None or ready.call != call:
@@ -300,13 +300,16 @@ class Engine:
         differs = test.code_differs(label, old.code) if old.code is not None else ""
         return f"{commit} does not launch the code of the baseline: {differs}" if differs else ""
 
-    def _lost(self, lost: LostError, whose: str, test: TimedTest) -> str:
-        """Note a process that was lost, with its last lines, and return the reason."""
-        if lost.output:
-            log = show_path(self._logs / LOGS[lost.side])
-            said = [f"the process with the {whose} {lost.how} in {test.nodeid}; see {log}", *lost.output]
-            self.notices.append("\n    ".join(map(printable, said)))
-        return f"the process with the {whose} {lost.how}"
+    def _lost(self, lost: LostError, whose: str, test: TimedTest, sides: Sides) -> str:
+        """Note a process that was lost, and return the reason, with the line that tells most."""
+        how = f"the process with the {whose} {lost.how}"
+        if not lost.output:
+            return how
+        log = show_path(self._logs / LOGS[lost.side])
+        said = [f"{how} in {test.nodeid}; see {log}", *lost.output]
+        self.notices.append("\n    ".join(map(printable, said)))
+        line = lost.output[0] if CRASH in lost.output[0] else lost.output[-1]
+        return sides.plain(f"{how}: {printable(line)}")
 
 
 def _explained(why: str) -> str:

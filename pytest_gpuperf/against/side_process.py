@@ -28,6 +28,7 @@ PATIENCE_S = 900.0
 GOING_S = 20.0
 """Seconds for its last teardowns."""
 LAST_LINES = 5
+CRASH = "Fatal Python error: "
 POLL_S = 0.1
 
 
@@ -135,9 +136,10 @@ class SideProcess:
     def _lost(self, how: str) -> LostError:
         with self._log.open("rb") as stream:
             stream.seek(self._begin)
-            lines = list(filter(str.strip, stream.read().decode(errors="replace").splitlines()))
+            output = stream.read().decode(errors="replace").splitlines()
+        lines = [line for line in output if line.strip() and not line.startswith("===")]
         # A crash of Python comes before its traceback; both may follow pytest's text on its line.
-        crash = [at for at, line in enumerate(lines) if "Fatal Python error: " in line]
+        crash = [at for at, line in enumerate(lines) if CRASH in line]
         lines = lines[crash[-1] :][:LAST_LINES] if crash else lines[-LAST_LINES:]
         return LostError(self.side, how, lines)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -101,9 +102,10 @@ class Sides:
         return [
             *(sys.executable, str(self._program)),
             *(self._in_text(argument, side) for argument in self._invocation.arguments),
-            # The old code's ini file could set these differently.
-            *(f"--rootdir={rootdir}", "--gpuperf"),
-            *(f"--gpuperf-mode={self._invocation.mode}",),
+            # The old code's ini file could set these differently, or have options and keys that are gone.
+            *(f"--rootdir={rootdir}", "--gpuperf", f"--gpuperf-mode={self._invocation.mode}"),
+            f"--override-ini=addopts={self._in_text(shlex.join(self._invocation.addopts), side)}",
+            "--override-ini=strict_config=false",
         ]
 
     def environment(self, side: Side, plan: Path) -> dict[str, str]:

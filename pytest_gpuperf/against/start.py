@@ -1,8 +1,7 @@
 """The start of a side process: the checkout's folders on the import path become those of its own tree.
 
 A copy of this file is the `__main__` of a folder that also holds the package, so that both sides measure
-with the same code, whatever their trees hold. It does not import the package: pytest must be the first to do
-that.
+with the same code, whatever their trees hold.
 """
 
 from __future__ import annotations
@@ -91,6 +90,10 @@ def main() -> None:
         path = filter(None, [plan["built"], os.environ.get("PYTHONPATH")])
         os.environ["PYTHONPATH"] = os.pathsep.join(path)
         sys.meta_path.insert(0, Built(plan["built"]))
+    # Before pytest puts folders of the tree ahead of this package; pytest warns of what it cannot rewrite.
+    import pytest_gpuperf
+
+    pytest_gpuperf.__doc__ = "PYTEST_DONT_REWRITE"
     import pytest
 
     leave(pytest.main())

@@ -90,7 +90,8 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
     typed = config.invocation_params
     arguments = [str(argument) for argument in typed.args]
     first, variables = settings.first_on_path, dict(os.environ)
-    return Invocation(arguments, typed.dir, settings.root, settings.mode, first, variables)
+    addopts: list[str] = config.getini("addopts")
+    return Invocation(arguments, typed.dir, settings.root, settings.mode, first, variables, addopts)
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], names: Container[str]) -> None:

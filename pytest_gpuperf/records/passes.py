@@ -37,6 +37,8 @@ class Invocation:
     """The first import folder before pytest added those of tests; the working directory under `python -m`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables before the first test: a test may set others for itself."""
+    addopts: Sequence[str] = ()
+    """The options that the ini file adds."""
 
 
 @dataclass(frozen=True)

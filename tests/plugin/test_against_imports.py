@@ -293,8 +293,7 @@ def test_both_sides_use_the_plugin_of_the_run(project: Project) -> None:
         "pytest_gpuperf/__init__.py": "raise ImportError",
         "pytest_gpuperf/plugin/entry.py": "raise ImportError",
     }
-    two_versions(project, "pkg", old)
-    project.write({"pytest.ini": "[pytest]\npythonpath = .\n"})
+    two_versions(project, "pkg", {**old, "pytest.ini": "[pytest]\npythonpath = .\n"})
     project.git("checkout", "--quiet", "HEAD", "--", "tests")
     for name in old:
         shutil.copy(PLUGIN / name, project.root / name)
