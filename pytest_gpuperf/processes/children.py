@@ -64,7 +64,13 @@ def version_of(tool: str, pattern: str) -> str:
 
 
 def run_child(
-    command: Sequence[str], *, cwd: Path, env: dict[str, str], log: Path, poll: Callable[[], None]
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: dict[str, str],
+    log: Path,
+    poll: Callable[[], None],
+    pass_fds: Sequence[int] = (),
 ) -> int:
     """Run a command to its end, calling `poll` several times a second.
 
@@ -81,6 +87,7 @@ def run_child(
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
+            pass_fds=pass_fds,
             start_new_session=True,
         )
         try:

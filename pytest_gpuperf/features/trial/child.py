@@ -1,27 +1,33 @@
-"""The process of a trial: pytest with this plugin, in a folder of its own."""
+"""The process of a trial: pytest with this plugin, in a folder of its own.
+
+The solution runs in a worker of that pytest. The worker's parent sends the reports by a socket that only it
+and this process have: there is no file to forge.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trial.record import PLAN_FILE, REPORTS_FILE, CaseReport
+from pytest_gpuperf.features.trial.containment import descendants_ended, seal
+from pytest_gpuperf.features.trial.record import CHANNEL_ENV, PLAN_FILE, Sent
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records.change import printable
-from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_gpuperf.features.trial.record import TrialPlan
+    from pytest_gpuperf.features.trial.record import CaseReport, TrialPlan
     from pytest_gpuperf.records import Run
 
 TEST_FILE = "test_try.py"
@@ -33,7 +39,7 @@ FILES = {
 HELPERS = "helpers"
 """Folder of the links to helper modules."""
 LEAVING_S = 60
-"""Seconds for the process to end after its last case."""
+"""Seconds for what is no part of a case: the start of the process, and its end."""
 LAST_LINES = 15
 DROPPED = ("PYTEST_ADDOPTS", "GITHUB_STEP_SUMMARY", "PYTEST_CURRENT_TEST")
 """Variables that belong to other runs of pytest."""
@@ -41,23 +47,23 @@ DROPPED = ("PYTEST_ADDOPTS", "GITHUB_STEP_SUMMARY", "PYTEST_CURRENT_TEST")
 
 @dataclass(frozen=True)
 class Tried:
-    """Everything that the process left."""
+    """Everything that the process has sent."""
 
     reports: Mapping[int, CaseReport]
     """By the index of the case; a case that was not reached has none."""
     run: Run | None
-    """None if nothing was measured."""
+    """None if the exit status of the process does not agree with the reports."""
     seconds: float
 
 
-class _LeavesNotError(Exception):
-    """The process has reported every case and does not end."""
+class _StuckError(Exception):
+    """Nothing has come from the process for too long."""
 
 
 def try_cases(
     plan: TrialPlan, folder: Path, timeout_s: float, progress: Callable[[int], None] = lambda _: None
 ) -> Tried:
-    """Run the cases of a plan until one fails.
+    """Run the cases of a plan until one is not accepted.
 
     Args:
         plan: The plan.
@@ -68,39 +74,54 @@ def try_cases(
     Raises:
         GpuperfError: pytest itself failed.
     """
+    seal()
     for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / PLAN_FILE).write_bytes(msgspec.json.encode(plan))
-    log, reports = folder / "pytest.log", folder / REPORTS_FILE
-    begin = time.monotonic()
-    ended: list[float] = []
+    log = folder / "pytest.log"
+    reports: dict[int, CaseReport] = {}
+    run: Run | None = None
+    begin = heard = time.monotonic()
+    # Sockets, which no other process can open by their place in /proc.
+    ours, theirs = Pipe()
+
+    def take() -> None:
+        nonlocal run, heard
+        with suppress(EOFError):
+            while ours.poll():
+                sent = msgspec.msgpack.decode(ours.recv_bytes(), type=Sent)
+                heard, run = time.monotonic(), sent.run
+                if sent.report is not None:
+                    reports.setdefault(sent.report.case, sent.report)
+        progress(len(reports))
 
     def poll() -> None:
-        done = _read(reports)
-        progress(len(done))
-        if len(done) == len(plan.cases) or not all(report.passed for report in done.values()):
-            ended.append(time.monotonic())
-            if ended[-1] - ended[0] > LEAVING_S:
-                raise _LeavesNotError
+        take()
+        if time.monotonic() - heard > timeout_s + LEAVING_S:
+            raise _StuckError
 
-    try:
-        with ended_in_order():
-            status = run_child(
-                _command(plan, folder, timeout_s), cwd=Path.cwd(), env=_environment(plan), log=log, poll=poll
+    with ours, theirs, descendants_ended(), ended_in_order():
+        try:
+            status: int | None = run_child(
+                _command(plan, folder, timeout_s),
+                cwd=Path.cwd(),
+                env=_environment(plan, theirs.fileno()),
+                log=log,
+                poll=poll,
+                pass_fds=(theirs.fileno(),),
             )
-    except _LeavesNotError:
-        status = 1
-    done = _read(reports)
-    if status < 0 and all(report.passed for report in done.values()):
-        raise GpuperfError(f"pytest was ended by signal {-status}: {_tail(log)}", next_step="try again")
-    if not done:
+        except _StuckError:
+            status = None
+        take()
+    if not reports:
         raise GpuperfError(f"pytest ended with exit status {status} before any case: {_tail(log)}")
-    return Tried(done, _run_in(folder), time.monotonic() - begin)
+    failed = any(not report.accepted for report in reports.values())
+    return Tried(reports, run if status == failed else None, time.monotonic() - begin)
 
 
 def _command(plan: TrialPlan, folder: Path, timeout_s: float) -> list[str]:
     return [
-        *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
+        *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "xdist", "-n1"),
         *("-c", str(folder / "pytest.ini"), f"--rootdir={folder}"),
         *("--gpuperf", "--gpuperf-replay=never", "--gpuperf-update=never", "--gpuperf-counters=off"),
         *(f"-ogpuperf_budget={plan.budget_s}", f"--gpuperf-timeout={timeout_s}"),
@@ -108,27 +129,12 @@ def _command(plan: TrialPlan, folder: Path, timeout_s: float) -> list[str]:
     ]
 
 
-def _environment(plan: TrialPlan) -> dict[str, str]:
+def _environment(plan: TrialPlan, channel: int) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in DROPPED}
     if plan.form == "gpu-mode":
         # Its references ask torch for deterministic algorithms, which cuBLAS has only with this.
         kept.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    return {**kept, "PYTHONDONTWRITEBYTECODE": "1"}
-
-
-def _read(path: Path) -> dict[int, CaseReport]:
-    """Read the reports so far; the first one of a case counts."""
-    found: dict[int, CaseReport] = {}
-    data = path.read_bytes() if path.exists() else b""
-    for line in data[: data.rfind(b"\n") + 1].splitlines():
-        report = msgspec.json.decode(line, type=CaseReport)
-        found.setdefault(report.case, report)
-    return found
-
-
-def _run_in(folder: Path) -> Run | None:
-    store = RunStore(folder / STATE_FOLDER)
-    return load_run(store.resolve()) if store.ids() else None
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", CHANNEL_ENV: str(channel)}
 
 
 def _tail(log: Path) -> str:

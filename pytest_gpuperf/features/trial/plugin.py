@@ -1,27 +1,21 @@
-"""The test of `gpuperf try`: a folder with a plan and a test file that imports this module's test.
-
-The reports go to a file as they come: a case may end its process.
-"""
+"""The test of `gpuperf try`: a folder with a plan and a test file that imports this module's test."""
 
 from __future__ import annotations
 
+import os
 from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trial.record import (
-    PLAN_FILE,
-    REPORTS_FILE,
-    TIMED,
-    CaseReport,
-    CaseTimes,
-    TrialPlan,
-)
+from pytest_gpuperf.features.trial.containment import seal
+from pytest_gpuperf.features.trial.record import CHANNEL_ENV, PLAN_FILE, TIMED, CaseReport, Sent, TrialPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,52 +24,58 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.trial.record import TrialCase
     from pytest_gpuperf.plugin.facade import Gpuperf
 
-    Stage = Literal["load", "check", "time"]
-
-STAGE, TIMES, CANNOT_RUN, RAISED = "trial.stage", "trial.times", "trial.cannot_run", "trial.raised"
-SEEDS, DONE = "trial.seeds", "trial.done"
-"""Names of what a test tells with its report."""
+REPORT = "trial"
+"""Name of the property of a test that holds the report of its case."""
 MOST_FASTER, LEAST_US = 1.5, 2.0
 """Ratio and difference of two times of a solution, in microseconds, that other inputs do not explain."""
-NOT_DONE = "pytest reports success, but not all was compared; expected a solution that leaves pytest alone"
+NO_RESULT = "pytest reports success, but not all was compared; expected a solution that leaves pytest alone"
 SPREAD = 7919
 """Step from the seeds of one purpose to those of another."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Write the reports, in the process that has them all."""
+    """Send the reports, from the parent of the process that has the solution."""
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Reports(config.rootpath), "gpuperf-trial")
+        seal()
+        config.pluginmanager.register(_Reports(int(os.environ.pop(CHANNEL_ENV))), "gpuperf-trial")
 
 
 class _Reports:
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / REPORTS_FILE
-        self._lines = b""
+    """Sends what pytest reports.
+
+    Args:
+        channel: The descriptor of the socket, which no other process inherits.
+    """
+
+    def __init__(self, channel: int) -> None:
+        os.set_inheritable(channel, False)
+        self._channel = Connection(channel)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the first failure of each case, or its success."""
+        """Send each failure of a case, or its success."""
         if report.passed and report.when != "call":
             return
-        told = dict(report.user_properties)
-        # A solution can change how pytest reports a failure.
-        passed = report.passed and DONE in told
-        case = CaseReport(
-            case=int(report.nodeid.rpartition("[")[2].rstrip("]")),
-            passed=passed,
-            stage=str(told.get(STAGE, "")) if not (passed or report.skipped) else "",  # type: ignore[arg-type]
-            text=NOT_DONE if report.passed and not passed else _message(report),
-            raised=RAISED in told,
-            seeds=tuple(map(int, str(told[SEEDS]).split(","))) if SEEDS in told else (),
-            seconds=round(report.duration, 3),
-            cannot_run=CANNOT_RUN in told,
-            times=msgspec.json.decode(str(told[TIMES]), type=CaseTimes) if TIMES in told else None,
-        )
-        self._lines += msgspec.json.encode(case) + b"\n"
-        # Not appended: the solution can write to the file, too.
-        whole = self._file.with_suffix(".new")
-        whole.write_bytes(self._lines)
-        whole.replace(self._file)
+        told = dict(report.user_properties).get(REPORT)
+        if told is not None:
+            case = msgspec.json.decode(str(told), type=CaseReport)
+        else:
+            # It was ended, or the solution has changed how pytest reports.
+            index = int(report.nodeid.rpartition("[")[2].rstrip("]"))
+            text = NO_RESULT if report.passed else report.longreprtext
+            case = CaseReport(case=index, verdict="ended", text=text)
+        if case.accepted and not report.passed:
+            # Judged after the test, such as by its floor.
+            case = replace(case, verdict="refused", text=_message(report))
+        self._send(Sent(report=replace(case, seconds=round(report.duration, 3))))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Send the run."""
+        hooks: Any = session.config.pluginmanager.get_plugin("gpuperf-hooks")
+        self._send(Sent(run=hooks.runner and hooks.runner.shown_run))
+
+    def _send(self, message: Sent) -> None:
+        self._channel.send_bytes(msgspec.msgpack.encode(message))
 
 
 def _message(report: pytest.TestReport) -> str:
@@ -107,34 +107,48 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_solution(gpuperf: Gpuperf, trial_case: int, request: pytest.FixtureRequest) -> None:
     """Check and time the solution in one case."""
     __tracebackhide__ = True
-    trial = _Trial(gpuperf, request.node, request.path.parent)
-    case = trial.plan.cases[trial_case]
+    trial = _Trial(gpuperf, request.path.parent, trial_case)
     try:
-        problem = trial.open(case)
-        trial.check(problem)
-        if case.timed:
-            trial.time(problem)
-        trial.done()
+        trial.run()
+    except pytest.fail.Exception as error:
+        trial.report = replace(trial.report, text=str(error.msg))
+        raise
     except (Exception, SystemExit) as error:
-        trial.raised(error)
+        trial.report = replace(trial.report, verdict="ended", text=trial.raised(error))
+        raise pytest.fail.Exception(trial.report.text, pytrace=False) from None
+    finally:
+        request.node.user_properties.append((REPORT, msgspec.json.encode(trial.report).decode()))
 
 
 class _Trial:
     """One case."""
 
-    def __init__(self, gpuperf: Gpuperf, item: pytest.Item, folder: Path) -> None:
+    def __init__(self, gpuperf: Gpuperf, folder: Path, case: int) -> None:
         self._gpuperf = gpuperf
-        self._item = item
         self._folder = folder
         self._rtol = self._atol = 0.0
         self.plan = plan_in(folder)
+        self.report = CaseReport(case=case, verdict="ended")
+        """The verdict is that of a failure in the present step."""
 
-    def open(self, case: TrialCase) -> Problem:
+    def run(self) -> None:
+        """Check and time the solution."""
+        __tracebackhide__ = True
+        case = self.plan.cases[self.report.case]
+        problem = self._open(case)
+        seeds = self._seeds(0, self.plan.seeds)
+        self.report = replace(self.report, verdict="wrong", seeds=tuple(seeds))
+        for seed in seeds:
+            self._check(problem, f"seed {seed}", problem.arguments(seed))
+        if case.timed:
+            self._time(problem)
+        self.report = replace(self.report, verdict="accepted")
+
+    def _open(self, case: TrialCase) -> Problem:
         """Import the files and make the callables."""
         __tracebackhide__ = True
         from pytest_gpuperf.measure.device.kept import ReplacedError, library_unchanged
 
-        self._enter("load")
         try:
             if self._gpuperf.device.type == "meta":
                 raise GpuperfError("torch sees no CUDA GPU", next_step="look at nvidia-smi")
@@ -143,19 +157,12 @@ class _Trial:
             self._rtol, self._atol = self._tolerances(problem)
             self._solution = problem.solution
         except ReplacedError as error:
-            self._enter("time")
+            self.report = replace(self.report, verdict="refused")
             _fail(str(error))
         except GpuperfError as error:
-            self._tell(CANNOT_RUN, "yes")
+            self.report = replace(self.report, cannot_run=True)
             _fail(str(error))
         return problem
-
-    def check(self, problem: Problem) -> None:
-        """Compare the outputs for several inputs."""
-        __tracebackhide__ = True
-        self._enter("check")
-        for seed in self._seeds(0, self.plan.seeds):
-            self._check(problem, f"seed {seed}", problem.arguments(seed))
 
     def _check(
         self,
@@ -178,7 +185,7 @@ class _Trial:
             label=label,
         )
 
-    def time(self, problem: Problem) -> None:
+    def _time(self, problem: Problem) -> None:
         """Time the solution with all defences, then reference and solution in turn."""
         __tracebackhide__ = True
         from pytest_gpuperf.features.trial.in_turn import InTurn, WrongWhileTimedError
@@ -194,7 +201,7 @@ class _Trial:
 
         # The timed calls are compared with the reference of the check that has the same inputs.
         self._check(problem, TIMED, (), inputs=inputs)
-        self._enter("time")
+        self.report = replace(self.report, verdict="refused")
         timing = self._gpuperf.time(self._solution, inputs=inputs, mode=mode, label=TIMED)
         timer = Timer(gpu_info().l2_bytes, self.plan.budget_s, lambda: None)
         rounds = InTurn(problem, timer, self.plan.mode, self.plan.budget_s, Tolerance(self._rtol, self._atol))
@@ -203,7 +210,7 @@ class _Trial:
                 times = rounds.run(self._seeds(1, self.plan.rounds))
         except (GpuperfError, WrongWhileTimedError) as error:
             _fail(str(error))
-        self._tell(TIMES, msgspec.json.encode(times).decode())
+        self.report = replace(self.report, times=times)
         in_turn_us = max(times.solution_rounds_us)
         if timing.mode == times.in_turn.mode and timing.time_us > MOST_FASTER * in_turn_us + LEAST_US:
             _fail(
@@ -213,21 +220,15 @@ class _Trial:
         if changed := _files(self._folder).unchanged.check():
             _fail(changed)
 
-    def done(self) -> None:
-        """Tell that all was compared."""
-        self._tell(DONE, "yes")
-
-    def raised(self, error: BaseException) -> NoReturn:
-        """Fail with an exception of the files, and its places in them."""
-        __tracebackhide__ = True
-        self._tell(RAISED, "yes")
+    def raised(self, error: BaseException) -> str:
+        """Describe an exception of the files, with its places in them."""
         own = {self.plan.problem, self.plan.solution}
         places = [
             f"    {Path(frame.f_code.co_filename).name}:{line} in {frame.f_code.co_name}"
             for frame, line in walk_tb(error.__traceback__)
             if frame.f_code.co_filename in own
         ]
-        _fail("\n".join([f"{type(error).__name__}: {error}".strip(), *places]))
+        return "\n".join([f"{type(error).__name__}: {error}".strip(), *places])
 
     def _seeds(self, purpose: int, count: int) -> list[int]:
         begin = self.plan.seed + purpose * SPREAD
@@ -257,14 +258,6 @@ class _Trial:
             )
         rtol, atol = self.plan.rtol, self.plan.atol
         return usual if rtol is None else rtol, absolute if atol is None else atol
-
-    def _enter(self, stage: Stage) -> None:
-        self._tell(STAGE, stage)
-        if stage == "check":
-            self._tell(SEEDS, ",".join(map(str, self._seeds(0, self.plan.seeds))))
-
-    def _tell(self, name: str, value: str) -> None:
-        self._item.user_properties.append((name, value))
 
 
 def _fail(text: str) -> NoReturn:

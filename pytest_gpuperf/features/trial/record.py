@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
+from pytest_gpuperf.records import Run
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.correctness import Correctness
 from pytest_gpuperf.records.quantities import (
@@ -25,8 +26,10 @@ TRIAL_SCHEMA = 1
 
 TIMED = "solution"
 """Label of the measurements with all defences."""
-PLAN_FILE, REPORTS_FILE = "plan.json", "reports.jsonl"
-"""Files in the folder of a trial: written for its process, and by it."""
+PLAN_FILE = "plan.json"
+"""File in the folder of a trial."""
+CHANNEL_ENV = "GPUPERF_TRIAL"
+"""Variable with the descriptor by which the process of a trial reports."""
 
 Form: TypeAlias = Literal["kernelbench", "gpu-mode"]
 """Form of a problem file: of KernelBench, or of GPU MODE's reference kernels."""
@@ -83,17 +86,13 @@ class CaseTimes(Record, frozen=True, kw_only=True):
 
 
 class CaseReport(Record, frozen=True, kw_only=True):
-    """End of one case, as pytest reported it."""
+    """End of one case."""
 
     case: Count
     """Index of the case in the plan."""
-    passed: bool
-    stage: Literal["", "load", "check", "time"] = ""
-    """Stage in which it failed; empty if it passed, or if its process ended."""
+    verdict: TrialVerdict
     text: str = ""
-    """pytest's message."""
-    raised: bool = False
-    """True if the problem or the solution raised an exception."""
+    """pytest's message; empty if it was accepted."""
     cannot_run: bool = False
     """True if the files cannot be used at all: the user must fix them first."""
     times: CaseTimes | None = None
@@ -101,6 +100,19 @@ class CaseReport(Record, frozen=True, kw_only=True):
     """Seeds of the inputs that were checked."""
     seconds: Seconds = 0.0
     """Wall clock of the case."""
+
+    @property
+    def accepted(self) -> bool:
+        """True if the case was accepted."""
+        return self.verdict == "accepted"
+
+
+class Sent(Record, frozen=True, kw_only=True):
+    """A message from the process of a trial."""
+
+    report: CaseReport | None = None
+    run: Run | None = None
+    """All measurements; the last message."""
 
 
 class Interval(Record, frozen=True, kw_only=True):

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.trial.record import CaseTimes, TrialCase, TrialPlan, TrialVerdict
     from pytest_gpuperf.records import Correctness, GpuInfo, TestRecord
 
-WORST: tuple[TrialVerdict, ...] = ("ended", "wrong", "refused", "accepted")
 RIGHT: tuple[TrialVerdict, ...] = ("refused", "accepted")
 """Verdicts on a solution whose outputs were right."""
 HIDDEN = (f"{os.sep}pytest_gpuperf{os.sep}", "to find the cause: ")
@@ -51,30 +50,28 @@ def judge_trial(plan: TrialPlan, tried: Tried) -> TrialResult:
     Raises:
         GpuperfError: The files cannot be used.
     """
+    where = tried.run.environment if tried.run is not None else None
     records = {test.nodeid: test for test in tried.run.tests} if tried.run is not None else {}
-    cases = []
-    ended = all(report.passed for report in tried.reports.values())
+    cases: list[CaseResult] = []
     for index, case in enumerate(plan.cases):
         report = tried.reports.get(index)
-        if report is None and ended:
-            # Each case before it passed: it has ended the process itself.
-            report, ended = CaseReport(case=index, passed=False, text=NO_RESULT), False
-        if report is not None and report.cannot_run:
-            raise GpuperfError(report.text.removeprefix("gpuperf: "))
         record = next((test for name, test in records.items() if name.endswith(f"[{index}]")), None)
-        gpu = tried.run.environment.gpu if tried.run is not None else NO_GPU
-        cases.append(_judge_case(case, report, record, gpu))
+        if cases and cases[-1].verdict != "accepted":
+            report = None  # not reached
+        elif report is None or (report.accepted and not _is_measured(case, report, record)):
+            report = CaseReport(case=index, verdict="ended", text=NO_RESULT)
+        elif report.cannot_run:
+            raise GpuperfError(report.text.removeprefix("gpuperf: "))
+        cases.append(_judge_case(case, report, record, where.gpu if where is not None else NO_GPU))
     verdicts = [case.verdict for case in cases if case.verdict is not None]
-    verdict = min(verdicts, key=WORST.index)
     speed_ups = [Bounds(*_values(case.speed_up)) for case in cases if case.speed_up is not None]
-    where = tried.run.environment if tried.run is not None else None
     return TrialResult(
         schema=TRIAL_SCHEMA,
         solution=Path(plan.solution).name,
         problem=Path(plan.problem).name,
         form=plan.form,
-        correct=len(verdicts) == len(cases) and all(case.correct for case in cases),
-        verdict=verdict,
+        correct=all(case.correct for case in cases),
+        verdict=verdicts[-1],
         reasons=tuple(
             f"{case.name}: {reason}" if case.name else reason for case in cases for reason in case.reasons
         ),
@@ -87,20 +84,26 @@ def judge_trial(plan: TrialPlan, tried: Tried) -> TrialResult:
     )
 
 
+def _is_measured(case: TrialCase, report: CaseReport, record: TestRecord | None) -> bool:
+    """Return True if the run has what an accepted case needs."""
+    parts = record.measurements if record is not None else {}
+    checked = [one.correctness.passed for one in parts.values() if one.correctness is not None]
+    timed = report.times is not None and TIMED in parts and parts[TIMED].timing is not None
+    return bool(checked) and all(checked) and (timed or not case.timed)
+
+
 def _judge_case(
     case: TrialCase, report: CaseReport | None, record: TestRecord | None, gpu: GpuInfo
 ) -> CaseResult:
-    empty = CaseResult(name=case.name, arguments=case.arguments, verdict=None, correct=False)
     if report is None:
-        return empty
-    verdict = verdict_of(report)
+        return CaseResult(name=case.name, arguments=case.arguments, verdict=None, correct=False)
     times = report.times
     return CaseResult(
         name=case.name,
         arguments=case.arguments,
-        verdict=verdict,
-        correct=verdict in RIGHT,
-        reasons=() if verdict == "accepted" else reasons_in(report.text),
+        verdict=report.verdict,
+        correct=report.verdict in RIGHT,
+        reasons=() if report.accepted else reasons_in(report.text),
         notes=tuple(_notes(record, times)),
         seeds=report.seeds,
         seconds=report.seconds,
@@ -110,15 +113,6 @@ def _judge_case(
         speed_up=_speed_up(times) if times else None,
         floor=_floor(record, gpu),
     )
-
-
-def verdict_of(report: CaseReport) -> TrialVerdict:
-    """Return the verdict on one case."""
-    if report.passed:
-        return "accepted"
-    if report.raised or report.stage in ("", "load"):
-        return "ended"
-    return "wrong" if report.stage == "check" else "refused"
 
 
 def reasons_in(text: str) -> tuple[str, ...]:

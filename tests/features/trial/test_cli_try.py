@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.trial import child
 from pytest_gpuperf.features.trial.child import Tried
-from pytest_gpuperf.features.trial.record import CaseReport, CaseTimes, TrialPlan
+from pytest_gpuperf.features.trial.record import TIMED, CaseReport, CaseTimes, TrialPlan
 from pytest_gpuperf.features.trial.verdict import judge_trial, reasons_in
-from pytest_gpuperf.records import AgainstTiming, Correctness, Measurement, TestRecord
+from pytest_gpuperf.records import AgainstTiming, Correctness, Measurement, Run, TestRecord
 from run_builders import run as make_run
+from run_builders import timing
 from trial_builders import plan
 
 if TYPE_CHECKING:
@@ -47,9 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tried(*options: str, report: CaseReport, monkeypatch: pytest.MonkeyPatch) -> Result:
-    correctness = Correctness(passed=report.stage != "check", max_abs_diff=0.5)
-    measured = {"seed 7": Measurement(correctness=correctness)}
-    run = make_run(TestRecord(nodeid="test_try.py::test_solution[0]", measurements=measured))
+    run = measured(passed=report.verdict != "wrong")
 
     def try_cases(plan: TrialPlan, *_: Any) -> Tried:
         assert len(plan.cases) == 1
@@ -63,13 +63,20 @@ def invoked(*options: str) -> Result:
     return CliRunner().invoke(main, ["try", "solution.py", "--reference", "problem.py", *options])
 
 
-ACCEPTED = CaseReport(case=0, passed=True, times=TIMES, seeds=(7,))
+def measured(*, passed: bool = True, timed: bool = True) -> Run:
+    parts = {
+        "seed 7": Measurement(correctness=Correctness(passed=passed, max_abs_diff=0.5)),
+        TIMED: Measurement(timing=timing() if timed else None),
+    }
+    return make_run(TestRecord(nodeid="test_try.py::test_solution[0]", measurements=parts))
+
+
+ACCEPTED = CaseReport(case=0, verdict="accepted", times=TIMES, seeds=(7,))
 ENDINGS = [
     (ACCEPTED, "accepted", True, 0),
-    (CaseReport(case=0, passed=False, stage="check", text="gpuperf: differs"), "wrong", False, 1),
-    (CaseReport(case=0, passed=False, stage="time", text="gpuperf: the time is refused"), "refused", True, 1),
-    (CaseReport(case=0, passed=False, stage="time", raised=True, text="ValueError: x"), "ended", False, 1),
-    (CaseReport(case=0, passed=False, text="gpuperf: this test ended its process"), "ended", False, 1),
+    (CaseReport(case=0, verdict="wrong", text="gpuperf: differs"), "wrong", False, 1),
+    (CaseReport(case=0, verdict="refused", text="gpuperf: the time is refused"), "refused", True, 1),
+    (CaseReport(case=0, verdict="ended", text="ValueError: x"), "ended", False, 1),
 ]
 
 
@@ -97,7 +104,7 @@ def test_object_has_times_speed_up_and_error(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("folder")
 def test_table_shows_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = CaseReport(case=0, passed=False, stage="check", text="gpuperf: output differs")
+    report = CaseReport(case=0, verdict="wrong", text="gpuperf: output differs")
     text = tried(report=report, monkeypatch=monkeypatch).stdout
     assert "solution.py against problem.py (kernelbench)" in text
     assert "output differs" in text
@@ -106,7 +113,7 @@ def test_table_shows_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_unusable_files_have_exit_status_2(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = CaseReport(case=0, passed=False, stage="load", cannot_run=True, text="solution.py:1 imports x")
+    report = CaseReport(case=0, verdict="ended", cannot_run=True, text="solution.py:1 imports x")
     result = tried("--json", report=report, monkeypatch=monkeypatch)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -129,10 +136,24 @@ def test_wrong_solution_file_is_named_before_the_gpu(folder: Path, monkeypatch: 
 
 
 def test_case_without_a_result_is_not_accepted() -> None:
-    result = judge_trial(plan("a", "b", "c"), Tried({0: ACCEPTED}, None, 1.5))
+    result = judge_trial(plan("a", "b", "c"), Tried({0: ACCEPTED}, measured(), 1.5))
     assert (result.verdict, result.correct) == ("ended", False)
     assert [case.verdict for case in result.cases] == ["accepted", "ended", None]
     assert result.reasons[0].startswith("b: the trial ended before")
+
+
+@pytest.mark.parametrize(
+    ("report", "run"),
+    [
+        (ACCEPTED, None),
+        (ACCEPTED, make_run()),
+        (ACCEPTED, measured(passed=False)),
+        (ACCEPTED, measured(timed=False)),
+        (replace(ACCEPTED, times=None), measured()),
+    ],
+)
+def test_report_without_its_measurements_is_not_accepted(report: CaseReport, run: Run | None) -> None:
+    assert judge_trial(plan("a"), Tried({0: report}, run, 1.5)).verdict == "ended"
 
 
 @pytest.mark.parametrize(

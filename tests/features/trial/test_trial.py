@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from forked import run_forked
+from forked import fork_children, parent_of_forks
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial import child
 from pytest_gpuperf.features.trial.cases import cases_of
 from pytest_gpuperf.features.trial.child import try_cases
-from pytest_gpuperf.features.trial.record import REPORTS_FILE, CaseReport, TrialResult
+from pytest_gpuperf.features.trial.record import CaseReport, Sent, TrialResult
 from pytest_gpuperf.features.trial.verdict import judge_trial
+from pytest_gpuperf.processes import children
 from trial_builders import plan
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PROBLEM = """
 import torch
@@ -32,14 +30,12 @@ def ref_kernel(data):
 
 @pytest.fixture(autouse=True)
 def _on_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork the process of a trial, without pytest-xdist and with the CPU in place of the GPU."""
-
-    def forked(command: Sequence[str], *, env: dict[str, str], log: Path, **_: Any) -> int:
-        arguments = ("-p", "trial_on_cpu", *command[3:])
-        return run_forked(arguments, env, (log, tmp_path / "stderr"), 100)
-
-    monkeypatch.setattr(child, "run_child", forked)
+    """Fork the processes of a trial, with the CPU in place of the GPU."""
+    command = child._command
+    monkeypatch.setattr(child, "_command", lambda *given: [*command(*given), "-p", "trial_on_cpu"])
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=":")
+    fork_children(monkeypatch.setattr)
+    parent_of_forks()  # else the server would count as left behind
 
 
 def tried(folder: Path, body: str, *cases: str, check: str = "") -> TrialResult:
@@ -121,16 +117,37 @@ def test_changed_reports_of_pytest_do_not_count(tmp_path: Path) -> None:
         "change = lambda item, call: (vars(call).update(excinfo=None), make(item, call))[1]; "
         "TestReport.from_item_and_call = change; return data"
     )
-    result = tried(tmp_path, body)
-    assert result.verdict == "wrong"
-    assert "pytest reports success" in result.reasons[0]
-
-
-def test_report_that_the_solution_writes_does_not_count(tmp_path: Path) -> None:
-    file = tmp_path / "trial" / REPORTS_FILE
-    forged = CaseReport(case=0, passed=True)
-    body = f"open({str(file)!r}, 'w').write({msgspec.json.encode(forged).decode()!r} + chr(10)); return data"
     assert tried(tmp_path, body).verdict == "wrong"
+
+
+def test_solution_that_forges_reports_and_ends_its_parent_is_not_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A forked worker would have another parent.
+    forking = vars(children)["subprocess"]
+    monkeypatch.setattr(forking, "Popen", partial(forking.Popen, forking=False))
+    forged = msgspec.msgpack.encode(Sent(report=CaseReport(case=0, verdict="accepted")))
+    body = f"""import os, signal
+    folder = f'/proc/{{os.getppid()}}/fd'
+    for name in os.listdir(folder):
+        try: os.write(os.open(f'{{folder}}/{{name}}', os.O_WRONLY | os.O_NONBLOCK), {forged!r})
+        except OSError: pass
+    os.kill(os.getppid(), signal.SIGINT); return data
+"""
+    with pytest.raises(GpuperfError, match="before any case"):
+        tried(tmp_path, body)
+
+
+def test_process_left_by_the_solution_is_ended(tmp_path: Path) -> None:
+    program = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(99)"
+    body = (
+        f"import subprocess, sys, os; not os.path.exists({str(tmp_path / 'pid')!r}) and "
+        f"subprocess.Popen([sys.executable, '-c', {program!r}], start_new_session=True); "
+        "return data + data"
+    )
+    assert tried(tmp_path, body).verdict == "accepted"
+    pid = int((tmp_path / "pid").read_text())
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_output_that_is_right_only_at_first_is_not_accepted(tmp_path: Path) -> None:

@@ -2,86 +2,88 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial import child
-from pytest_gpuperf.features.trial.child import try_cases
-from pytest_gpuperf.features.trial.record import REPORTS_FILE, CaseReport
+from pytest_gpuperf.features.trial.child import Tried, try_cases
+from pytest_gpuperf.features.trial.record import CaseReport, Sent
+from run_builders import one_test
 from trial_builders import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-PLAN = plan("a", "b", budget_s=0.5)
-PASSED, FAILED = (CaseReport(case=0, passed=passed) for passed in (True, False))
+ACCEPTED, WRONG = CaseReport(case=0, verdict="accepted"), CaseReport(case=0, verdict="wrong")
 
 
 class Ran:
-    """A stand-in for the process: it writes reports and polls."""
+    """A stand-in for the process: it sends reports, and lets its parent poll."""
 
-    def __init__(self, data: bytes, polls: int = 1, log: str = "", status: int = 1) -> None:
-        self.status = status
-        self.data = data
+    def __init__(self, *reports: CaseReport, polls: int = 1, status: int = 0) -> None:
+        self.sent = [Sent(report=report) for report in reports] + [Sent(run=one_test())]
         self.polls = polls
-        self.text = log
+        self.status = status
         self.command: Sequence[str] = ()
         self.environment: dict[str, str] = {}
 
     def __call__(
-        self, command: Sequence[str], *, cwd: Path, env: dict[str, str], log: Path, poll: Callable[[], None]
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: dict[str, str],
+        log: Path,
+        poll: Callable[[], None],
+        pass_fds: Sequence[int],
     ) -> int:
         self.command, self.environment = command, env
-        log.write_text(self.text, encoding="utf-8")
-        (log.parent / REPORTS_FILE).write_bytes(self.data)
+        log.write_text("one\n\ntwo\n", encoding="utf-8")
+        with Connection(os.dup(pass_fds[0])) as channel:
+            for message in self.sent:
+                channel.send_bytes(msgspec.msgpack.encode(message))
         for _ in range(self.polls):
             poll()
         return self.status
 
 
-def encoded(*reports: CaseReport) -> bytes:
-    return b"".join(msgspec.json.encode(report) + b"\n" for report in reports)
-
-
-def tried(ran: Ran, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def tried(ran: Ran, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tried:
     monkeypatch.setattr(child, "run_child", ran)
-    return try_cases(PLAN, folder, 9)
-
-
-def test_half_written_report_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tried(Ran(encoded(PASSED) + b'{"case":1,"pas'), tmp_path, monkeypatch)
-    assert dict(found.reports) == {0: PASSED}
-    assert found.run is None
+    return try_cases(plan("a", "b", budget_s=0.5), folder, 9)
 
 
 def test_first_report_of_a_case_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tried(Ran(encoded(FAILED, PASSED)), tmp_path, monkeypatch).reports[0] == FAILED
+    assert tried(Ran(WRONG, ACCEPTED, status=1), tmp_path, monkeypatch).reports == {0: WRONG}
 
 
 def test_end_before_any_case_shows_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(GpuperfError, match=r"exit status 1 before any case: one \| two"):
-        tried(Ran(b"", log="one\n\ntwo\n"), tmp_path, monkeypatch)
+        tried(Ran(status=1), tmp_path, monkeypatch)
 
 
-def test_passed_cases_of_a_killed_process_do_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("status", [1, 2, -9])
+def test_run_of_a_process_that_did_not_end_well_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    with pytest.raises(GpuperfError, match="pytest was ended by signal 9: one; try again"):
-        tried(Ran(encoded(PASSED), log="one\n", status=-9), tmp_path, monkeypatch)
+    assert tried(Ran(ACCEPTED), tmp_path, monkeypatch).run == one_test()
+    assert tried(Ran(ACCEPTED, status=status), tmp_path, monkeypatch).run is None
 
 
 def test_process_that_does_not_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "LEAVING_S", -1)
-    assert tried(Ran(encoded(FAILED), polls=10**9), tmp_path, monkeypatch).reports == {0: FAILED}
+    monkeypatch.setattr(child, "LEAVING_S", -10)
+    found = tried(Ran(WRONG, polls=10**9), tmp_path, monkeypatch)
+    assert (found.reports, found.run) == ({0: WRONG}, None)
 
 
 def test_options_of_other_runs_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "--gpuperf-against=main")
-    ran = Ran(encoded(PASSED))
+    ran = Ran(ACCEPTED)
     tried(ran, tmp_path, monkeypatch)
     assert "PYTEST_ADDOPTS" not in ran.environment
     assert ran.environment["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
@@ -89,7 +91,7 @@ def test_options_of_other_runs_are_dropped(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_progress_counts_ended_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "run_child", Ran(encoded(PASSED)))
+    monkeypatch.setattr(child, "run_child", Ran(ACCEPTED))
     counts: list[int] = []
-    try_cases(PLAN, tmp_path, 9, counts.append)
-    assert counts == [1]
+    try_cases(plan("a"), tmp_path, 9, counts.append)
+    assert counts == [1, 1]
