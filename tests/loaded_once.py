@@ -40,7 +40,8 @@ class _Snapshot(pytester.SysModulesSnapshot):
 
     def __init__(self, preserve: Callable[[str], bool] | None = None) -> None:
         def kept(name: str) -> bool:
-            return name.partition(".")[0] in ("torch", "functorch") or (preserve is not None and preserve(name))
+            of_torch = name.partition(".")[0] in ("torch", "functorch")
+            return of_torch or (preserve is not None and preserve(name))
 
         super().__init__(kept)
 
