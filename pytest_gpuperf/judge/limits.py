@@ -333,7 +333,10 @@ def _check_trace(limit: Limit, trace: Trace | None, shown: str, baseline: Metric
     if trace is None:
         line = f"{limit.name} was not measured for {shown}: the test calls no trace()"
         return LimitCheck(Status.INVALID, line)
-    least = trace.values[limit.name]
+    least = trace.values.get(limit.name)
+    if least is None:
+        line = f"{limit.name} is not known for {shown}: not all kernels of graphs were recorded"
+        return LimitCheck(Status.INVALID, line)
     unknown = trace.tensor_cores_unknown_pct if limit.name == "tensor_core_share" else 0.0
     holds = _COMPARE[limit.op]
     if unknown and holds(least, limit.value) is not holds(least + unknown, limit.value):

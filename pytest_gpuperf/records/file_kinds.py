@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import re
 import stat
@@ -53,7 +54,7 @@ def kind_of(path: Path) -> Kind:
 
 def kind_of_content(content: bytes) -> Kind:
     """Detect the kind of a file from its content, or from the first `HEAD_BYTES` of it."""
-    head = content[:HEAD_BYTES].lstrip()
+    head = content[:HEAD_BYTES].removeprefix(codecs.BOM_UTF8).lstrip()
     if not _JSON.match(head):
         return "other"
     if b'"started_at"' in head:

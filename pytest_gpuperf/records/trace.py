@@ -173,10 +173,11 @@ class Trace(Record, frozen=True, kw_only=True):
     """Microseconds in which copies ran, but nothing else; None if not recorded."""
     idle: Idle | None = None
     """None if not recorded, or if another source than the profiler measured the span."""
-    gpu_busy_pct: Share = 0.0
-    """`busy_us` of `span_us`, in %."""
+    gpu_busy_pct: Share | None = 0.0
+    """`busy_us` of `span_us`, in %; None if not all kernels were recorded, so that `busy_us` is not known."""
     launch_gap_us: Duration = 0.0
-    """Mean idle time between an activity and the next, in microseconds; 0 if there is only one."""
+    """Mean idle time between an activity and the next, in microseconds; 0 if there is only one, or if not
+    all kernels were recorded."""
     copies: Count = 0
     """Number of memcpy; a kernel that copies is a kernel."""
     copy_bytes: Count = 0
@@ -218,12 +219,13 @@ class Trace(Record, frozen=True, kw_only=True):
         """Values that limits can name, in the units of `TRACE_UNITS`."""
         own = {
             "gpu_busy": self.gpu_busy_pct,
-            "launch_gap": self.launch_gap_us,
+            "launch_gap": None if self.gpu_busy_pct is None else self.launch_gap_us,
             "tensor_core_share": self.tensor_core_share_pct,
         }
         for name in KERNEL_CLASSES:
             own[f"class.{name}"] = self.class_shares_pct.get(name, 0.0)
-        return {name: own[name] if name in own else float(getattr(self, name)) for name in TRACE_UNITS}
+        found = {name: own[name] if name in own else float(getattr(self, name)) for name in TRACE_UNITS}
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def exact(self) -> dict[str, int]:

@@ -58,7 +58,7 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
             if top := top_stall(profile.combined):
                 values |= {"top_stall": top[0].removeprefix("stall."), "top_stall_pct": top[1]}
         if trace := measurement.trace:
-            values |= {name: trace.values[name] for name in TRACED}
+            values |= {name: trace.values.get(name) for name in TRACED}
         written += [
             (_named(label, name), value if isinstance(value, str) else f"{value:.4g}")
             for name, value in values.items()

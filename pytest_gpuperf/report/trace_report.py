@@ -44,7 +44,9 @@ def trace_line(trace: Trace) -> str:
     launches = count(trace.launches, "launch", "launches")
     if 0 < trace.host_launches < trace.launches:
         launches += f" ({trace.host_launches:,} by the host)"
-    parts = [launches, f"GPU busy {trace.gpu_busy_pct:.0f} %"]
+    parts = [launches]
+    if trace.gpu_busy_pct is not None:
+        parts.append(f"GPU busy {trace.gpu_busy_pct:.0f} %")
     if trace.launch_gap_us:
         parts.append(f"gap {show_time(trace.launch_gap_us)}")
     if trace.copies:
@@ -62,7 +64,7 @@ def region_line(trace: Trace) -> str:
     """Name the GPU and the part of the trace, with the time on the GPU and its source."""
     of = f"{trace.region}, the median of {trace.occurrences}" if trace.region else "the whole trace"
     span = f"{show_time(trace.span_us)} on the GPU {_SOURCES[trace.span_source]}"
-    busy = f"{show_time(trace.busy_us)} of it busy"
+    busy = "" if trace.gpu_busy_pct is None else f"{show_time(trace.busy_us)} of it busy"
     kernels = "" if trace.computation_us is None else f"kernels {show_time(trace.kernel_us)} in sum"
     others = ", ".join(map(str, trace.other_gpus))
     left_out = f"not shown: GPU {others}, which worked too" if others else ""

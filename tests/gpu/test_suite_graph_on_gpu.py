@@ -53,7 +53,7 @@ def test_short_kernels_wait_for_the_host_outside_graphs(tmp_path: Path) -> None:
     eager = capture(many, tmp_path / "eager.json.gz")
     graph = capture(Graphed(many), tmp_path / "graph.json.gz")
     assert (eager.launches, graph.launches) == (50, 50)
-    assert eager.gpu_busy_pct < graph.gpu_busy_pct
+    assert eager.values["gpu_busy"] < graph.values["gpu_busy"]
     (found,) = diagnose_call(eager)
     assert found.code == "launch-bound"
     assert "CUDA graph" in found.next_step

@@ -63,25 +63,13 @@ def small_grid(evidence: Evidence, waves_of_gpu: float) -> Said:
     waves, roof = evidence.number("waves"), evidence.nearest_roof
     if waves is None or waves >= waves_of_gpu or roof is None or roof >= 60:
         return None
-    grid, sms = evidence.number("grid_size"), _multiprocessors(evidence)
+    grid, sms = evidence.number("grid_size"), evidence.number("sm_count")
     blocks = "its blocks are" if grid is None else f"{grid:.0f} blocks are" if grid > 1 else "one block is"
     empty = f"; {sms - grid:.0f} of {sms:.0f} SMs get none" if grid and sms and grid < sms else ""
     return (
         f"{blocks} {max(100 * waves, 0.1):.2g} % of those that the GPU holds at once{empty}",
         "more blocks (smaller tiles, split-K), or several such calls in one launch",
     )
-
-
-def _multiprocessors(evidence: Evidence) -> float | None:
-    """Return the number of SMs by ncu, or as grid, waves and blocks per SM imply."""
-    known = evidence.number("sm_count")
-    limits = [evidence.number(f"occupancy_limit.{k}") for k in ("warps", "blocks", "registers", "shared_mem")]
-    fits = [limit for limit in limits if limit]
-    grid, waves = evidence.number("grid_size"), evidence.number("waves")
-    # Few digits of a small number (0.01 waves in a CSV) tell nothing.
-    if known is not None or grid is None or waves is None or waves < 0.1 or len(fits) < len(limits):
-        return known
-    return round(grid / (waves * min(fits)))
 
 
 def launch_bound(evidence: Evidence, launch_us: float) -> Said:

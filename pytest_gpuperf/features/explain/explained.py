@@ -66,7 +66,8 @@ def explain_kernels(
 
 
 def _of_call(trace: Trace) -> Explained:
-    busy = f"the GPU is busy {trace.gpu_busy_pct:.0f} % of it"
+    share = trace.gpu_busy_pct
+    busy = "not all kernels were recorded" if share is None else f"the GPU is busy {share:.0f} % of it"
     span_us = trace.span_us
     return Explained(CALL, diagnose_call(trace), busy, (span_us, span_us, span_us))
 

@@ -155,7 +155,9 @@ def _key(kernel: KernelProfile) -> tuple[object, ...]:
     """Return the key of identical launches; empty if the grid is not known."""
     gpu = (kernel.gpu, kernel.device) if isinstance(kernel, ReportKernel) else ()
     size = kernel.grid if any(kernel.grid) else kernel.metrics.get("grid_size")
-    facts = [kernel.metrics.get(name) for name in ("registers_per_thread", "shared_memory_per_block")]
+    facts = [
+        kernel.metrics.get(name) for name in ("block_size", "registers_per_thread", "shared_memory_per_block")
+    ]
     if size is None or has_failed(kernel):
         return ("failed", kernel.name, gpu) if has_failed(kernel) else ()
     is_timed = duration_us(kernel) is not None

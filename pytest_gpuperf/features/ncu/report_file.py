@@ -24,6 +24,7 @@ from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.file_kinds import kind_of, refuse_trace
 from pytest_gpuperf.records.packed import unpacked
 from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
     import os
@@ -160,6 +161,9 @@ def _read_chosen(
     for name in metrics:
         if not any(name in kernel.metrics for kernel in found):
             raise _no_metric(path, name, {launch for launch, _ in chosen}, plain)
+    unmeasured = sum(kernel.not_finite for _, kernel in chosen)
+    if unmeasured:
+        notes.append(f"ncu could not measure {count(unmeasured, 'counter')} (nan)")
     return NcuFile(found, _version(plain), tuple(notes))
 
 
@@ -195,7 +199,8 @@ def _version(plain: Path) -> str:
     with plain.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         # In a report anywhere, in a text among the first messages.
         start = max(content.find(_TARGET), 0)
-        found = _VERSION.search(content[start : start + _VERSION_BYTES])
+        # The text is UTF-16 if PowerShell wrote it.
+        found = _VERSION.search(content[start : start + _VERSION_BYTES].replace(b"\0", b""))
         return found[1].decode() if found else ""
 
 

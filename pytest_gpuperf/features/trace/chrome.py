@@ -2,24 +2,30 @@
 
 Kineto defines the names of categories and arguments (`output_json.cpp` and `MetadataFieldCatalog.h` of
 pytorch/kineto). The forms of torch 1.8 to 1.12 are known too: other names of categories, steps among the
-operators, and a bare list of events.
+operators, and a bare list of events. So is the trace of Triton's profiler, which has the same events with
+less in them. A trace tells in `remarks` which of its times are missing or not to be trusted.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from dataclasses import dataclass, field
+import statistics
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, DecimalException
 from functools import cached_property
+from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.trace.json_repair import repaired
 from pytest_gpuperf.records.file_kinds import refuse_ncu
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.records.packed import read_unpacked
+from pytest_gpuperf.records.packed import as_utf8, read_unpacked
+from pytest_gpuperf.report.show import count, show_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,6 +51,13 @@ _DISPATCHED = re.compile(r"^(?:aten|torch|autograd|c10d?|prims?|quantized|profil
 """Operators of torch itself, which are not annotations."""
 _ARROWS = frozenset({"", "trace", "ac2g", "async", "async_gpu", "async_cpu_to_gpu", "fwdbwd"})
 """Categories of metadata, and of arrows between other events."""
+_TORCH = frozenset({*_KEPT, "cpu_op", "python_function", "trace"})
+"""Categories that a trace of torch.profiler has one of."""
+_GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
+_LONGEST_US = 86_400e6
+"""Times that are further from the others, and longer durations, are none."""
+_OVERLAP_US = 1.0
+"""Kernels of one stream may overlap by this, the rounding of old versions."""
 _EXPECTED = "a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
 
 
@@ -115,11 +128,24 @@ class ChromeTrace:
     """Number of events of each category that this reader leaves out."""
     unread_fields: tuple[str, ...] = ()
     """Fields of kernels, copies and fills that this reader leaves out."""
+    remarks: tuple[str, ...] = ()
+    """Lines about times that are missing, rounded or doubtful."""
 
     @cached_property
     def launched_us(self) -> dict[int, float]:
         """Start of the host call of each correlation."""
         return {call.correlation: call.start_us for call in self.host_calls if call.correlation}
+
+    @cached_property
+    def lost_graphs_us(self) -> list[float]:
+        """Starts of the launches of graphs whose kernels were not recorded, before the last activity."""
+        known = {one.correlation for one in self.activities}
+        last = self.activities[-1].start_us
+        return [start for number, start in self._graphs_us.items() if number not in known and start < last]
+
+    @property
+    def _graphs_us(self) -> dict[int, float]:
+        return {one.correlation: one.start_us for one in self.host_calls if _GRAPH_LAUNCH.match(one.name)}
 
     def device(self, number: int) -> Device:
         """Describe a GPU.
@@ -135,15 +161,17 @@ class ChromeTrace:
 class _Event(msgspec.Struct):
     cat: str | None = None
     name: str = ""
-    ts: float = 0.0
-    dur: float = 0.0
+    # Numbers as they are written: a float has too few digits for microseconds since 1970.
+    ts: msgspec.Raw = msgspec.Raw(b"0")
+    dur: msgspec.Raw = msgspec.Raw(b"0")
     pid: Any = 0
+    tid: Any = 0
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class _Args(msgspec.Struct, rename=lambda name: name.replace("_", " ")):
     device: int | None = None
-    stream: int | str = 0
+    stream: int | str | None = None
     correlation: int = 0
     bytes: int = 0
     grid: tuple[int, ...] = ()
@@ -168,7 +196,7 @@ class _Ranks(msgspec.Struct):
 
 class _File(msgspec.Struct):
     trace_events: list[_Event] = msgspec.field(name="traceEvents")
-    schema: int = msgspec.field(name="schemaVersion", default=TRACE_SCHEMA)
+    schema: int = msgspec.field(name="schemaVersion", default=0)
     devices: list[_Device] = msgspec.field(name="deviceProperties", default_factory=list)
     ranks: _Ranks | None = msgspec.field(name="distributedInfo", default=None)
 
@@ -188,7 +216,7 @@ def read_chrome_trace(path: Path) -> ChromeTrace:
         GpuperfError: The file cannot be read, is not a trace of torch.profiler, is of a newer version, or has
             no activity of a GPU.
     """
-    data, shown = read_unpacked(path, _EXPECTED), show_path(path)
+    data, shown = as_utf8(read_unpacked(path, _EXPECTED)), show_path(path)
     refuse_ncu(data, shown, _EXPECTED)
     return parse_chrome_trace(data, shown)
 
@@ -204,31 +232,46 @@ def parse_chrome_trace(data: bytes, shown: str) -> ChromeTrace:
         GpuperfError: See `read_chrome_trace`.
     """
     try:
-        # torch 1.8 wrote a bare list.
-        is_list = data[:64].lstrip().startswith(b"[")
-        file = _File(_EVENTS.decode(data)) if is_list else _FILE.decode(data)
+        file, notes = _decoded(data)
         if file.schema > TRACE_SCHEMA:
             raise GpuperfError(
                 f"{shown} was written by a newer torch.profiler (schemaVersion {file.schema})",
                 expected=f"schemaVersion {TRACE_SCHEMA} or older",
                 next_step="upgrade: pip install --upgrade pytest-gpuperf",
             )
-        trace = _parsed(file)
+        return _parsed(file, shown, notes)
     except msgspec.ValidationError as error:
         raise GpuperfError(f"{shown} is not a trace of torch.profiler: {error}", expected=_EXPECTED) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise GpuperfError(f"{shown} is not valid JSON: {error}", expected=_EXPECTED) from None
-    if not trace.activities:
-        raise GpuperfError(
-            f"{shown} has no activity of a GPU",
-            expected="kernels, copies or fills",
-            next_step="record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], "
-            "with no other profiler around the process",
-        )
-    return trace
 
 
-def _parsed(file: _File) -> ChromeTrace:
+def _decoded(data: bytes) -> tuple[_File, list[str]]:
+    # torch 1.8 wrote a bare list.
+    if data[:64].lstrip().startswith(b"["):
+        return _File(_EVENTS.decode(data)), []
+    try:
+        return _FILE.decode(data), []
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        if data.count(b'"traceEvents"') > 1:
+            # Triton's profiler wrote an object for each stream.
+            return _File([event for file in _FILE.decode_lines(data) for event in file.trace_events]), []
+        text = repaired(data)
+        if text is None:
+            raise
+        return _FILE.decode(text), ["repaired: names or numbers in the file are not JSON"]
+
+
+class _Timed(NamedTuple):
+    category: str
+    event: _Event
+    start: Decimal
+    duration: Decimal
+
+
+def _parsed(file: _File, shown: str, notes: list[str]) -> ChromeTrace:
     activities: list[Activity] = []
     host_calls: list[HostCall] = []
     annotations: list[Annotation] = []
@@ -238,25 +281,39 @@ def _parsed(file: _File) -> ChromeTrace:
     for name, number in counts.items():
         if kinds[name] not in _KEPT:
             unread[kinds[name]] += number
-    kept = [(kinds[event.cat], event) for event in file.trace_events if kinds[event.cat] in _KEPT]
-    # Some versions write microseconds since 1970, which leave a float too few digits for an end.
-    origin = min((event.ts for _, event in kept), default=0.0)
-    examples: dict[str, _Event] = {}
-    for category, event in kept:
-        event.ts -= origin
-        end = event.ts + max(event.dur, 0.0)
+    kept, untimed = _timed([(kinds[one.cat], one) for one in file.trace_events if kinds[one.cat] in _KEPT])
+    origin = min((one.start for one in kept), default=Decimal(0))
+    on_gpu = [one for one in kept if one.category in _KINDS]
+    if not on_gpu:
+        raise _nothing(shown, untimed, of_torch=bool(file.schema or _TORCH.intersection(kinds.values())))
+    examples = {one.event.name: one.event for one in reversed(on_gpu)}
+    fields = {name for event in examples.values() for name in _FIELDS.decode(event.args)}
+    whole = not any(b"." in bytes(raw) for one in on_gpu for raw in (one.event.ts, one.event.dur))
+    if whole and "call_stack" in fields:
+        raise GpuperfError(
+            f"{shown} is from Triton's profiler, in a version that may write ns in the place of µs",
+            expected="times with a decimal point",
+            next_step="record with a newer Triton",
+        )
+    _refuse_merged(kept, shown)
+    for category, event, at, duration in kept:
+        start = float(at - origin)
+        end = start + float(duration)
         if category in _KINDS:
-            activities.append(_activity(event, _KINDS[category], end))
-            examples.setdefault(event.name, event)
+            activities.append(_activity(event, _KINDS[category], start, end))
         elif category in _HOST_CALLS:
-            host_calls.append(HostCall(event.ts, event.name, _ARGS.decode(event.args).correlation))
+            host_calls.append(HostCall(start, event.name, _ARGS.decode(event.args).correlation))
         elif category == _OPERATORS and _DISPATCHED.match(event.name):
             unread[category] += 1
         else:
-            annotations.append(Annotation(event.ts, end, event.name))
-    fields = {name for event in examples.values() for name in _FIELDS.decode(event.args)}
-    return ChromeTrace(
-        tuple(sorted(activities, key=itemgetter(0, 1))),
+            annotations.append(Annotation(start, end, event.name))
+    activities.sort(key=itemgetter(0, 1))
+    if untimed:
+        notes.append(f"left out, without a time: {', '.join(f'{n:,} {name}' for name, n in untimed.items())}")
+    if whole:
+        notes.append("times are whole µs (torch before 2.4): each is ± 1 µs")
+    trace = ChromeTrace(
+        tuple(activities),
         tuple(sorted(host_calls)),
         tuple(sorted(annotations)),
         tuple((device.id, _device(device)) for device in file.devices),
@@ -265,24 +322,113 @@ def _parsed(file: _File) -> ChromeTrace:
         {name: count for name, count in sorted(unread.items()) if name not in _ARROWS},
         tuple(sorted(fields - _READ_FIELDS)),
     )
+    return replace(trace, remarks=(*notes, *_doubts(trace)))
+
+
+def _timed(events: Iterable[tuple[str, _Event]]) -> tuple[list[_Timed], Counter[str]]:
+    """Return the events that have a time, and the names of the activities without one, with their number."""
+    known = [_Timed(kind, one, _exact(one.ts), _exact(one.dur)) for kind, one in events]
+    usual = statistics.median([one.start for one in known if one.start] or [Decimal(0)])
+    timed, untimed = [], Counter[str]()
+    for one in known:
+        is_near = abs(one.start - usual) < _LONGEST_US and 0 <= one.duration < _LONGEST_US
+        if is_near and (one.start or one.duration or one.category not in _KINDS):
+            timed.append(one)
+        elif one.category in _KINDS:
+            untimed[one.event.name] += 1
+    return timed, untimed
+
+
+def _exact(raw: msgspec.Raw) -> Decimal:
+    # Some writers quote numbers. A repaired file has null.
+    text = bytes(raw).decode().strip('"')
+    try:
+        value = Decimal("-1" if text == "null" else text)
+    except DecimalException:
+        value = Decimal("nan")
+    if not value.is_finite():
+        raise msgspec.ValidationError(f"a time is {text[:40]}")
+    return value
+
+
+def _nothing(shown: str, untimed: Counter[str], *, of_torch: bool) -> GpuperfError:
+    if untimed:
+        return GpuperfError(
+            f"{shown} has no time of its {count(untimed.total(), 'activity', 'activities')} of a GPU",
+            expected="kernels, copies or fills with `ts` and `dur`",
+            next_step="record again, with another version of torch",
+        )
+    if not of_torch:
+        return GpuperfError(f"{shown} is a trace of another tool than torch.profiler", expected=_EXPECTED)
+    return GpuperfError(
+        f"{shown} has no activity of a GPU",
+        expected="kernels, copies or fills",
+        next_step="record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], "
+        "with no other profiler around the process",
+    )
+
+
+def _refuse_merged(kept: Iterable[_Timed], shown: str) -> None:
+    """Refuse the traces of several processes in one: their launches and GPUs have the same numbers."""
+    processes: dict[object, set[str]] = defaultdict(set)
+    for one in kept:
+        if one.category in _KINDS:
+            processes[_ARGS.decode(one.event.args).device].add(str(one.event.pid))
+        elif one.category in _HOST_CALLS:
+            processes["host"].add(str(one.event.pid))
+    several = max(processes.values(), key=len)
+    if len(several) > 1:
+        raise GpuperfError(
+            f"{shown} is merged from the traces of several processes: {', '.join(sorted(several)[:4])}",
+            expected="a file for each rank, next to each other",
+            next_step="name the files before they were merged, or their folder: gpuperf trace FOLDER",
+        )
+
+
+def _doubts(trace: ChromeTrace) -> Iterable[str]:
+    """Say which kernels are missing, and which durations cannot be right."""
+    if lost := len(trace.lost_graphs_us):
+        yield (
+            f"{lost:,} of {count(len(trace._graphs_us), 'launch', 'launches')} of graphs have no recorded "
+            "kernel: busy and idle time are not known"
+        )
+    streams: dict[tuple[int, int | str], list[Activity]] = defaultdict(list)
+    for one in trace.activities:
+        streams[one.device, one.stream].append(one)
+    over = [
+        (one.end_us - other.start_us, one.name)
+        for stream in streams.values()
+        for one, other in pairwise(stream)
+        if one.end_us - other.start_us > _OVERLAP_US
+        # Nodes of a graph may run side by side.
+        and not one.correlation == other.correlation != 0
+    ]
+    if over:
+        longest_us, name = max(over)
+        yield (
+            f"{count(len(over), 'kernel overlaps', 'kernels overlap')} the next of their stream, "
+            f"{name} by {show_time(longest_us)}: a duration is wrong, unless they were launched to overlap"
+        )
 
 
 def _number(value: object) -> int | None:
     return value if type(value) is int else None
 
 
-def _activity(event: _Event, kind: Kind, end: float) -> Activity:
+def _activity(event: _Event, kind: Kind, start: float, end: float) -> Activity:
     args = _ARGS.decode(event.args)
-    device = args.device
+    device, stream = args.device, args.stream
     if device is None:
         device = event.pid if isinstance(event.pid, int) else 0
+    if stream is None:
+        stream = event.tid if isinstance(event.tid, (int, str)) else 0
     return Activity(
-        event.ts,
+        start,
         end,
         kind,
         event.name,
         device,
-        args.stream,
+        stream,
         args.correlation,
         args.bytes,
         _extent(args.grid),

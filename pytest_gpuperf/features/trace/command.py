@@ -109,8 +109,8 @@ def command(
     if chrome is not None or tensorboard is not None:
         return
     if other is not None:
-        old, left_out = _of_files([other], annotation)
-        show(_compared(old, found, kernel, (show_path(other), ", ".join(sources)), left_out + remarks), form)
+        old, others = _of_files([other], annotation)
+        show(_compared(old, found, kernel, (show_path(other), ", ".join(sources)), others + remarks), form)
         return
     chosen = found if kernel is None else _with_kernel(found, kernel)
     # The bounds of a call depend on all its kernels; a file is more than a call, as slow as its profiler.
@@ -129,7 +129,7 @@ def _of_files(paths: Sequence[Path], annotation: str | None) -> tuple[list[Found
     from pytest_gpuperf.features.trace.files import read_traces
 
     read = read_traces(paths, annotation)
-    return [FoundTrace("", "", one.trace, one.file, one) for one in read.gpus], read.left_out
+    return [FoundTrace("", "", one.trace, one.file, one) for one in read.gpus], read.remarks
 
 
 def _compared(

@@ -55,8 +55,8 @@ class Reading:
 
     gpus: tuple[GpuTrace, ...]
     """By rank, file and GPU."""
-    left_out: tuple[str, ...]
-    """A line for each file of a folder that cannot be used."""
+    remarks: tuple[str, ...]
+    """Lines about files that cannot be used, and about doubtful times in the others."""
 
 
 def read_traces(paths: Sequence[Path], annotation: str | None = None) -> Reading:
@@ -70,15 +70,15 @@ def read_traces(paths: Sequence[Path], annotation: str | None = None) -> Reading
         GpuperfError: One of the files cannot be used, or none in the folders.
     """
     found: list[GpuTrace] = []
-    left_out: list[str] = []
+    remarks: list[str] = []
     for path in paths:
         if not path.is_dir():
-            _add(path, annotation, found, left_out)
+            _add(path, annotation, found, remarks)
             continue
         before, errors = len(found), []
         for file in _traces_in(path):
             try:
-                _add(file, annotation, found, left_out)
+                _add(file, annotation, found, remarks)
             except GpuperfError as error:  # noqa: PERF203
                 errors.append(error)
         if len(found) == before:
@@ -88,10 +88,10 @@ def read_traces(paths: Sequence[Path], annotation: str | None = None) -> Reading
                 "*.pt.trace.json, gzipped or not",
             )
             raise errors[0] if errors else none
-        left_out += [f"left out: {error.found}" for error in errors]
+        remarks += [f"left out: {error.found}" for error in errors]
     if len(paths) == 1 or len({one.rank for one in found}) > 1:
         found.sort(key=_place)
-    return Reading(tuple(found), tuple(left_out))
+    return Reading(tuple(found), tuple(remarks))
 
 
 def _place(one: GpuTrace) -> tuple[object, ...]:
@@ -105,8 +105,8 @@ def _traces_in(folder: Path) -> Iterator[Path]:
     return (file for file in sorted(files) if kind_of(file) == "trace")
 
 
-def _add(path: Path, annotation: str | None, found: list[GpuTrace], left_out: list[str]) -> None:
-    """Add the GPUs of one file, and a line for each that has no activity in the annotation."""
+def _add(path: Path, annotation: str | None, found: list[GpuTrace], remarks: list[str]) -> None:
+    """Add the GPUs of one file, its remarks, and a line for each GPU without activity in the annotation."""
     trace = read_chrome_trace(path)
     in_name = _RANK.findall(path.name)
     rank = int(in_name[-1]) if trace.rank is None and in_name else trace.rank
@@ -131,7 +131,8 @@ def _add(path: Path, annotation: str | None, found: list[GpuTrace], left_out: li
                 trace.unread_fields,
             )
         )
-    left_out += [
+    remarks += [f"{show_path(path)}: {remark}" for remark in trace.remarks]
+    remarks += [
         f"left out: GPU {device} of {show_path(path)}, which has no activity in these annotations"
         for device in devices
         if device not in busy

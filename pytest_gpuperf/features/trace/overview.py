@@ -52,11 +52,11 @@ def overview_table(rows: Sequence[tuple[str, str, Trace]]) -> Table:
     columns: Sequence[tuple[str, Callable[[Trace], str], bool]] = (
         ("launches", lambda one: f"{one.launches:,}", True),
         ("span", lambda one: show_time(one.span_us), False),
-        ("busy", lambda one: show_time(one.busy_us), False),
+        ("busy", lambda one: "" if one.gpu_busy_pct is None else show_time(one.busy_us), False),
         ("kernels", lambda one: show_time(one.kernel_us), False),
         ("comm.", lambda one: _moved(one, "total_us"), False),
         ("exposed", lambda one: _moved(one, "exposed_us"), False),
-        ("idle", lambda one: show_time(one.span_us - one.busy_us), False),
+        ("idle", lambda one: "" if one.gpu_busy_pct is None else show_time(one.span_us - one.busy_us), False),
         ("host wait", lambda one: _waited(one, "host_wait_us"), False),
         ("kernel wait", lambda one: _waited(one, "kernel_wait_us"), False),
         ("overlapped", lambda one: _moved(one, "overlapped_us"), True),

@@ -31,6 +31,8 @@ class Region(NamedTuple):
     activities: list[Activity]
     """Sorted by start."""
     synchronizations: int
+    is_complete: bool
+    """False if kernels of graphs were not recorded."""
 
     @property
     def gpu_time_us(self) -> float:
@@ -52,7 +54,8 @@ def annotations_of(trace: ChromeTrace, annotation: str | None) -> list[Annotatio
 
 def whole(trace: ChromeTrace, activities: list[Activity]) -> Region:
     """Return all activities as one region."""
-    return Region("", activities, len({call.correlation for call in trace.host_calls if _waits(call.name)}))
+    waits = {call.correlation for call in trace.host_calls if _waits(call.name)}
+    return Region("", activities, len(waits), not trace.lost_graphs_us)
 
 
 def regions_of(
@@ -79,7 +82,10 @@ def regions_of(
         if inside:
             inside.sort(key=lambda one: (one.start_us, one.end_us))
             first, last = (bisect_left(waits, (at,)) for at in (start, annotation.end_us))
-            regions.append(Region(annotation.name, inside, len({number for _, number in waits[first:last]})))
+            lost = any(start <= at < annotation.end_us for at in trace.lost_graphs_us)
+            regions.append(
+                Region(annotation.name, inside, len({one for _, one in waits[first:last]}), not lost)
+            )
     return regions
 
 

@@ -110,7 +110,7 @@ def trace_report(
                 "not_shown": {"events": one.source.unread, "fields": one.source.unread_fields}
                 if one.source
                 else None,
-                "left_out": list(remarks),
+                "remarks": list(remarks),
             }
             for one in traces
         ],

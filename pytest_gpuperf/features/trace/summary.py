@@ -132,8 +132,8 @@ def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> T
         span_source=by,
         busy_us=busy_us,
         idle=trace.idle if by == "profiler" else None,
-        gpu_busy_pct=min(100.0, 100 * busy_us / span_us) if span_us else 0.0,
-        launch_gap_us=gap_us,
+        gpu_busy_pct=None if trace.gpu_busy_pct is None else min(100.0, _share(busy_us, span_us)),
+        launch_gap_us=0.0 if trace.gpu_busy_pct is None else gap_us,
         fusion_candidates=tuple(
             replace(
                 one,
@@ -193,9 +193,9 @@ def table(
         computation_us=split.computation_us,
         communication=split.communication,
         exposed_copy_us=split.exposed_copy_us,
-        idle=split.idle,
-        gpu_busy_pct=min(100.0, _share(busy, span_us)),
-        launch_gap_us=max(0.0, gap_us),
+        idle=split.idle if region.is_complete else None,
+        gpu_busy_pct=min(100.0, _share(busy, span_us)) if region.is_complete else None,
+        launch_gap_us=max(0.0, gap_us) if region.is_complete else 0.0,
         copies=len(copies),
         copy_bytes=sum(one.bytes for one in copies),
         copy_us=copy_us,

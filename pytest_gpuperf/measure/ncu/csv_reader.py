@@ -2,41 +2,49 @@
 
 Two layouts are supported: wide (`--page raw`: a row of names, a row of units, a row for each kernel) and long
 (any other page, or `--metrics`: a row for each metric). ncu rounds CSV values, so a report is better.
-Other lines may stand before the header. After it every line is a row, and any other line is an error, because
-a truncated file would otherwise look like a smaller run.
+Several outputs may follow each other in a file, or be those of the processes of a launcher, which writes a
+prefix before each line (`[1,0]<stdout>:`). Other lines may stand before the header. After it every line is a
+row, and any other line is an error, because a truncated file would otherwise look like a smaller run.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.details_page import raw_name
+from pytest_gpuperf.measure.ncu.kernel_name import whole_name
 from pytest_gpuperf.measure.ncu.printed import Cell, Launch, broken, read_launches
 from pytest_gpuperf.measure.ncu.rules import rule_from_csv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 
 _EXTENT = re.compile(r"\((\d{1,10}), (\d{1,10}), (\d{1,10})\)")
 _QUOTED = re.compile(r'"([^"]*)"')
 _RANGE_COLUMNS = re.compile(r".*:(Push/Pop|Start/Stop)_Range:|(?:Domain|Range):")
-_FACTS = frozenset(
-    {
-        *("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream"),
-        *("Block Size", "Grid Size", "Device", "CC"),
-    }
+_FACTS = (
+    *("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context", "Stream"),
+    *("Block Size", "Grid Size", "Device", "CC"),
 )
-"""Columns of the raw page that are facts of a launch."""
+"""Columns that are facts of a launch."""
 _LONG = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
 _SUMMARY = frozenset({"Metric Name", "Average"})
 """Columns of the means that `--print-summary` prints, which are refused."""
 _FENCE = "```"
+_PREFIXED_HEADER = re.compile(r'(.+?)"?ID"?,"?(?:Process ID|Kernel Name)\b')
+_CLOCK = re.compile(r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?")
+"""Time of a line: GitHub Actions writes `2026-01-02T03:04:05.1234567Z `."""
+
+_Line = tuple[int, str]
+"""Number in the file, from 1, and text."""
 
 
 @dataclass(frozen=True)
@@ -62,47 +70,65 @@ def read_csv(text: str, notes: list[str] | None = None) -> list[RawKernel]:
         NoHeaderError: The text lacks the header of ncu CSV.
         GpuperfError: A line after the header is not a whole row.
     """
-    rows = _rows(text)
-    header = next(rows).fields
-    if "Metric Name" not in header:
-        launches = _read_wide(header, rows)
-    elif missing := [name for name in _LONG if name not in header]:
-        raise GpuperfError(
-            f"the CSV text has metric names but no column `{missing[0]}`",
-            expected="a row for each metric of each launch, as `ncu --csv` prints without --print-summary",
-            next_step="print it again from the report: `ncu --import REPORT --page raw --csv`",
-        )
-    else:
-        launches = _read_long(header, rows)
-    return read_launches(launches, [] if notes is None else notes)
-
-
-def _rows(text: str) -> Iterator[_Row]:
-    """Yield the header and all rows after it, with the numbers of their last lines."""
-    lines = text.removeprefix("\ufeff").split("\n")
-    # ncu writes its messages between the rows if both go to one stream.
-    kept = [i for i, line in enumerate(lines) if not line.startswith("==")]
-    start = next((k for k, i in enumerate(kept) if _is_header(lines[i])), None)
-    if start is None:
+    lines = list(enumerate(text.removeprefix("\ufeff").split("\n"), 1))
+    outputs = [output for process in _processes(lines) for output in _outputs(process)]
+    if not outputs:
         raise NoHeaderError(
             "the text has no header of ncu CSV",
             expected='a line with the columns "ID" and "Kernel Name"',
             next_step="print the report with `ncu --import REPORT --page raw --csv`",
         )
-    fences = [k for k, i in enumerate(kept) if lines[i].strip() == _FENCE and k > start]
-    kept = kept[start : fences[0] if fences else None]
-    reader = csv.reader((lines[i] + "\n" for i in kept), strict=True)
-    header: list[str] = []
+    notes = [] if notes is None else notes
+    return read_launches([launch for output in outputs for launch in _launches(output, notes)], notes)
+
+
+def _processes(lines: list[_Line]) -> Iterable[list[_Line]]:
+    """Sort the lines by the processes that a launcher names in its prefix, and take the prefix away."""
+    header = next(filter(None, (_PREFIXED_HEADER.match(line) for _, line in lines)), None)
+    if header is None or any(_is_header(line) for _, line in lines):
+        return [lines]
+    # Other processes have other numbers in it, and other spaces before them.
+    shape = re.sub(r"\d+", r"\\d+", re.sub(r"(?:\\ )+", r"\\s*", re.escape(header[1])))
+    found: dict[str, list[_Line]] = defaultdict(list)
+    for number, line in lines:
+        if prefix := re.match(shape, line):
+            found[_CLOCK.sub("", prefix[0])].append((number, line[prefix.end() :]))
+    return found.values()
+
+
+def _outputs(lines: list[_Line]) -> Iterable[list[_Line]]:
+    """Split the lines at each header; those before the first one are left out."""
+    # ncu writes its messages between the rows if both go to one stream.
+    lines = [(number, line) for number, line in lines if not line.startswith("==")]
+    starts = [index for index, (_, line) in enumerate(lines) if _is_header(line)]
+    for start, end in pairwise([*starts, len(lines)]):
+        fences = (index for index in range(start, end) if lines[index][1].strip() == _FENCE)
+        yield lines[start : next(fences, end)]
+
+
+def _launches(output: list[_Line], notes: list[str]) -> list[Launch]:
+    rows = _rows(output)
+    header = next(rows).fields
+    if "Metric Name" not in header:
+        return _read_wide(header, rows)
+    if missing := [name for name in _LONG if name not in header]:
+        raise GpuperfError(
+            f"the CSV text has metric names but no column `{missing[0]}`",
+            expected="a row for each metric of each launch, as `ncu --csv` prints without --print-summary",
+            next_step="print it again from the report: `ncu --import REPORT --page raw --csv`",
+        )
+    return _read_long(header, rows, notes)
+
+
+def _rows(lines: list[_Line]) -> Iterator[_Row]:
+    """Yield the header and all rows after it, with the numbers of their last lines."""
+    reader = csv.reader((line + "\n" for _, line in lines), strict=True)
     try:
         for fields in reader:
             if fields:
-                row = _Row(kept[reader.line_num - 1] + 1, fields)
-                if fields == header:
-                    raise broken(row.line, "the header is there again, from another output")
-                header = header or fields
-                yield row
+                yield _Row(lines[reader.line_num - 1][0], fields)
     except csv.Error as error:
-        raise broken(kept[reader.line_num - 1] + 1, str(error)) from error
+        raise broken(lines[reader.line_num - 1][0], str(error)) from error
 
 
 def _is_header(line: str) -> bool:
@@ -135,22 +161,52 @@ def _read_wide(header: list[str], rows: Iterator[_Row]) -> list[Launch]:
     return launches
 
 
-def _read_long(header: list[str], rows: Iterator[_Row]) -> list[Launch]:
+@dataclass
+class _Reading:
+    """A launch of which rows are read."""
+
+    launch: Launch
+    labels: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """Values by section, item and label, the first label first."""
+
+
+def _read_long(header: list[str], rows: Iterator[_Row], notes: list[str]) -> list[Launch]:
     # Rows of metrics lack the columns of rules at the end.
     least = max(map(header.index, _LONG)) + 1
-    launches: dict[str, Launch] = {}
+    launches: list[Launch] = []
+    readings: dict[tuple[str, ...], _Reading] = {}
+    before: _Reading | None = None
+    twice: dict[str, None] = {}
     for row in rows:
         if not least <= len(row.fields) <= len(header):
             raise broken(row.line, f"{len(row.fields)} fields instead of {least} to {len(header)}")
         cells = dict(zip(header, row.fields, strict=False))
-        launch = launches.setdefault(cells["ID"], _launch(header, row))
+        key = tuple(cells.get(name, "") for name in _FACTS)
+        place = [cells.get(name, "") for name in ("Section Name", "Body Item Label")]
+        label = (*place, cells["Metric Name"])
         rule = rule_from_csv(cells)
+        reading = readings.get(key)
+        # Numbers of launches start again in a process that starts again, also in one with the same number.
+        again = reading and rule is None and label in reading.labels
+        if reading is None or (again and (reading is not before or label == next(iter(reading.labels)))):
+            reading = readings[key] = _Reading(_launch(header, row))
+            launches.append(reading.launch)
+        before = reading
         if rule is not None:
-            launch.rules.append(rule)
+            reading.launch.rules.append(rule)
             continue
-        name = raw_name(cells.get("Section Name", ""), cells["Metric Name"])
-        launch.cells.append(Cell(name, cells["Metric Value"], cells["Metric Unit"], row.line))
-    return list(launches.values())
+        name = raw_name(*label, cells["Metric Unit"])
+        value = cells["Metric Value"]
+        if reading.labels.setdefault(label, value) != value:
+            # Tables without their titles: any of the values may be meant.
+            twice[name] = None
+            value = ""
+        reading.launch.cells.append(Cell(name, value, cells["Metric Unit"], row.line))
+    if twice:
+        notes.append(f"left out, for a launch has several values of it: {', '.join(twice)}")
+        for launch in launches:
+            launch.cells = [cell for cell in launch.cells if cell.name not in twice]
+    return launches
 
 
 def _launch(header: Sequence[str], row: _Row) -> Launch:
@@ -165,7 +221,7 @@ def _launch(header: Sequence[str], row: _Row) -> Launch:
     ]
     device = cells.get("Device", "")
     return Launch(
-        demangled=cells["Kernel Name"],
+        demangled=whole_name(cells["Kernel Name"]),
         grid=_extent(cells.get("Grid Size"), row.line),
         block=_extent(cells.get("Block Size"), row.line),
         compute_capability=cells.get("CC", ""),

@@ -1,19 +1,44 @@
-"""Raw ncu names of the labels on the details page, by section, in all versions of ncu.
+"""Raw ncu names of the labels on the details page, in all versions of ncu since 2019: one table.
 
-The same label has another meaning in another section (`Memory Throughput`). These are the labels that ncu
-2025.3.1 prints by default, and the labels of the stalls from `--print-details all`. Rates of L2 compression
-are left out: the page has a 0 for rates that were not measured.
+The same label has another meaning in another section, and another unit there (`Memory Throughput`). Left out
+are labels whose meaning depends on the version, which a CSV does not tell (`SM Busy` and `Issue Slots Busy`
+are of active cycles up to 2025.1, and of elapsed ones since 2025.3), and rates of L2 compression: the page
+has a 0 for rates that were not measured.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_STALLS: Mapping[str, str] = {
+    "Selected": "selected",
+    "Stall Barrier": "barrier",
+    "Stall Branch Resolving": "branch_resolving",
+    "Stall Dispatch Stall": "dispatch_stall",
+    "Stall Drain": "drain",
+    "Stall GMMA": "gmma",
+    "Stall IMC Miss": "imc_miss",
+    "Stall LG Throttle": "lg_throttle",
+    "Stall Long Scoreboard": "long_scoreboard",
+    "Stall MIO Throttle": "mio_throttle",
+    "Stall Math Pipe Throttle": "math_pipe_throttle",
+    "Stall Membar": "membar",
+    "Stall Misc": "misc",
+    "Stall No Instruction": "no_instruction",
+    "Stall Not Selected": "not_selected",
+    "Stall Short Scoreboard": "short_scoreboard",
+    "Stall Sleeping": "sleeping",
+    "Stall Tex Throttle": "tex_throttle",
+    "Stall Wait": "wait",
+}
+
 _SECTIONS: Mapping[str, Mapping[str, str]] = {
+    # Up to ncu 2021.1 `GPU Speed Of Light`.
     "GPU Speed Of Light Throughput": {
         "Compute (SM) Throughput": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
         "DRAM Frequency": "dram__cycles_elapsed.avg.per_second",
@@ -25,15 +50,27 @@ _SECTIONS: Mapping[str, Mapping[str, str]] = {
         "Memory Throughput": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
         "SM Active Cycles": "sm__cycles_active.avg",
         "SM Frequency": "gpc__cycles_elapsed.avg.per_second",
+        # ncu 2019 to 2021, in turn.
+        "Memory Frequency": "dram__cycles_elapsed.avg.per_second",
+        "SOL FB": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+        "SOL TEX": "l1tex__throughput.avg.pct_of_peak_sustained_active",
+        "SOL L2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+        "SOL DRAM": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+        "SOL L1/TEX Cache": "l1tex__throughput.avg.pct_of_peak_sustained_active",
+        "SOL L2 Cache": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+        "SOL Memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+        "SOL SM": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+        "Memory [%]": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+        "SM [%]": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+        "Compute (SM) [%]": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
     },
     "Compute Workload Analysis": {
         "Executed Ipc Active": "sm__inst_executed.avg.per_cycle_active",
         "Executed Ipc Elapsed": "sm__inst_executed.avg.per_cycle_elapsed",
-        "Issue Slots Busy": "sm__inst_issued.avg.pct_of_peak_sustained_elapsed",
         "Issued Ipc Active": "sm__inst_issued.avg.per_cycle_active",
-        "SM Busy": "sm__instruction_throughput.avg.pct_of_peak_sustained_elapsed",
     },
     "Memory Workload Analysis": {
+        "L1 Hit Rate": "l1tex__t_sector_hit_rate.pct",  # ncu 2019
         "L1/TEX Hit Rate": "l1tex__t_sector_hit_rate.pct",
         "L2 Hit Rate": "lts__t_sector_hit_rate.pct",
         "L2 Persisting Size": "launch__persisting_l2_cache_size",
@@ -58,6 +95,10 @@ _SECTIONS: Mapping[str, Mapping[str, str]] = {
         ),
         "Warp Cycles Per Executed Instruction": "smsp__average_warps_active_per_inst_executed.ratio",
         "Warp Cycles Per Issued Instruction": "smsp__average_warp_latency_per_inst_issued.ratio",
+        **{
+            label: f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
+            for label, reason in _STALLS.items()
+        },
     },
     "Instruction Statistics": {
         "Avg. Executed Instructions Per Scheduler": "smsp__inst_executed.avg",
@@ -119,67 +160,34 @@ _SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-_STALLS: Mapping[str, str] = {
-    "Selected": "selected",
-    "Stall Barrier": "barrier",
-    "Stall Branch Resolving": "branch_resolving",
-    "Stall Dispatch Stall": "dispatch_stall",
-    "Stall Drain": "drain",
-    "Stall GMMA": "gmma",
-    "Stall IMC Miss": "imc_miss",
-    "Stall LG Throttle": "lg_throttle",
-    "Stall Long Scoreboard": "long_scoreboard",
-    "Stall MIO Throttle": "mio_throttle",
-    "Stall Math Pipe Throttle": "math_pipe_throttle",
-    "Stall Membar": "membar",
-    "Stall Misc": "misc",
-    "Stall No Instruction": "no_instruction",
-    "Stall Not Selected": "not_selected",
-    "Stall Short Scoreboard": "short_scoreboard",
-    "Stall Sleeping": "sleeping",
-    "Stall Tex Throttle": "tex_throttle",
-    "Stall Wait": "wait",
-}
-
 RAW_NAMES: Mapping[tuple[str, str], str] = {
-    **{(section, label): name for section, labels in _SECTIONS.items() for label, name in labels.items()},
-    **{
-        ("Warp State Statistics", label): f"smsp__average_warps_issue_stalled_{reason}_per_issue_active.ratio"
-        for label, reason in _STALLS.items()
-    },
+    (section, label): name for section, labels in _SECTIONS.items() for label, name in labels.items()
 }
 """Raw ncu names by section and label."""
 
-_SPEED_OF_LIGHT = "GPU Speed Of Light Throughput"
-_OLDER_SECTIONS = {"GPU Speed Of Light": _SPEED_OF_LIGHT}
-_OLDER_LABELS: Mapping[tuple[str, str], str] = {
-    (_SPEED_OF_LIGHT, old): _SECTIONS[_SPEED_OF_LIGHT][new]
-    for old, new in {
-        "Memory Frequency": "DRAM Frequency",
-        "Memory [%]": "Memory Throughput",
-        "SM [%]": "Compute (SM) Throughput",
-        "SOL DRAM": "DRAM Throughput",
-        "SOL FB": "DRAM Throughput",
-        "SOL L1/TEX Cache": "L1/TEX Cache Throughput",
-        "SOL L2": "L2 Cache Throughput",
-        "SOL L2 Cache": "L2 Cache Throughput",
-        "SOL TEX": "L1/TEX Cache Throughput",
-    }.items()
-}
-"""Labels of ncu 2019 to 2021."""
 _REQUESTED = "Command line profiler metrics"
 _NAME_AT_END = re.compile(r"\b(\w+__[\w.]+)\)?$")
 
 
-def raw_name(section: str, label: str) -> str:
-    """Return the raw ncu name of a label; `section: label` if it is not known.
+@lru_cache(maxsize=4096)
+def raw_name(section: str, item: str, label: str, unit: str) -> str:
+    """Return the raw ncu name of a label; `section: item: label` if it is not known.
 
     Args:
-        section: Title of the section.
+        section: Title of the section; empty if the file does not tell.
+        item: Title of a table or chart in the section; empty in its head.
         label: A label, a raw name, or both (`--print-metric-name label-name`).
+        unit: ncu's unit. A label with a unit of another kind has another meaning.
     """
-    section = _OLDER_SECTIONS.get(section, section)
     if found := _NAME_AT_END.search(label):
         return found[1]
-    known = RAW_NAMES.get((section, label)) or _OLDER_LABELS.get((section, label))
-    return known or (label if section in ("", _REQUESTED) else f"{section}: {label}")
+    if section == "GPU Speed Of Light":
+        section = "GPU Speed Of Light Throughput"
+    names = {
+        name
+        for (title, known), name in RAW_NAMES.items()
+        if known == label and title == (section or title) and ("pct" in name) == (unit == "%")
+    }
+    if len(names) == 1:
+        return names.pop()
+    return ": ".join(filter(None, ("" if section == _REQUESTED else section, item, label)))

@@ -6,17 +6,22 @@ import re
 
 RETURNS = re.compile(r"^(?:std::enable_if<.*?>::type|(?:static\s+)?void)\s+")
 """The type that a kernel returns, at the start of a demangled name."""
+_CUT = re.compile(r"(?<![<\w])unnamed>::")
 _NAMELESS = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|`anonymous namespace'")
 # Their characters are no brackets.
 _OPERATOR = re.compile(r"\boperator\s*(<=>|<<=|>>=|<<|>>|<=|>=|->\*|->|<|>|\(\)|\[\])|->")
 _PAIRS = {")": "(", ">": "<", "]": "["}
 
 
+def whole_name(printed: str) -> str:
+    """Return a demangled name with the brackets that ncu's CSV cuts: `<unnamed>` becomes `unnamed>` there."""
+    return _CUT.sub("<unnamed>::", printed)
+
+
 def function_name(demangled: str) -> str:
     """Extract the function name from a demangled name, as close to that of ncu as the text allows.
 
-    `void at::vectorized_elementwise_kernel<4, float>(int, T2)` gives `vectorized_elementwise_kernel`. ncu's
-    CSV cuts the namespace `<unnamed>` to `unnamed>`.
+    `void at::vectorized_elementwise_kernel<4, float>(int, T2)` gives `vectorized_elementwise_kernel`.
     """
     operators: list[str] = []
 

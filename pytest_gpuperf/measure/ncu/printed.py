@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NO_VALUE = re.compile(r"(\(!\) ?)?(|no data|n/a|[-+]?nan|[-+]?inf)", re.IGNORECASE)
 _NOT_FINITE = re.compile(r"^(?:\(!\) ?)?[-+]?(?:nan|inf)$", re.IGNORECASE)
+_INSTANCES = re.compile(r"((?:\(!\) ?)?\S+) \((?:(?:[^;()]+: )?[-+\d.,e]+(?:; |(?=\))))+\)")
+"""A value and those of its instances (`--print-metric-instances`)."""
 _LISTS = frozenset({"launch__tpc_enabled"})
 """Metrics with several numbers, which are words to everybody else."""
 _WHOLE = "launch__shared_mem_per_block"
@@ -92,7 +94,9 @@ def _kernel(launch: Launch) -> RawKernel:
         not_finite=sum(_NOT_FINITE.search(cell.text) is not None for cell in launch.cells),
     )
     for cell in launch.cells:
-        if NO_VALUE.fullmatch(cell.text):
+        if instances := _INSTANCES.fullmatch(cell.text):
+            cell = cell._replace(text=instances[1])
+        if NO_VALUE.fullmatch(cell.text) or cell.name in kernel.metrics:
             continue
         value, unit = _value(cell)
         if isinstance(value, float) and not math.isfinite(value):

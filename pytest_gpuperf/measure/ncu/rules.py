@@ -46,6 +46,8 @@ _CSV_KINDS: dict[str, Kind] = {
     "WRN": "warning",
     "ERR": "error",
 }
+# ncu 2023.1 has the estimate in the text, later versions in a column.
+_ESTIMATE = re.compile(r"(?:Est\.|Estimated) (?P<local>Local )?Speedup: (?P<pct>[\d.]+)%\s*")
 _CSV_SCOPES: dict[str, Scope] = {"local": "local", "global": "global"}
 
 # Links, as the docstring of `rule_results_as_dicts` in `ncu_report` has them: `@section:ID:text@`,
@@ -92,14 +94,17 @@ def rule_from_csv(row: dict[str, str]) -> Rule | None:
     name, message = row.get("Rule Name", ""), row.get("Rule Description", "")
     if not name or not message:
         return None
-    speedup = _finite(row.get("Estimated Speedup", ""))
+    speedup, scope = _finite(row.get("Estimated Speedup", "")), row.get("Estimated Speedup Type", "")
+    if speedup is None and (estimate := _ESTIMATE.match(message)):
+        speedup, scope = float(estimate["pct"]), "local" if estimate["local"] else "global"
+        message = message[estimate.end() :]
     return Rule(
         rule=name,
         section=row.get("Section Name", ""),
         kind=_CSV_KINDS.get(row.get("Rule Type", ""), "information"),
         message=message,
         estimated_speedup_pct=speedup,
-        scope="" if speedup is None else _CSV_SCOPES.get(row.get("Estimated Speedup Type", ""), ""),
+        scope="" if speedup is None else _CSV_SCOPES.get(scope, ""),
     )
 
 

@@ -137,8 +137,7 @@ def test_metrics_lead_to_their_rules(metrics: dict[str, float], found: list[str]
 def test_lines_name_what_was_measured() -> None:
     memory = {"sm_throughput": 20.0, "memory_throughput": 85.0}
     few_warps = {"theoretical_occupancy": 25.0, "achieved_occupancy": 24.0, "registers_per_thread": 128.0}
-    fits = {f"occupancy_limit.{k}": 2.0 for k in ("warps", "blocks", "registers", "shared_mem")}
-    small = {**fits, "sm_throughput": 4.0, "memory_throughput": 12.0, "waves": 72 / 264, "grid_size": 72.0}
+    small = {"sm_throughput": 4.0, "memory_throughput": 12.0, "waves": 72 / 264, "grid_size": 72.0}
     kernels: list[dict[str, MetricValue]] = [
         {**memory, "dram_throughput": 85.0, "l2_throughput": 91.0},
         {**memory, "dram_throughput": 20.0, "l2_throughput": 83.0},
@@ -157,7 +156,7 @@ def test_lines_name_what_was_measured() -> None:
 DRAM is at 85 % of its peak
 L2 is at 83 % of its peak
 L1 and shared memory are at 85 % of their peak
-72 blocks are 27 % of those that the GPU holds at once; 60 of 132 SMs get none
+72 blocks are 27 % of those that the GPU holds at once
 72 blocks are 27 % of those that the GPU holds at once; 1 of 73 SMs get none
 neither compute (30 %) nor memory (40 %) comes near its peak
 at most 25 % of the warps that an SM can hold fit on it, by their 128 registers a thread

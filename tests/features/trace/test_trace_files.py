@@ -41,7 +41,7 @@ def test_folder_leaves_out_unusable_traces_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"a": 1}')
     found = read_traces([tmp_path])
     assert [one.file.name for one in found.gpus] == ["a.pt.trace.json"]
-    assert [line.partition(" has ")[2] for line in found.left_out] == ["no activity of a GPU"]
+    assert [line.partition(" has ")[2] for line in found.remarks] == ["no activity of a GPU"]
 
 
 def test_gpu_without_the_annotation_is_named(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_gpu_without_the_annotation_is_named(tmp_path: Path) -> None:
     both.kernel("k", 5000.0, 5.0, device=1)
     read = read_traces([both.write(tmp_path / "x.json")], "ProfilerStep#.*")
     assert [one.trace.device for one in read.gpus] == [0]
-    [line] = read.left_out
+    [line] = read.remarks
     assert line.startswith("left out: GPU 1 of ")
 
 

@@ -122,7 +122,7 @@ def test_junit_has_trace_values() -> None:
 def test_trace_is_usable_in_assertions_without_tracing() -> None:
     found = ChildSource().trace(Call("t.py::test_a", "main", print))
     assert found.launches <= 40 < found.launches
-    assert found.gpu_busy_pct > 99
+    assert found.values["gpu_busy"] > 99
     assert any(row.kernel_class == "small_frequent" and row.share_pct < 5 for row in found.kernels)
 
 

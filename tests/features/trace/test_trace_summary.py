@@ -197,4 +197,4 @@ def test_shares_sum_to_whole_and_busy_within_span(
         assert sum(found.class_shares_pct.values()) == pytest.approx(100)
     assert found.busy_us <= found.span_us + 1e-6
     assert found.busy_us <= found.gpu_time_us + 1e-6
-    assert 0 <= found.gpu_busy_pct <= 100
+    assert 0 <= found.values["gpu_busy"] <= 100
