@@ -336,7 +336,8 @@ class Runner:
             ),
             compiled=self._expected_of_compiled(state.nodeid),
             errors=errors,
-            strict=self.settings.strict,
+            # What becomes the baseline in any case need not be decided.
+            strict=self.settings.strict and self.settings.update != "all",
         )
         return self._strict(verdict, state.nodeid) if self.settings.strict else verdict
 

@@ -270,7 +270,8 @@ class LiveRunner(KeepingRunner):
 
     def settle(self, state: ItemState, record: TestRecord, verdict: TestVerdict) -> Mapping[str, Settlement]:
         """Settle the suspects of a test; with `--gpuperf-against` each of its times."""
-        suspects = verdict.suspects
+        # What becomes the baseline in any case needs no settlement.
+        suspects = verdict.suspects if self.settings.update != "all" else ()
         if self._against is not None and not (verdict.status in NOT_SETTLED or record.failure):
             timed = [label for label, one in record.measurements.items() if one.timing is not None]
             suspects = tuple(Suspect(label, 0.0) for label in timed)

@@ -6,7 +6,7 @@ import gc
 import sys
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -287,8 +287,9 @@ class Settler:
         others = alike and not self._same(state.nodeid, _runs(stored), PACKAGES)
         if others and len(fresh) < FRESH:
             test = self._test(state, [label], known)
-            more, _ = self._engine.fresh(test, self._say(state.nodeid), left_s, FRESH - len(fresh))
-            fresh += map(list, more.get(label, ()))
+            with suppress(OutOfTimeError):
+                more, _ = self._engine.fresh(test, self._say(state.nodeid), left_s, FRESH - len(fresh))
+                fresh += map(list, more.get(label, ()))
         times, clocks = _fresh(measured, stored, fresh)
         return Settlement(how="in turn", against=series.record(commit), fresh_us=times, fresh_mhz=clocks)
 

@@ -301,6 +301,40 @@ def test_processes_confirm_that_packages_moved_a_time(project: Project, package:
     assert (len(found.against.log_ratios), found.fresh_us) == (2, (10.0,) * 3)
 
 
+def test_time_spent_on_packages_leaves_what_was_timed_in_turn(project: Project) -> None:
+    """Spend the time in the fresh processes of the first label of two."""
+    test = "from kernels import kernel\ndef test_k(gpuperf):\n" + "".join(
+        f"    gpuperf.time(kernel, label={label!r})\n" for label in "ab"
+    )
+    conftest = """
+    from pytest_gpuperf.against import engine
+
+    def fresh(*_):
+        raise engine.OutOfTimeError
+
+    engine.Engine.fresh = fresh
+    """
+    project.git("rm", "-r", "--quiet", "baselines")
+    project.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": test, "conftest.py": conftest})
+    baseline(project)
+    path = next(project.root.glob("baselines/*/test_k.json"))
+    text = re.sub('("triton": )"[^"]*"', r'\1"3.5"', path.read_text())
+    path.write_text(text.replace("10.0", "9.0").replace(" 10", " 9"))
+    project.commit({})
+    project.session(*SCREEN)
+    found = project.settlements()
+    assert {label: (one.how, len(one.fresh_us)) for label, one in found.items()} == {
+        "test_k a": ("in turn", 2),
+        "test_k b": ("in turn", 2),
+    }
+
+
+@pytest.mark.parametrize("strict", [(), ("--gpuperf-strict",)])
+def test_what_is_accepted_anyway_is_not_settled(project: Project, strict: tuple[str, ...]) -> None:
+    done = project.session("--gpuperf-update=all", *strict)
+    assert (done.returncode, project.settlements()) == (0, {}), done.stdout
+
+
 @pytest.mark.parametrize("spread", ["-n2", "--gpuperf-gpus=2"])
 def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyPatch, spread: str) -> None:
     pytest.importorskip("xdist")
