@@ -186,7 +186,8 @@ class Project:
             invocation = Invocation(command, self.root, self.root, "auto", str(self.root), self.environment())
             logs = self.root / ".gpuperf" / "runs" / "1" / "against"
             progress = lambda _: nullcontext(lambda _: None)  # noqa: E731
-            with closing(Engine(self.root, invocation, logs, 0.01, build, progress, patience_s)) as engine:
+            made = Engine(self.root, invocation, logs, 0.01, build, "9.0", progress, patience_s)
+            with closing(made) as engine:
                 yield engine
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shlex
 import shutil
 import sys
@@ -32,10 +33,18 @@ DONE = "done"
 LAST_LINES = 3
 FLAGS = ("TORCH_CUDA_ARCH_LIST", "CUDA_HOME", "CUDAARCHS", "CC", "CXX", "CFLAGS", "CXXFLAGS", "CMAKE_ARGS")
 """Variables that change what a compiler makes."""
+COMPILERS = ("nvcc", "cc", "c++")
+CUDA = ("CUDA_HOME", "CUDA_PATH")
+"""Variables that name the installation of CUDA."""
 
 
 def build(
-    old: OldTree, commit: Commit, command: str, environment: Mapping[str, str], tick: Callable[[], None]
+    old: OldTree,
+    commit: Commit,
+    command: str,
+    capability: str,
+    environment: Mapping[str, str],
+    tick: Callable[[], None],
 ) -> Path:
     """Build old code, unless a run before has done so; return the folder of the packages.
 
@@ -43,13 +52,14 @@ def build(
         old: The old code, in which the command runs.
         commit: Its commit.
         command: The command; `{prefix}` stands for the folder of the packages.
+        capability: Compute capability of the GPU, for which compilers build by default.
         environment: Environment of the command; the programs of this Python come first.
         tick: Called while it runs.
 
     Raises:
         GpuperfError: The command fails, or takes too long.
     """
-    folder = builds() / f"{commit.id}-{_key(command, environment)}"
+    folder = builds() / f"{commit.id}-{_key(command, capability, environment)}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         if not (folder / DONE).exists():
@@ -90,14 +100,22 @@ def _run(
     if status:
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         last = printable("; ".join(lines[-LAST_LINES:]))
-        raise GpuperfError(f"gpuperf_build ended with exit status {status} for old code: {last}")
+        raise GpuperfError(f"gpuperf_build ended with exit status {status} for old code{old.lacks}: {last}")
 
 
-def _key(command: str, environment: Mapping[str, str]) -> str:
+def _key(command: str, capability: str, environment: Mapping[str, str]) -> str:
     """Return a hash of what else a build depends on."""
-    installed = {one.name: one.version for one in distributions()}
-    parts = [command, sys.version, installed.get("torch"), installed.get("triton")]
+    installed = sorted((one.name, one.version) for one in distributions())
+    compilers = [_identity(name, environment) for name in COMPILERS]
+    parts = [command, capability, platform.machine(), sys.version, installed, compilers]
     return hashlib.sha256(repr([*parts, *map(environment.get, FLAGS)]).encode()).hexdigest()[:16]
+
+
+def _identity(compiler: str, environment: Mapping[str, str]) -> tuple[str, int]:
+    """Return path and time of a compiler; those of a new version differ."""
+    folders = [*(f"{environment[name]}/bin" for name in CUDA if name in environment), "/usr/local/cuda/bin"]
+    path = shutil.which(compiler, path=os.pathsep.join([*folders, environment.get("PATH", "")]))
+    return (os.path.realpath(path), Path(path).stat().st_mtime_ns) if path is not None else ("", 0)
 
 
 def _prune(folder: Path) -> None:

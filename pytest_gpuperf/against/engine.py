@@ -76,6 +76,7 @@ class Engine:
         logs: Folder for the output of the side processes.
         budget_s: Seconds for the blocks of one call in one restart.
         command: `gpuperf_build`; empty for none.
+        capability: Compute capability of the GPU.
         progress: Begins a line about a build.
         patience_s: Seconds that a side process may be silent.
     """
@@ -87,6 +88,7 @@ class Engine:
         logs: Path,
         budget_s: float,
         command: str,
+        capability: str,
         progress: OpenProgress,
         patience_s: float = PATIENCE_S,
     ) -> None:
@@ -99,6 +101,7 @@ class Engine:
         self._logs = logs
         self._budget_s = budget_s
         self._command = command
+        self._capability = capability
         self._progress = progress
         self._patience_s = patience_s
         self._rng = Random(secrets.randbits(64))  # noqa: S311
@@ -167,7 +170,7 @@ class Engine:
             for label in labels:
                 series[label].take(taken, label, commit)
                 why = series[label].reason or self._why_not_same(test, taken, label, commit)
-                series[label].reason = _explained(sides.plain(why))
+                series[label].reason = why and _explained(sides.plain(why)) + sides.lacks
                 series[label].judge(test.tolerance_pct, final=restart == last)
         return series
 
@@ -231,7 +234,8 @@ class Engine:
                     begin = time.monotonic()
                     with self._progress(f"gpuperf_build of {commit}") as show:
                         environment = self._invocation.environment
-                        built = build(old, commit, self._command, environment, partial(show, "builds"))
+                        told, gpu = partial(show, "builds"), self._capability
+                        built = build(old, commit, self._command, gpu, environment, told)
                     self.built_s += time.monotonic() - begin
                 sides = Sides(self._root, old, built, self._invocation, folder)
                 self._trees[commit.id] = stack.pop_all(), sides

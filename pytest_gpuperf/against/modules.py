@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import sys
 import tempfile
 from contextlib import suppress
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.against.messages import SidePlan
 
 PACKAGE = __name__.partition(".")[0]
-MAPS = Path("/proc/self/maps")
+MAPS, FILES = Path("/proc/self/maps"), Path("/proc/self/fd")
 NOT_CODE = re.compile(r"site-packages|dist-packages|__pycache__|.*\.(egg|dist)-info|_version\.py")
 """Folders of tools and environments, and the file that setuptools-scm and hatch-vcs write: no code of the
 project."""
@@ -81,7 +82,7 @@ class Modules:
 
     def _new(self) -> Iterator[tuple[str, str]]:
         """Return what was loaded, with its real path; each path once."""
-        found = [*_modules(), *_mapped(), *((f"file {Path(one).name}", one) for one in self._opened.copy())]
+        found = [*_modules(), *_native(), *((f"file {Path(one).name}", one) for one in self._opened.copy())]
         for what, path in found:
             if path not in self._seen:
                 self._seen.add(path)
@@ -160,14 +161,19 @@ def _modules() -> Iterator[tuple[str, str]]:
             yield f"module {name}", file
 
 
-def _mapped() -> Iterator[tuple[str, str]]:
-    """Return the files in the memory of this process: also those that no module of Python stands for."""
+def _native() -> Iterator[tuple[str, str]]:
+    """Return the files that are mapped into memory or open: native code does not tell Python of them."""
     with suppress(OSError):
-        for line in MAPS.read_text(errors="surrogateescape").splitlines():
-            path = line.partition("/")
-            if path[1]:
-                place = f"/{path[2]}".removesuffix(" (deleted)")
-                yield f"file {Path(place).name}", place
+        mapped = [line.partition("/") for line in MAPS.read_text(errors="surrogateescape").splitlines()]
+        places = [f"/{path}" for _, slash, path in mapped if slash]
+        for one in FILES.iterdir():
+            with suppress(OSError):  # closed meanwhile
+                is_written = one.lstat().st_mode & stat.S_IWUSR
+                places += [] if is_written else [str(one.readlink())]
+        for place in places:
+            if place.startswith(os.sep):
+                path = place.removesuffix(" (deleted)")
+                yield f"file {Path(path).name}", path
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:

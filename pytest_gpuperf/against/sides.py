@@ -48,6 +48,8 @@ class Sides:
         first = Path(invocation.first_on_path or invocation.cwd).resolve()
         self._first = str(first) if first.is_relative_to(checkout) else ""
         self._program = _program(folder / "program")
+        self.lacks = old.lacks if old is not None else ""
+        """What old code lacks, in brackets; empty if that is nothing."""
 
     def _tree(self, side: Side) -> Path:
         """Return the top folder of a side's code."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,8 @@ class OldTree:
 
     root: Path
     """Its top folder. Its name is that of the checkout's folder, which may be a package."""
+    lacks: str = ""
+    """What git has not checked out, in brackets; empty if that is nothing."""
 
     @property
     def folder(self) -> Path:
@@ -65,7 +67,7 @@ def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
                 next_step="TMPDIR names a folder with more room",
             ) from None
         _link_ignored(repository, tree)
-        yield tree
+        yield replace(tree, lacks=_submodules(repository, commit))
     finally:
         with signals_held_off():
             lock.release()
@@ -99,6 +101,12 @@ def _remove(repository: Repository, tree: OldTree) -> None:
         # `--force` twice: git locks a worktree while it fills it.
         repository.git("worktree", "remove", "--force", "--force", str(tree.root))
     shutil.rmtree(tree.folder, ignore_errors=True)
+
+
+def _submodules(repository: Repository, commit: Commit) -> str:
+    listed = repository.git("ls-tree", "-r", "-z", commit.id).split("\0")
+    names = [name for kind, _, name in (one.partition("\t") for one in listed) if " commit " in kind]
+    return f" (git checks out no submodule of it: {', '.join(names)})" if names else ""
 
 
 def _link_ignored(repository: Repository, tree: OldTree) -> None:

@@ -112,7 +112,8 @@ class Settler:
             if against is not None:
                 raise outside
             self._repository, self._no_git = None, str(outside)
-        self._engine = Engine(root, invocation, logs, settings.budget_s, settings.build, progress)
+        capability = runner.environment.gpu.compute_capability
+        self._engine = Engine(root, invocation, logs, settings.budget_s, settings.build, capability, progress)
         self._began = time.monotonic()
         self._spent_s = 0.0
         self._settled: dict[tuple[str, str], Settlement] = {}

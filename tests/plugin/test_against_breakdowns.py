@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from against_pass_project import TEST, K, found, reason, ten_microseconds
+from against_project import Project
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from against_project import Project
 
 
 @pytest.fixture
@@ -49,6 +48,16 @@ def test_a_side_that_hangs_is_given_up(project: Project) -> None:
     paired = project.compare(K, looks=(1,), patience_s=4.0)
     assert time.monotonic() - begin < 30
     assert reason(paired).startswith("the process with the present code has not answered for 4 s")
+
+
+def test_submodule_that_old_code_lacks_is_named(project: Project) -> None:
+    other = Project(project.root.parent / "other")
+    other.commit({"kernels.py": "def kernel(): return 10.0\n"})
+    allowed = ("-c", "protocol.file.allow=always")
+    project.git(*allowed, "submodule", "--quiet", "add", str(other.root), "lib")
+    project.commit({"test_k.py": TEST.replace("kernels", "lib.kernels")})
+    paired = project.compare(K, looks=(1,))
+    assert reason(paired).endswith("No module named 'lib.kernels' (git checks out no submodule of it: lib)")
 
 
 def test_old_code_runs_with_the_options_of_the_run(project: Project) -> None:

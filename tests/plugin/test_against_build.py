@@ -136,9 +136,17 @@ def test_a_build_that_takes_too_long_is_ended(project: Project, monkeypatch: pyt
         project.compare("tests/test_k.py::test_k", ref="HEAD", build=f"{sys.executable} -c 'input()'")
 
 
-def test_another_architecture_is_another_build() -> None:
-    keys = {build._key("pip", {"TORCH_CUDA_ARCH_LIST": one}) for one in ("8.0", "9.0", "9.0")}
-    assert len(keys) == 2
+def test_another_architecture_or_compiler_is_another_build(tmp_path: Path) -> None:
+    nvcc = tmp_path / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.touch(mode=0o755)
+    with_nvcc = {"CUDA_HOME": str(tmp_path)}
+    calls = [("8.0", {}), ("9.0", {}), ("9.0", {"TORCH_CUDA_ARCH_LIST": "8.0"}), ("9.0", with_nvcc)]
+    keys = [build._key("pip", *call) for call in calls]
+    os.utime(nvcc, (1, 1))
+    keys.append(build._key("pip", *calls[-1]))
+    assert len(set(keys)) == 5
+    assert build._key("pip", *calls[-1]) == keys[-1]
 
 
 def test_builds_that_were_not_used_for_longest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,8 +209,12 @@ def test_shared_object_in_a_hidden_folder_of_the_checkout_is_refused(project: Pr
 
 @pytest.mark.parametrize(
     "read",
-    ["open(path).read()", "__import__('mmap').mmap(os.open(path, os.O_RDWR), 0)"],
-    ids=["open", "mmap"],
+    [
+        "open(path).read()",
+        "__import__('mmap').mmap(os.open(path, os.O_RDWR), 0)",
+        "__import__('ctypes').CDLL(None).open(path.encode(), 0)",
+    ],
+    ids=["open", "mmap", "native"],
 )
 def test_data_of_the_checkout_is_refused(project: Project, read: str) -> None:
     test = f"import os\npath = {str(project.root)!r} + '/data'\nDATA = {read}\n{TEST}"
