@@ -175,7 +175,7 @@ def test_lost_side_is_reported_once_and_tests_still_run(project: Project) -> Non
     assert "    : :error::no such driver\n" in done.stdout  # GitHub would read a separate line as a command
     found = project.settlements()["test_k"]
     assert (found.how, found.against and found.against.ref) == ("impossible", "main")
-    assert found.reason.endswith("ended with exit status 3: ::error::no such driver")
+    assert found.reason.endswith("ended with exit status 3: : :error::no such driver")
 
 
 def begun(project: Project, test: str) -> tuple[subprocess.Popen[str], int]:
