@@ -45,13 +45,17 @@ class Project:
         return RunStore(self.root / STATE_FOLDER)
 
     @property
+    def _with_recordings(self) -> RunStore:
+        return RunStore(self.root / STATE_FOLDER, self.baselines, self.values.get("gpuperf_replay_gpu", ""))
+
+    @property
     def store(self) -> BaselineStore:
         """The project's baseline files."""
         return BaselineStore(self.baselines, state=self.root / STATE_FOLDER)
 
     def find(self, ref: str | None) -> Path:
         """Return the file of a run or recording; see `RunStore.resolve`."""
-        return RunStore(self.root / STATE_FOLDER, self.baselines).resolve(ref)
+        return self._with_recordings.resolve(ref)
 
     def find_for_baseline(self, ref: str | None) -> list[Path]:
         """Find runs as `find_all` does, but a recording only by its name: the baselines come from it."""
@@ -63,7 +67,7 @@ class Project:
 
     def find_all(self, ref: str | None) -> list[Path]:
         """Return the files of a merged run, one for each GPU; one file for every other name."""
-        return RunStore(self.root / STATE_FOLDER, self.baselines).resolve_all(ref)
+        return self._with_recordings.resolve_all(ref)
 
     def load_all(self, ref: str | None) -> list[Run]:
         """Load the runs of a merged run, one for each GPU; one run for every other name."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.judge.result import Finding, Status
-from pytest_gpuperf.metrics.peaks import OF_TYPE, peaks_of
+from pytest_gpuperf.metrics.peaks import OF_TYPE, highest_mhz, peaks_of
 from pytest_gpuperf.records.change import show_value
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def floor_of(measurement: Measurement, gpu: GpuInfo) -> Floor | None:
     timing = measurement.timing
     if timing is None:
         return None
-    peaks = peaks_of(gpu, _highest_mhz(timing))
+    peaks = peaks_of(gpu, highest_mhz(timing))
     claims = [*_of_memory(measurement, timing, gpu, peaks), *_of_operations(timing, peaks)]
     if measurement.profile is not None:
         claims += _of_counters(measurement.profile, gpu, peaks)
@@ -100,11 +100,6 @@ def impossible_time(measurement: Measurement, gpu: GpuInfo, label: str = "") -> 
         wrong = f"if {floor.declared} is too large, correct it first: count only what one call has to do"
         details = [wrong, f"if it is right, {SKIPPED_WORK}"]
     return Finding(Status.INVALID, line, label, tuple(details))
-
-
-def _highest_mhz(timing: Timing) -> float:
-    known = timing.conditions.max_sm_clock_mhz if timing.conditions is not None else 0
-    return max(known, *timing.blocks_mhz, 0) if known else 0.0
 
 
 def _of_memory(measurement: Measurement, timing: Timing, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor]:

@@ -7,7 +7,7 @@ A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu 
 OP is one of `>= <= > < == !=`. VALUE is a number, optionally with the metric's own unit, or a word if the
 metric's value is one (`occupancy_limiter != registers`). For `tensor_instructions` and
 `copy_instructions`, which are several words, a limit is `WORD in NAME` or `WORD not in NAME`. The prefix
-`sm_90:` restricts it to kernels compiled for `sm_90`.
+`sm_90:` restricts it to kernels compiled for `sm_90`, and `backward:` to the measurement of that label.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -48,12 +48,14 @@ TIME_UNITS: Mapping[str, str] = {
     "spread_pct": "%",
     "gb_per_s": "GB/s",
     "tflop_per_s": "TFLOP/s",
+    "dram_share": "%",
+    "peak_share": "%",
     "bus_gb_per_s": "GB/s",
     "skew_us": "us",
     "exposed_us": "us",
 }
 """Values of a time that a limit can name, with their units."""
-_OF_PROCESS = frozenset({"time_us", "gb_per_s", "tflop_per_s", "bus_gb_per_s"})
+_OF_PROCESS = frozenset({"time_us", "gb_per_s", "tflop_per_s", "dram_share", "peak_share", "bus_gb_per_s"})
 """Values that differ between processes as times do: a limit fails only if it is beyond that."""
 _OWN_UNITS = {**TIME_UNITS, **TRACE_UNITS, **ACCURACY_UNITS}
 
@@ -77,20 +79,23 @@ _BROKEN = {
     "in": "breaks",
     "not in": "breaks",
 }
+_MEASURED = {"spills": "local_spill_instructions"}
+"""Counters that stand for facts of compilers in measurements: both are 0 if nothing spills."""
 _LISTS = frozenset({"tensor_instructions", "copy_instructions"})
-_ARCH = r"\s* (?:(?P<arch>sm_\d+[af]?) \s* : \s*)?"
+_ONLY = r"\s* (?:(?P<only>\S(?:.*\S)?) \s* : \s*)?"
+_ARCH = re.compile(r"sm_\d+[af]?", re.ASCII)
 _GRAMMAR = re.compile(
-    _ARCH
+    _ONLY
     + r"""(?P<name>[\w.]+) \s* (?P<op>>=|<=|==|!=|>|<) \s*
     (?: (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?) | (?P<word>[A-Za-z]\w*) ) \s*
     (?P<unit>[^\s\d.+-]\S*)? \s*""",
-    re.ASCII | re.VERBOSE,
+    re.ASCII | re.DOTALL | re.VERBOSE,
 )
 _MEMBER = re.compile(
-    _ARCH
+    _ONLY
     + r"""(?P<quote>['"]?) (?P<word>[A-Za-z][\w.]*) (?P=quote) \s+
     (?P<op>in|not\s+in) \s+ (?P<name>\w+) \s*""",
-    re.ASCII | re.VERBOSE,
+    re.ASCII | re.DOTALL | re.VERBOSE,
 )
 _EXAMPLE = "a limit such as 'memory_throughput >= 60'"
 _LONGEST = 200
@@ -106,17 +111,29 @@ class Limit:
     """One of `>= <= > < == !=`, or `in` and `not in`."""
     value: float | str
     """In the metric's unit."""
-    arch: str = ""
-    """Architecture that it is for; empty for all, and for measurements."""
+    only: str = ""
+    """Label or architecture that it is for; empty for all."""
+    doubt: str = field(default="", compare=False)
+    """Reason to warn of it; empty for none."""
 
     def __str__(self) -> str:
         """Return `memory_throughput >= 60`, which `parse_limit` reads."""
         whole = self.bound if self.name in _LISTS else f"{self.name} {self.bound}"
-        return f"{self.arch}: {whole}" if self.arch else whole
+        return f"{self.only}: {whole}" if self.only else whole
+
+    @property
+    def arch(self) -> str:
+        """Architecture that it is for; empty for all, and for measurements."""
+        return self.only if _ARCH.fullmatch(self.only) else ""
+
+    @property
+    def measured_name(self) -> str:
+        """Counter that is measured for it."""
+        return _MEASURED.get(self.name, self.name)
 
     def is_for(self, label: str) -> bool:
         """Return True if the limit is for measurements of this label."""
-        return not self.arch or label == self.arch or label.endswith(f"[{self.arch}]")
+        return self.only in ("", label) or (bool(self.arch) and label.endswith(f"[{self.arch}]"))
 
     @property
     def bound(self) -> str:
@@ -149,14 +166,14 @@ def parse_limit(text: str) -> Limit:
         )
     member = _MEMBER.fullmatch(text)
     if member is not None:
-        arch, word, op, name = member.group("arch", "word", "op", "name")
+        only, word, op, name = member.group("only", "word", "op", "name")
         _check_name(name)
         if name in _LISTS:
-            return Limit(name, " ".join(op.split()), word, arch or "")
+            return Limit(name, " ".join(op.split()), word, only or "")
     parts = _GRAMMAR.fullmatch(text)
     if parts is None:
         raise GpuperfError(f"the limit {show_repr(text)} cannot be read", expected=_EXAMPLE)
-    arch, name, op, number, word, unit = parts.group("arch", "name", "op", "number", "word", "unit")
+    only, name, op, number, word, unit = parts.group("only", "name", "op", "number", "word", "unit")
     _check_name(name)
     takes_words = name in catalogue.WORDS or catalogue.is_raw_name(name)
     if name in _LISTS:
@@ -164,10 +181,10 @@ def parse_limit(text: str) -> Limit:
             f"the limit {show_repr(text)} cannot be read", expected=f"such as 'wgmma in {name}'"
         )
     if number is not None and name not in catalogue.WORDS and math.isfinite(float(number)):
-        _check_unit(text, name, unit)
-        return Limit(name, op, float(number), arch or "")
+        doubt = _check_unit(text, name, unit, float(number))
+        return Limit(name, op, float(number), only or "", doubt)
     if word is not None and takes_words and unit is None and op in ("==", "!="):
-        return Limit(name, op, word, arch or "")
+        return Limit(name, op, word, only or "")
     wanted = "== or != and a word" if name in catalogue.WORDS else "a number"
     raise GpuperfError(f"the limit {show_repr(text)} cannot be read", expected=f"{wanted} behind {name}")
 
@@ -182,7 +199,8 @@ def _check_name(name: str) -> None:
     )
 
 
-def _check_unit(text: str, name: str, unit: str | None) -> None:
+def _check_unit(text: str, name: str, unit: str | None, value: float) -> str:
+    """Refuse another unit than the metric's, and return a reason to doubt the value."""
     metric = catalogue.get(name)
     own = _OWN_UNITS.get(name, metric.unit if metric is not None else "")
     if metric is None and name not in _OWN_UNITS and ("pct" in name or name.endswith("_rate")):
@@ -192,6 +210,13 @@ def _check_unit(text: str, name: str, unit: str | None) -> None:
             f"the limit {show_repr(text)} has the unit {unit!r}",
             expected=f"{own!r} or none" if own else "none",
         )
+    if own == "%" and unit is None and 0 < value <= 1:
+        as_share = f"{100 * value:g}"
+        return (
+            f"the limit {show_repr(text)} is at {value:g} %; expected a number of percent: {as_share} for "
+            f"{as_share} %, or '{value:g} %' if it is meant so"
+        )
+    return ""
 
 
 def parse_limits(limits: Mapping[str, str] | Iterable[str] | str) -> tuple[Limit, ...]:
@@ -291,7 +316,8 @@ def check_limits(
         # A test that only times one of its callables has a limit on counters for the others.
         able = [label for label in labels if getattr(measured[label], limit.part) is not None] or labels[:1]
         if not able:
-            done = f"compiled nothing for {limit.arch}" if limit.arch and measured else "measured nothing"
+            done = "compiled" if limit.arch and measured else "measured"
+            done += f" nothing for {limit.only}" if limit.only and measured else " nothing"
             yield Finding(Status.INVALID, f"the limit {limit} {source} cannot be judged: the test {done}")
         for label in able:
             known = _known_value(limit.name, baselines.get(label))
@@ -372,10 +398,10 @@ def _value(limit: Limit, timing: Timing | None, profile: Profile | None) -> Metr
         return value
     if profile is None:
         return None
-    combined = profile.combined.get(limit.name)
-    if combined is None and len(profile.kernels) == 1:
-        return profile.kernels[0].metrics.get(limit.name)
-    return combined
+    rows = [profile.combined, *(kernel.metrics for kernel in profile.kernels if len(profile.kernels) == 1)]
+    # `spills` counts bytes if a kernel was compiled.
+    names = [limit.name, limit.measured_name][: 2 if limit.value == 0 else 1]
+    return next((row[name] for name in names for row in rows if name in row), None)
 
 
 def _is_lacking(name: str, chip: str) -> bool:
@@ -404,4 +430,7 @@ def _no_time(name: str, timing: Timing | None) -> str:
         return "it needs gpuperf_ranks" + (", on GPUs" if name == "exposed_us" else "")
     if name == "bus_gb_per_s":
         return "it needs collective= and bytes= of the time() of gpuperf_ranks"
-    return f"the test gives time() no {'bytes' if name == 'gb_per_s' else 'flops'}="
+    given, keyword = (
+        (timing.bytes, "bytes") if name in ("gb_per_s", "dram_share") else (timing.flops, "flops")
+    )
+    return "the peak of this GPU is not known" if given else f"the test gives time() no {keyword}="

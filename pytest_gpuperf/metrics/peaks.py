@@ -16,13 +16,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from pytest_gpuperf.metrics.chips import chip_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.records import GpuInfo
+    from pytest_gpuperf.records import GpuInfo, Timing
 
 L2_BYTES: Mapping[str, int] = {"ga100": 5120, "gh100": 9216}
 """Bytes that L2 passes in a cycle, by chip."""
@@ -47,6 +48,22 @@ OF_TYPE: Mapping[str, float] = {
     "flops.tensor_int8": 2,
 }
 """Rate of a type over that of float16, by the metric that counts its operations."""
+
+
+def with_peaks(timing: Timing, gpu: GpuInfo) -> Timing:
+    """Return a time with the peak rates of its GPU, for its shares of them."""
+    peaks = peaks_of(gpu, highest_mhz(timing))
+    return replace(
+        timing,
+        peak_gb_per_s=peaks.dram_gb_per_s,
+        peak_tflop_per_s=peaks.float16_tflop_per_s / SPARSE,
+    )
+
+
+def highest_mhz(timing: Timing) -> float:
+    """Return the highest SM clock that is known of a time's GPU, in MHz; 0 if none is."""
+    known = timing.conditions.max_sm_clock_mhz if timing.conditions is not None else 0
+    return max(known, *timing.blocks_mhz, 0) if known else 0.0
 
 
 class Peaks(msgspec.Struct, frozen=True, gc=False):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,6 +19,43 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character, which no file can hold."""
 LARGEST_COUNT = 2**63 - 1
 """Largest whole number that a run file can hold."""
+OF_CALL = (
+    *("expected", "inputs", "bytes", "flops", "rtol", "atol", "equal_nan", "mutates", "mode", "kernels"),
+    *("launches", "limits", "tolerance", "label"),
+)
+"""Keywords of `gpuperf(...)`."""
+OF_MARKER = ("preset", "metrics", "benchmark", "gpus")
+"""Keywords that only the marker takes."""
+OF_OTHERS = frozenset({"input", "model"})
+"""Keywords that look like one of ours, and that callables often take."""
+ALIKE = 0.8
+"""Likeness, by `difflib`, from which on a keyword is taken for a misspelt one."""
+
+
+def check_keywords(fn: Callable[..., Any], names: Collection[str]) -> None:
+    """Refuse keywords that look like those of `gpuperf(...)`, unless the callable names them.
+
+    Args:
+        fn: The callable under test. One that tells no signature, such as those in C, refuses them itself.
+        names: The keywords that it would get.
+
+    Raises:
+        GpuperfError: One of them is a keyword of another method, of the marker, or misspelt.
+    """
+    try:
+        own = inspect.signature(getattr(fn, "forward", fn)).parameters if names else {}
+    except (TypeError, ValueError):
+        return
+    for name in names:
+        near = difflib.get_close_matches(name, (*OF_CALL, *OF_MARKER), 1, ALIKE)
+        if name in own or name in OF_OTHERS or not near:
+            continue
+        place = "@pytest.mark.gpuperf" if near[0] in OF_MARKER else "gpuperf"
+        raise GpuperfError(
+            f"the keyword {name}=, which the callable does not name",
+            expected=f"{near[0]}= of {place}(...)",
+            next_step=f"if the callable takes {name}=, write lambda *args: kernel(*args, {name}=...)",
+        )
 
 
 def check_label(label: object) -> None:

@@ -58,6 +58,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return auto_workers(config)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let `pytest -m gpuperf` select the tests that measure, also without a marker of their own."""
+    if "gpuperf" in getattr(item, "fixturenames", ()):
+        item.add_marker("gpuperf")
+
+
 @guarded
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import asdict
 
 from pytest_gpuperf.errors import GpuperfError, NoCompilerError
-from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.measure.identity.fingerprint import fingerprint
+from pytest_gpuperf.metrics.peaks import with_peaks
 from pytest_gpuperf.plugin.arguments import (
     check_count,
     check_expected,
@@ -28,7 +28,7 @@ from pytest_gpuperf.records.selection import Selection, check_kernels, check_lau
 from pytest_gpuperf.registry import instrument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import torch
 
@@ -69,17 +69,26 @@ class Gpuperf(Fuzzes):
         mode: str | None = None,
         kernels: str | Sequence[str] | None = None,
         launches: Launches | None = None,
+        limits: Mapping[str, str] | Iterable[str] | str = (),
+        tolerance: float | None = None,
         label: str = "main",
         **kwargs: Any,
     ) -> Measurement:
         """Check, time and profile in one line.
 
-        Takes the arguments of `check`, `time` and `profile`.
+        Takes the arguments of `check`, `time` and `profile`; `limits`, limits of this call that are judged at
+        the end of the test; and `tolerance`, the accepted slowdown of the test in percent: both as in the
+        marker.
 
         Returns:
             All three records.
         """
         __tracebackhide__ = True
+        try:
+            self._state.state_limits(limits, label)
+            self._state.state_tolerance(tolerance)
+        except GpuperfError as error:
+            self._fail(error)
         self.check(
             fn,
             *args,
@@ -215,6 +224,7 @@ class Gpuperf(Fuzzes):
             )
         except GpuperfError as error:
             self._fail(error)
+        result = with_peaks(result, self._runner.environment.gpu)
         called = fingerprint(call, result.mode, result.bytes, result.flops)
         self._keep(label, code=code, call=called, timing=result)
         if result.refused:
@@ -344,7 +354,7 @@ class Gpuperf(Fuzzes):
         """
         __tracebackhide__ = True
         try:
-            self._state.limits.extend(parse_limits(list(limits)))
+            self._state.state_limits(limits)
         except GpuperfError as error:
             self._fail(error)
 

@@ -183,6 +183,9 @@ class Hooks:
             if item.path in linked:
                 state = self._named(item, runner)
             state.marker = Marker.of(item)
+            for limit in state.marker.limits:
+                if limit.doubt:
+                    _warn(item, limit.doubt)
             item.stash[STATE] = state
             runner.lines[state.nodeid] = (item.location[1] or 0) + 1
         if runner.judges:

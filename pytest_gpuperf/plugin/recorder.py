@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
-from pytest_gpuperf.plugin.arguments import check_label
+from pytest_gpuperf.plugin.arguments import check_keywords, check_label
 from pytest_gpuperf.plugin.inputs import Checked, Given
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.session.seeds import seed_of
@@ -57,10 +57,12 @@ class Recorder:
                 )
             )
         self._refuse_second(part, label)
+        self._state.called = True
         source = self._runner.source
         if isinstance(source, NoGpuError):
             self._fail(source)
         try:
+            check_keywords(fn, kwargs)
             given = Given(fn, args, kwargs, inputs)
             # Timed are other values than those that were checked.
             seed = self.seed + (part != "correctness") if inputs is not None else 0

@@ -50,11 +50,13 @@ class RunStore:
     Args:
         state: The project's `.gpuperf` folder; need not exist.
         baselines: Folder of the recordings; None for measured runs only.
+        model: Model of GPU whose recordings count; empty for that of the newest one.
     """
 
-    def __init__(self, state: Path, baselines: Path | None = None) -> None:
+    def __init__(self, state: Path, baselines: Path | None = None, model: str = "") -> None:
         self.folder = state / "runs"
         self._baselines = baselines
+        self._model = model
 
     @staticmethod
     def new_id(now: datetime) -> str:
@@ -96,9 +98,9 @@ class RunStore:
 
         Args:
             ref: None or `latest` for the newest run; if none was measured on a GPU, and there are
-                recordings, the recording with the most tests, of several the newest. Else an id or the start
-                of one; a run file, gzipped or not; or a folder that holds one, such as an unpacked CI
-                artifact.
+                recordings, of those that pytest replays the one with the most tests, of several the newest.
+                Else an id or the start of one; a run file, gzipped or not; or a folder that holds one, such
+                as an unpacked CI artifact.
 
         Raises:
             GpuperfError: No run has this name, or several have.
@@ -113,7 +115,7 @@ class RunStore:
                 )
             on_gpu = (run_id for run_id in sorted(measured, reverse=True) if _is_of_gpu(measured[run_id]))
             newest = next(on_gpu, "") if recorded else max(measured)
-            return runs[newest or max(recorded, key=lambda run_id: (_tests_in(recorded[run_id]), run_id))]
+            return runs[newest] if newest else self._replayed()
         if ref in runs:
             return runs[ref]
         matches = sorted(run_id for run_id in runs if ref and run_id.startswith(ref))
@@ -151,6 +153,11 @@ class RunStore:
                 return sorted(found)
         return [self.resolve(ref)]
 
+    def _replayed(self) -> Path:
+        assert self._baselines is not None
+        own = recordings_of(self._baselines, self._model)
+        return max(own, key=lambda path: len(own[path].tests))
+
     def _recordings(self) -> dict[str, Path]:
         if self._baselines is None:
             return {}
@@ -166,10 +173,6 @@ class RunStore:
 def _is_of_gpu(path: Path) -> bool:
     """Return True if a run has more than compiled kernels."""
     return load_run(path).environment.gpu.slug != NO_GPU.slug
-
-
-def _tests_in(path: Path) -> int:
-    return len(load_run(path).tests)
 
 
 def make_state_folder(state: Path) -> None:
@@ -280,6 +283,31 @@ def newest_recordings(baselines: Path) -> list[Run]:
     Raises:
         GpuperfError: One of them cannot be read.
     """
-    return sorted(
-        map(load_run, recordings(baselines)), key=lambda run: (run.started_at, run.id), reverse=True
-    )
+    return list(_by_age(baselines).values())
+
+
+def _by_age(baselines: Path) -> dict[Path, Run]:
+    found = {path: load_run(path) for path in recordings(baselines)}
+    return dict(sorted(found.items(), key=lambda one: (one[1].started_at, one[1].id), reverse=True))
+
+
+def recordings_of(baselines: Path, model: str = "") -> dict[Path, Run]:
+    """Read the recordings that a machine without a GPU replays, newest first; empty if there is none.
+
+    Args:
+        baselines: Their folder.
+        model: Slug of the model of GPU; empty for that of the newest recording.
+
+    Raises:
+        GpuperfError: One of them cannot be read, or none is of this model.
+    """
+    found = _by_age(baselines)
+    slugs = list(dict.fromkeys(run.environment.gpu.slug for run in found.values()))
+    slug = model or next(iter(slugs), "")
+    if found and slug not in slugs:
+        raise GpuperfError(
+            f"there is no recording of {slug!r}",
+            expected=f"one of {', '.join(slugs)}",
+            next_step=f"type -o gpuperf_replay_gpu={slugs[0]}",
+        )
+    return {path: run for path, run in found.items() if run.environment.gpu.slug == slug}

@@ -171,6 +171,10 @@ class Timing(Record, frozen=True, kw_only=True):
     """Bytes that a call has to move, given by the caller; 0 if not given."""
     flops: Count = 0
     """Floating-point operations of a call, given by the caller; 0 if not given."""
+    peak_gb_per_s: Ratio = 0.0
+    """Peak rate of the GPU's DRAM; 0 if unknown."""
+    peak_tflop_per_s: Ratio = 0.0
+    """Peak rate of the GPU's tensor cores, dense float16 at the highest SM clock; 0 if unknown."""
     argument_bytes: Count = 0
     """Memory of the tensors among the arguments; 0 if unknown."""
     warm_up: WarmUp | None = None
@@ -242,6 +246,17 @@ class Timing(Record, frozen=True, kw_only=True):
     def gb_per_s(self) -> float | None:
         """Rate in 10⁹ bytes per second, None if `bytes` is 0."""
         return self.bytes / self.time_us / 1e3 if self.bytes else None
+
+    @property
+    def dram_share(self) -> float | None:
+        """Rate of `bytes` in % of the peak of DRAM; None if one of them is unknown."""
+        return 100 * self.gb_per_s / self.peak_gb_per_s if self.gb_per_s and self.peak_gb_per_s else None
+
+    @property
+    def peak_share(self) -> float | None:
+        """Rate of `flops` in % of the peak of dense float16; None if one of them is unknown."""
+        rate, peak = self.tflop_per_s, self.peak_tflop_per_s
+        return 100 * rate / peak if rate and peak else None
 
     @property
     def bus_gb_per_s(self) -> float | None:

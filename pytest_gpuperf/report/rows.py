@@ -74,7 +74,7 @@ class Row:
     time: str
     """`5.30 µs ±0.2 %`: half the interquartile range of the blocks on either side; `5.30 µs cold ±0.2 %`."""
     rate: str
-    """`3.20 TB/s`, `412 GB/s` or `640 TFLOP/s`."""
+    """`3.20 TB/s`, `412 GB/s` or `640 TFLOP/s`, with its share of the GPU's peak: `3.20 TB/s 66 %`."""
     sol: str
     """Speed of light, the nearer roof: `mem 78 %` or `sm 90 %`."""
     occupancy: str
@@ -97,10 +97,11 @@ def columns_of(rows: Sequence[Row]) -> list[Column]:
     tones = [TONES[row.status] for row in rows]
     directions: dict[Tone, Tone] = {"bad": "worse", "good": "better"}
     moved = [directions.get(tone, "") for tone in tones]
+    rate = "rate of peak" if any("%" in row.rate for row in rows) else "rate"
     return [
         Column("test", [row.test for row in rows], "name", code=True),
         Column("time", [row.time for row in rows]),
-        Column("rate", [row.rate for row in rows]),
+        Column(rate, [row.rate for row in rows]),
         Column("SOL", [row.sol for row in rows]),
         Column("occupancy", [row.occupancy for row in rows]),
         Column("top stall", [row.stall for row in rows], left=True),

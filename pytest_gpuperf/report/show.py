@@ -84,18 +84,21 @@ def show_communication(ranks: RankTimes) -> str:
 
 
 def show_rate(timing: Timing) -> str:
-    """Show the rate of a time: `412 GB/s bus`, `640 TFLOP/s`, `3.20 TB/s`; empty if its work is not known."""
-    bus = ""
+    """Show the rate of a time, with its share of the peak: `412 GB/s bus`, `640 TFLOP/s 65 %`, `3.20 TB/s`.
+
+    Empty if its work is not known. A rate above the peak of DRAM is one of caches and has no share.
+    """
+    more, share = "", None
     if timing.bus_gb_per_s is not None:
-        rate, small, large, bus = timing.bus_gb_per_s, "GB/s", "TB/s", " bus"
+        rate, small, large, more = timing.bus_gb_per_s, "GB/s", "TB/s", " bus"
     elif timing.tflop_per_s is not None:
-        rate, small, large = timing.tflop_per_s * 1e3, "GFLOP/s", "TFLOP/s"
+        rate, small, large, share = timing.tflop_per_s * 1e3, "GFLOP/s", "TFLOP/s", timing.peak_share
     elif timing.gb_per_s is not None:
-        rate, small, large = timing.gb_per_s, "GB/s", "TB/s"
+        rate, small, large, share = timing.gb_per_s, "GB/s", "TB/s", timing.dram_share
     else:
         return ""
     shown = f"{three_digits(rate)} {small}" if rate < 999.5 else f"{three_digits(rate / 1e3)} {large}"
-    return shown + bus
+    return shown + more + ("" if share is None or share > 100 else f" {share:.0f} %")
 
 
 def show_accuracy(accuracy: Accuracy) -> str:

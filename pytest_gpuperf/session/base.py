@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.source import Processes, Source
     from pytest_gpuperf.settings.settings import Settings
 
+EXAMPLE = "gpuperf(kernel, x, expected=reference)"
 OTHER_FILE = "remove it, or name another file"
 """Next step if a file exists that this tool has not written."""
 
@@ -215,7 +216,7 @@ class Runner:
             nodeid=state.nodeid,
             measurements=dict(state.measurements),
             failure=failure,
-            tolerance_pct=state.marker.tolerance_pct or 0.0,
+            tolerance_pct=state.stated_tolerance_pct,
             limits=tuple(map(str, state.stated_limits[:MOST_LIMITS])),
             sanitizer=sanitized,
             gpu_uuid=self.card(state.nodeid),
@@ -323,6 +324,9 @@ class Runner:
         errors = [*(errors_of(record.sanitizer) if record.sanitizer else ()), *state.errors]
         if len(limits) > MOST_LIMITS:
             errors.append(f"the test states {len(limits):,} limits; expected at most {MOST_LIMITS:,}")
+        idle = not (state.called or record.measurements or record.sanitizer or record.failure or errors)
+        if idle and not self.guards(state.nodeid):
+            errors.append(f"the test measured nothing; expected a call such as {EXAMPLE}")
         verdict = judge(
             record,
             limits=limits,
@@ -330,7 +334,7 @@ class Runner:
                 self.expected.of(state.nodeid),
                 self.expected.origin(state.nodeid, self.environment),
                 self.tolerance_pct(state),
-                self._hints(),
+                self._hints(state.nodeid),
                 self.expected.file(state.nodeid),
                 self.environment.gpu,
             ),
@@ -353,7 +357,7 @@ class Runner:
         else:
             commit = last_change(self.expected.store.root / self.environment.gpu.slug, nodeid)
         line = f"new, although baselines of an ancestor have it, last changed by {commit} (--gpuperf-strict)"
-        finding = Finding(Status.INVALID, line, next_step=self._hints().accept)
+        finding = Finding(Status.INVALID, line, next_step=self._hints(nodeid).accept)
         if not commit:
             if not is_shallow(self.settings.root):
                 return verdict
@@ -381,22 +385,21 @@ class Runner:
         baseline = self.expected.of(state.nodeid)
         if baseline is not None and baseline.tolerance_pct is not None:
             return baseline.tolerance_pct
-        return state.marker.tolerance_pct or self.settings.tolerance_pct
+        return state.stated_tolerance_pct or self.settings.tolerance_pct
 
     def keep_failed(self, state: ItemState, error: BaseException) -> None:
         """Judge the measurements of a test that an exception ended."""
         if state.measurements:
             self.judge(state, type(error).__name__)
 
-    @property
-    def accept_command(self) -> str:
-        """The command that makes this run the baseline."""
+    def accept_command(self, _nodeid: str = "") -> str:
+        """Return the command that makes the run that has a test the baseline."""
         return "gpuperf baseline accept"
 
     @property
     def static_update_command(self) -> str:
         """The command that makes the kernels compiled in this run the baseline."""
-        return self.accept_command
+        return self.accept_command()
 
     def finish(self, *, complete: bool) -> None:
         """Write the run file, if this way to run keeps one."""
@@ -411,7 +414,7 @@ class Runner:
         measured = self.results and gpu.slug != NO_GPU.slug and self.settings.update == "never"
         if self.settings.strict and measured and not self.expected.store.suites(gpu.slug):
             self.problems.append(
-                f"there is no baseline for {gpu.slug} (--gpuperf-strict); {self.accept_command} makes one"
+                f"there is no baseline for {gpu.slug} (--gpuperf-strict); {self.accept_command()} makes one"
             )
         if self.problems:
             raise GpuperfError("; ".join(self.problems))
@@ -477,11 +480,12 @@ class Runner:
             root=self.settings.root,
         )
 
-    def _hints(self) -> Hints:
+    def _hints(self, nodeid: str) -> Hints:
         update = "pytest --gpuperf --gpuperf-update=new"
-        makes_one = self.accept_command if self.replayed_from is not None else update
+        accept = self.accept_command(nodeid)
+        makes_one = accept if self.replayed_from is not None else update
         return Hints(
-            accept=f"if this is intended: {self.accept_command}",
+            accept=f"if this is intended: {accept}",
             no_baseline=f"{makes_one} makes one{self.expected.other_gpus}",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +13,14 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
-from pytest_gpuperf.judge.limits import Limit, parse_limits
+from pytest_gpuperf.judge.limits import Limit, parse_limit, parse_limits
 from pytest_gpuperf.metrics.presets import check_presets
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.selection import check_kernels, check_launches
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_gpuperf.records.selection import Launches
 
@@ -96,7 +97,7 @@ class Marker:
                 raise GpuperfError(
                     f"benchmark={show_repr(given['benchmark'])} {where}", expected="True or False"
                 )
-        metrics.extend(limit.name for limit in limits if limit.part == "profile")
+        metrics.extend(limit.measured_name for limit in limits if limit.part == "profile")
         return cls(
             regex=next(iter(kernels), None),
             launches=next(iter(launches), "all"),
@@ -159,8 +160,12 @@ class ItemState(msgspec.Struct, gc=False):
     unavailable: str = ""
     """Why a required measurement, such as counters, is unavailable."""
     measurements: dict[str, Measurement] = {}
+    called: bool = False
+    """True once the test has called a method that measures."""
     limits: list[Limit] = []
-    """Added by `gpuperf.limit()`."""
+    """Added by `gpuperf.limit()`, or by `limits=` of a call."""
+    tolerance_pct: float | None = None
+    """Accepted slowdown that a call states."""
     began: float = msgspec.field(default_factory=time.perf_counter)
     """Begin of its set-up, by `time.perf_counter`."""
     errors: list[str] = []
@@ -172,6 +177,43 @@ class ItemState(msgspec.Struct, gc=False):
     def stated_limits(self) -> tuple[Limit, ...]:
         """Limits of the marker and of `gpuperf.limit()`, each once."""
         return tuple(dict.fromkeys((*self.marker.limits, *self.limits)))
+
+    @property
+    def stated_tolerance_pct(self) -> float:
+        """Accepted slowdown of a call or the marker, in percent; 0 if neither states one."""
+        return self.tolerance_pct or self.marker.tolerance_pct or 0.0
+
+    def state_limits(self, limits: Mapping[str, str] | Iterable[str] | str, label: str = "") -> None:
+        """Add limits.
+
+        Args:
+            limits: In any form that the marker takes.
+            label: Measurement that they are for; empty for all of the test.
+
+        Raises:
+            GpuperfError: One of them cannot be read.
+        """
+        found = parse_limits(limits)
+        for limit in found:
+            if limit.doubt:
+                warnings.warn(pytest.PytestWarning(f"gpuperf: {limit.doubt}"), stacklevel=3)
+        self.limits.extend(parse_limit(f"{label}: {limit}") if label else limit for limit in found)
+
+    def state_tolerance(self, value: object) -> None:
+        """Set the accepted slowdown of the test; None leaves it.
+
+        Raises:
+            GpuperfError: It is not a number of percent, or another call has stated another one.
+        """
+        if value is None:
+            return
+        number = _tolerance(value, "in a call of gpuperf")
+        if self.tolerance_pct not in (None, number):
+            raise GpuperfError(
+                f"tolerance={number:g}, and {self.tolerance_pct:g} in an earlier call",
+                expected="one tolerance for each test",
+            )
+        self.tolerance_pct = number
 
     def fresh(self) -> ItemState:
         """Return the same test before it has run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pytest
@@ -23,7 +22,7 @@ from pytest_gpuperf.records import (
 )
 from pytest_gpuperf.records.compiled import kernels_of
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, newest_recordings, recording_path
+from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, recording_path, recordings_of
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.session.base import Runner
 
@@ -65,6 +64,11 @@ class RecordedSource:
             found = self._found.get(nodeid)
             self._last = found[1] if found is not None else None
         return self._last
+
+    def run_of(self, nodeid: str) -> Run:
+        """Return the run that has a test; the newest for an unknown one."""
+        found = self._found.get(nodeid)
+        return self._newest if found is None else found[0]
 
     def check(self, call: Call) -> Correctness:
         """Return the recorded comparison."""
@@ -148,7 +152,7 @@ class RecordedSource:
                 f"the recorded test was ended by {test.failure} before its {part.replace('_', '-')}"
             )
         if not isinstance(found, kind):
-            run = self._newest if test is None else self._found[call.nodeid][0]
+            run = self.run_of(call.nodeid)
             gpu = run.environment.gpu.name
             self.skip(
                 call,
@@ -208,19 +212,18 @@ class ReplayRunner(Runner):
         """Reasons why tests without a recording were skipped, by node id."""
         return self._recorded.skipped
 
-    @cached_property
-    def accept_command(self) -> str:
-        """The command that makes the replayed run the baseline."""
+    def accept_command(self, nodeid: str = "") -> str:
+        """Return the command that makes the recording that has a test the baseline."""
         replay = self.settings.replay
-        if replay == "auto" and self.replayed_from is not None:
-            replay = show_path(recording_path(self.settings.baselines, self.replayed_from))
+        if replay == "auto":
+            replay = show_path(recording_path(self.settings.baselines, self._recorded.run_of(nodeid)))
         return f"gpuperf baseline accept {replay}"
 
     @property
     def static_update_command(self) -> str:
         """The command that makes the kernels compiled now the baseline."""
         if self.settings.replay != "auto":
-            return self.accept_command
+            return self.accept_command()
         return "pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
@@ -259,22 +262,14 @@ def recorded_runs(settings: Settings, reason: str) -> list[Run]:
         baselines = None if settings.replay == "latest" else settings.baselines
         store = RunStore(settings.root / STATE_FOLDER, baselines)
         return [load_run(store.resolve(settings.replay))]
-    found = newest_recordings(settings.baselines)
+    found = recordings_of(settings.baselines, settings.replay_gpu)
     if not found:
         raise NoGpuError(
             f"{reason}, and there is no recording below {settings.baselines.name}/ to replay instead",
             next_step="type `pytest --gpuperf` and `gpuperf record` on a machine with a GPU, then "
             f"commit {settings.baselines.name}/",
         )
-    slugs = list(dict.fromkeys(run.environment.gpu.slug for run in found))
-    slug = settings.replay_gpu or slugs[0]
-    if slug not in slugs:
-        raise GpuperfError(
-            f"there is no recording of {slug!r}",
-            expected=f"one of {', '.join(slugs)}",
-            next_step=f"type -o gpuperf_replay_gpu={slugs[0]}",
-        )
-    return [run for run in found if run.environment.gpu.slug == slug]
+    return list(found.values())
 
 
 def _selected(regex: str, launches: str) -> str:

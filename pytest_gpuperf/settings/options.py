@@ -170,6 +170,7 @@ OPTIONS = (
         "write the verdicts of the run to this file as one JSON object (`gpuperf export --schema verdict`)",
         metavar="FILE",
         unset="none",
+        asks=True,
     ),
     Option(
         "brief",

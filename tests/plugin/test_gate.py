@@ -450,9 +450,8 @@ def test_strict_run_fails_if_a_test_has_vanished(project: Project, pytester: pyt
         "import pytest\n@pytest.mark.skip\ndef test_k(gpuperf): pass\n",
         "import pytest\ndef test_k(gpuperf): pytest.skip('no GPU')\n",
         "def test_other(): pass\n",
-        "def test_k(gpuperf): return\n",
     ],
-    ids=["marked", "skipped", "without a fixture", "returned"],
+    ids=["marked", "skipped", "without a fixture"],
 )
 def test_run_that_judges_nothing_does_not_pass(
     project: Project, pytester: pytest.Pytester, suite: str

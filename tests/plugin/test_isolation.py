@@ -232,7 +232,11 @@ def test_broken_file_ends_the_run_before_its_tests(pytester: pytest.Pytester) ->
 @pytest.mark.parametrize("option", ["-s", "--pdb", "-n0", "-pno:xdist"])
 def test_options_keep_the_tests_in_this_process(pytester: pytest.Pytester, option: str) -> None:
     pytester.makepyfile(
-        test_k="def test_k(gpuperf, request): assert not hasattr(request.config, 'workerinput')"
+        test_k="""
+        def test_k(gpuperf, request):
+            gpuperf._keep("main")
+            assert not hasattr(request.config, 'workerinput')
+        """
     )
     pytester.runpytest_subprocess(*RUN, option).assert_outcomes(passed=1)
 

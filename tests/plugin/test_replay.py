@@ -104,6 +104,19 @@ def test_model_to_replay_can_be_chosen(
     )
 
 
+def test_failure_names_the_recording_of_its_test(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    for name, day, test in (("old", "20", "test_k"), ("new", "21", "test_other")):
+        kept = record(f"test_k.py::{test}", main=measured(9.0, {"memory_throughput": 77.0}))
+        add_recording(run(kept, id=name, started_at=f"2026-11-{day}"))
+    before = run(record("test_k.py::test_k", main=measured(9.0, {"memory_throughput": 97.0})))
+    accept(before, BaselineStore(pytester.path / "baselines"), "all", 0.0, environ={})
+    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.profile(print)")
+    result = pytester.runpytest("--gpuperf", "-v")
+    result.stdout.fnmatch_lines("*gpuperf baseline accept baselines/nvidia-h200/recordings/old.json")
+
+
 def test_missing_counters_of_all_workers_fail_no_test(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:

@@ -193,7 +193,7 @@ def test_expected_failure_has_no_annotation(
 def test_fixture_requested_while_the_test_runs_is_refused(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(
         test_k="""
-        def test_k(gpuperf): pass
+        def test_k(gpuperf): gpuperf._keep("main")
         def test_late(request): request.getfixturevalue("gpuperf")
         """
     )

@@ -100,6 +100,7 @@ def test_plain(gpuperf):
     gpuperf.profile(kernels.plain)
 
 def test_last(gpuperf):
+    gpuperf._state.called = True
     if os.environ.get("ENDS") and not os.environ.get("GPUPERF_PROFILING_PASS"):
         os._exit(1)
 """

@@ -34,7 +34,7 @@ def gpu(pytester: pytest.Pytester) -> Iterator[str]:
     """Create a project with a fake GPU and a test that measures nothing; yield the GPU's UUID."""
     name = f"GPU-{uuid.uuid4()}"
     pytester.makeconftest(GPU.format(uuid=name))
-    pytester.makepyfile(test_k="def test_k(gpuperf): pass\n")
+    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf._keep('main')\n")
     yield name
     GpuLock(name)._path().unlink(missing_ok=True)
 
@@ -47,6 +47,7 @@ def test_run_holds_the_lock_to_its_end(pytester: pytest.Pytester, gpu: str) -> N
         from pytest_gpuperf.measure.device.lock import GpuLock
 
         def test_k(gpuperf):
+            gpuperf._keep("main")
             assert GpuLock({gpu!r}).holder().pid == os.getpid()
         """
     )
@@ -138,13 +139,14 @@ def test_nested_run_does_not_wait_for_its_parent(pytester: pytest.Pytester, gpu:
         import subprocess, sys
 
         def test_k(gpuperf):
+            gpuperf._keep("main")
             inner = [sys.executable, "-m", "pytest", *{RUN!r}, "inner/test_inner.py"]
             done = subprocess.run(inner, timeout=60, capture_output=True, text=True)
             assert "1 passed" in done.stdout
         """
     )
     inner = pytester.mkdir("inner")
-    (inner / "test_inner.py").write_text("def test_inner(gpuperf): pass\n")
+    (inner / "test_inner.py").write_text("def test_inner(gpuperf): gpuperf._keep('main')\n")
     pytester.runpytest_subprocess(*RUN, "test_k.py").assert_outcomes(passed=1)
 
 
@@ -166,6 +168,7 @@ def test_a_replay_takes_no_lock(pytester: pytest.Pytester, replay: None) -> None
         from pytest_gpuperf.measure.device.lock import HELD_ENV
 
         def test_k(gpuperf):
+            gpuperf._keep("main")
             assert HELD_ENV not in os.environ
         """
     )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
+from msgspec.structs import replace
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
@@ -18,7 +19,16 @@ from pytest_gpuperf.judge.limits import (
     parse_limits,
 )
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.records import KernelProfile, Measurement, Profile, TestRecord, Trace
+from pytest_gpuperf.metrics.peaks import with_peaks
+from pytest_gpuperf.records import (
+    Conditions,
+    GpuInfo,
+    KernelProfile,
+    Measurement,
+    Profile,
+    TestRecord,
+    Trace,
+)
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
 from run_builders import measured, profile, record, timing
 
@@ -229,6 +239,41 @@ def test_rates_are_limited() -> None:
     measurement = Measurement(timing=timing(1.0, bytes=3_000_000, flops=2_000_000))
     assert check_limit(parse_limit("gb_per_s >= 3000"), measurement).status is Status.PASS
     assert check_limit(parse_limit("tflop_per_s > 2.1"), measurement).status is Status.LIMIT
+
+
+def test_share_of_the_peak_is_limited() -> None:
+    gpu = GpuInfo(
+        name="H200", slug="h200", compute_capability="9.0", dram_gb_per_s=4800.0, multiprocessors=132
+    )
+    timed = replace(
+        timing(1.0, bytes=3_600_000, flops=500_000_000), conditions=Conditions(max_sm_clock_mhz=2000)
+    )
+    measurement = Measurement(timing=with_peaks(timed, gpu))
+    assert check_limit(parse_limit("dram_share >= 75"), measurement).status is Status.PASS
+    assert check_limit(parse_limit("dram_share >= 80 %"), measurement).line == (
+        "dram_share 75 is below the limit >= 80"
+    )
+    # 4096 operations in a cycle of each SM.
+    share = 100 * 500 / (4096 * 132 * 2000 * 1e-6)
+    assert measurement.timing is not None
+    assert measurement.timing.peak_share == pytest.approx(share)
+    unknown = check_limit(parse_limit("dram_share >= 75"), Measurement(timing=timed))
+    assert unknown.status is Status.INVALID
+    assert "the peak of this GPU is not known" in unknown.line
+
+
+@pytest.mark.parametrize(("counted", "status"), [(0, Status.PASS), (12, Status.LIMIT)])
+def test_spills_are_counted_if_measured(counted: int, status: Status) -> None:
+    found = check_limit(parse_limit("spills == 0"), measured(5.3, {"local_spill_instructions": counted}))
+    assert found.status is status
+
+
+def test_limit_with_a_label_is_for_that_one() -> None:
+    limit = parse_limit("backward: time_us <= 5")
+    assert parse_limit(str(limit)) == limit
+    tested = record(forward=measured(9.0), backward=measured(9.0))
+    (finding,) = check_limits([(limit, "of the test")], tested, {})
+    assert finding.label == "backward"
 
 
 def test_unavailable_counters_are_a_remark() -> None:

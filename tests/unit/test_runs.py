@@ -223,5 +223,21 @@ def test_recording_with_most_tests_stands_for_the_newest_run(tmp_path: Path) -> 
     assert store.resolve() == recording_path(tmp_path, whole)
 
 
+def test_model_of_the_newest_recording_stands_for_the_newest_run(tmp_path: Path) -> None:
+    older = GpuInfo(name="A100", slug="a100")
+    whole = [record(f"t.py::{name}", main=measured()) for name in "ab"]
+    recorded = [
+        run(*whole, id="1", started_at="2026-01-01", gpu=older),
+        run(whole[0], id="2", started_at="2026-01-02"),
+    ]
+    for one in recorded:
+        write_files({recording_path(tmp_path, one): encode_run(one)})
+    state = tmp_path / ".gpuperf"
+    assert RunStore(state, tmp_path).resolve() == recording_path(tmp_path, recorded[1])
+    assert RunStore(state, tmp_path, "a100").resolve() == recording_path(tmp_path, recorded[0])
+    with pytest.raises(GpuperfError, match="no recording of 'h100'; expected one of nvidia-h200, a100"):
+        RunStore(state, tmp_path, "h100").resolve()
+
+
 def test_project_without_recordings_has_none(tmp_path: Path) -> None:
     assert newest_recordings(tmp_path / "baselines") == []

@@ -27,6 +27,8 @@ _BETTER: Mapping[str, Better] = {
     "time_us": "lower",
     "gb_per_s": "higher",
     "tflop_per_s": "higher",
+    "dram_share": "higher",
+    "peak_share": "higher",
     "bus_gb_per_s": "higher",
     "skew_us": "lower",
     "exposed_us": "lower",

@@ -21,7 +21,14 @@ def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["report"] = "pytest_gpuperf.features.page.command"
     registry.options.append(
-        Option("html", "", "write the results as one HTML page to this file", metavar="FILE", unset="none")
+        Option(
+            "html",
+            "",
+            "write the results as one HTML page to this file",
+            metavar="FILE",
+            unset="none",
+            asks=True,
+        )
     )
     registry.outputs.append(_write)
 

@@ -188,7 +188,7 @@ def test_without_a_gpu_a_marked_test_is_skipped(suite: Suite, monkeypatch: pytes
 
 
 def test_a_replay_skips_a_marked_test(suite: Suite) -> None:
-    recorded = "\n    def test_recorded(gpuperf): pass\n"
+    recorded = "\n    def test_recorded(gpuperf): gpuperf._keep('main')\n"
     result = suite.run(
         MARKED + recorded,
         "--gpuperf",
