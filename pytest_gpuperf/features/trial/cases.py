@@ -19,19 +19,9 @@ if TYPE_CHECKING:
 TASK_FILE = "task.yml"
 
 
-class TaskSource(msgspec.Struct, frozen=True):
-    """A file of a task."""
-
-    name: str
-    """Name under which the others import it."""
-    source: str
-    """Path below the folder of `task.yml`; `@SUBMISSION@` for the solution."""
-
-
 class Task(msgspec.Struct, frozen=True):
     """The keys of a `task.yml` of GPU MODE that matter here; one without a value is null."""
 
-    files: list[TaskSource] | None = None
     tests: list[dict[str, Any]] | None = None
     benchmarks: list[dict[str, Any]] | None = None
 

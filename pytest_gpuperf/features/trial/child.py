@@ -36,8 +36,6 @@ FILES = {
     "conftest.py": "from pytest_gpuperf.features.trial.plugin import pytest_configure\n",
     TEST_FILE: "from pytest_gpuperf.features.trial.plugin import pytest_generate_tests, test_solution\n",
 }
-HELPERS = "helpers"
-"""Folder of the links to helper modules."""
 LEAVING_S = 60
 """Seconds for what is no part of a case: the start of the process, and its end."""
 LAST_LINES = 15

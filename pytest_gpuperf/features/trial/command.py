@@ -6,6 +6,7 @@ import secrets
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -45,6 +46,7 @@ SEEDS = 2**31
 )
 @click.option(
     "--budget",
+    "budget_s",
     type=click.FloatRange(0.01, 3600),
     default=1.0,
     show_default=True,
@@ -68,18 +70,14 @@ SEEDS = 2**31
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     solution: Path,
     problem: Path,
     timeout: float,
-    seeds: int,
-    rounds: int,
-    budget: float,
-    mode: str,
     given: tuple[str, ...],
-    rtol: float | None,
-    atol: float | None,
     seed: int | None,
     form: str,
+    **limits: Any,
 ) -> None:
     """Check and time a solution against its problem file.
 
@@ -89,16 +87,14 @@ def command(
     nothing could be tried.
     """
     from pytest_gpuperf.features.trial.cases import cases_of, read_task
-    from pytest_gpuperf.features.trial.child import HELPERS, try_cases
-    from pytest_gpuperf.features.trial.forms import check_solution, form_of
-    from pytest_gpuperf.features.trial.modules import link_helpers
+    from pytest_gpuperf.features.trial.child import try_cases
+    from pytest_gpuperf.features.trial.forms import form_of
     from pytest_gpuperf.features.trial.record import TrialPlan
     from pytest_gpuperf.features.trial.report import trial_report
     from pytest_gpuperf.features.trial.verdict import judge_trial
     from pytest_gpuperf.measure.device.presence import may_measure
 
     kind = form_of(problem)
-    check_solution(solution, kind)
     task = read_task(problem) if kind == "gpu-mode" and not given else None
     cases = cases_of(kind, task, given)
     if not may_measure():
@@ -106,37 +102,19 @@ def command(
             "torch finds no GPU that it can use", expected="a CUDA GPU", next_step="type gpuperf doctor"
         )
     with tempfile.TemporaryDirectory(prefix="gpuperf-try-") as name:
-        folder = Path(name).resolve()
-        helpers = folder / HELPERS
-        helpers.mkdir()
         plan = TrialPlan(
             problem=str(problem.resolve()),
             solution=str(solution.resolve()),
             form=kind,
             cases=cases,
-            folders=link_helpers(task, problem, helpers),
             seed=secrets.randbelow(SEEDS) if seed is None else seed,
-            seeds=seeds,
-            rounds=rounds,
-            budget_s=budget,
-            mode=mode,
-            rtol=rtol,
-            atol=atol,
+            **limits,
         )
-        result = judge_trial(plan, try_cases(plan, folder, timeout, _Progress(len(cases))))
+        result = judge_trial(plan, try_cases(plan, Path(name), timeout, _show_progress))
     show(trial_report(result), form)
     context.exit(0 if result.verdict == "accepted" else 1)
 
 
-class _Progress:
-    """A line on a terminal's standard error with the number of cases that have ended."""
-
-    def __init__(self, cases: int) -> None:
-        self._cases = cases
-        self._shown = -1
-
-    def __call__(self, done: int) -> None:
-        """Show it, if it has changed."""
-        if done != self._shown and sys.stderr.isatty():
-            self._shown = done
-            click.echo(f"\r{done} of {self._cases} cases\r", err=True, nl=False)
+def _show_progress(done: int) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{done} cases done\r", err=True, nl=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import symtable
 from importlib.util import decode_source
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,13 +21,11 @@ class Names(NamedTuple):
 
     problem: tuple[str, ...]
     solution: str
-    what: str
-    """The solution's name in messages."""
 
 
 FORMS: Mapping[Form, Names] = {
-    "kernelbench": Names(("Model", "get_inputs", "get_init_inputs"), "ModelNew", "a class ModelNew"),
-    "gpu-mode": Names(("generate_input", "ref_kernel"), "custom_kernel", "a function custom_kernel"),
+    "kernelbench": Names(("Model", "get_inputs", "get_init_inputs"), "ModelNew"),
+    "gpu-mode": Names(("generate_input", "ref_kernel"), "custom_kernel"),
 }
 
 
@@ -36,7 +33,7 @@ def form_of(problem: Path) -> Form:
     """Return the form of a problem file.
 
     Raises:
-        GpuperfError: The file cannot be read or compiled, or has neither form.
+        GpuperfError: The file is not Python, or has neither form.
     """
     names = _names_of(problem)
     for form, needed in FORMS.items():
@@ -52,35 +49,16 @@ def form_of(problem: Path) -> Form:
     )
 
 
-def check_solution(solution: Path, form: Form) -> None:
-    """Refuse a solution file that lacks the name that its form needs.
-
-    Raises:
-        GpuperfError: The file cannot be read or compiled, or does not define the name.
-    """
-    names, needed = _names_of(solution), FORMS[form]
-    if names and needed.solution not in names and "*" not in names:
-        others = [other.solution for other in FORMS.values() if other.solution in names]
-        found = f"; it defines {others[0]}, which is of another form" if others else ""
-        raise GpuperfError(
-            f"{show_path(solution)} does not define {needed.solution}{found}",
-            expected=f"{needed.what}, as the problem has {', '.join(FORMS[form].problem)}",
-        )
-
-
 def _names_of(path: Path) -> frozenset[str]:
-    """Return the names that a module defines or imports at its top level; `*` if it imports all of another.
+    """Return the names that a module defines or imports at its top level.
 
     Raises:
-        GpuperfError: The file cannot be read, or is not Python.
+        GpuperfError: The file is not Python.
     """
     shown = show_path(path)
     try:
         source = decode_source(path.read_bytes())
-        tree = ast.parse(source, shown)
         symbols = symtable.symtable(source, shown, "exec").get_symbols()
-    except OSError as error:
-        raise GpuperfError(f"{shown} cannot be read: {error.strerror or error}") from None
     except SyntaxError as error:
         line = f":{error.lineno}" if error.lineno else ""
         raise GpuperfError(
@@ -88,8 +66,4 @@ def _names_of(path: Path) -> frozenset[str]:
         ) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise GpuperfError(f"{shown} is not Python: {error or type(error).__name__}") from None
-    names = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    if any(alias.name == "*" for node in imports for alias in node.names):
-        names.add("*")
-    return frozenset(names)
+    return frozenset(symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported())

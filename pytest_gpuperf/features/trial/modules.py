@@ -10,46 +10,27 @@ from traceback import walk_tb
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.errors import GpuperfError, show_repr
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
     from types import CellType
 
-    from pytest_gpuperf.features.trial.cases import Task
 
-SUBMISSION = "@SUBMISSION@"
-"""Source of the solution in a `task.yml`."""
-
-
-def link_helpers(task: Task | None, problem: Path, folder: Path) -> tuple[str, ...]:
-    """Link the helper modules of a task into a folder, and return the folders to import from, in order.
-
-    A `task.yml` may give a file another name or take it from another folder.
-    """
-    for file in (task.files if task is not None else None) or ():
-        source = problem.parent / file.source
-        link = folder / Path(file.name).name
-        if file.source != SUBMISSION and link.suffix == ".py" and source.is_file() and not link.exists():
-            link.symlink_to(source.resolve())
-    here = problem.resolve().parent
-    return str(folder), str(here), str(here.parent)
-
-
-def load(path: Path, name: str, folders: Iterable[str], *, tried: bool = False) -> ModuleType:
+def load(path: Path, name: str, needed: Iterable[str], *, tried: bool = False) -> ModuleType:
     """Import a file as a module.
 
     Args:
         path: The file.
         name: Name of the module.
-        folders: Folders that its imports may come from.
+        needed: Names of callables that it has to define.
         tried: True for the solution: an exception of its own is a result of the trial.
 
     Raises:
-        GpuperfError: The import raises; of a solution, it lacks a module.
+        GpuperfError: The import raises, or a name is missing; of a solution, it lacks a module or is not
+            Python, or lacks a name.
     """
-    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -59,9 +40,12 @@ def load(path: Path, name: str, folders: Iterable[str], *, tried: bool = False) 
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        if tried and not isinstance(error, ModuleNotFoundError):
+        if tried and not isinstance(error, (ModuleNotFoundError, SyntaxError)):
             raise
         raise _unloadable(path, error) from error
+    for one in needed:
+        if not callable(getattr(module, one, None)):
+            raise GpuperfError(f"{show_path(path)} does not define {one}", expected="a class or a function")
     return module
 
 
@@ -94,8 +78,8 @@ class Unchanged:
         folders: Folders of its helper modules.
     """
 
-    def __init__(self, problem: ModuleType, folders: Iterable[str]) -> None:
-        self._modules = [problem, *_modules_in({Path(folder).resolve() for folder in folders})]
+    def __init__(self, problem: ModuleType, folders: Collection[Path]) -> None:
+        self._modules = [problem, *_modules_in(folders)]
         self._before = self._parts()
 
     def check(self) -> str:
@@ -162,16 +146,3 @@ def _modules_in(folders: Collection[Path]) -> list[ModuleType]:
         if (file.parent.parent if file.stem == "__init__" else file.parent) in folders:
             found.append(module)
     return found
-
-
-def required(module: ModuleType, name: str, path: Path) -> object:
-    """Return a callable of a module.
-
-    Raises:
-        GpuperfError: The module has none of this name.
-    """
-    value = getattr(module, name, None)
-    if not callable(value):
-        found = "does not define" if value is None else f"has {show_repr(value)} as"
-        raise GpuperfError(f"{show_path(path)} {found} {name}", expected=f"{name} to be callable")
-    return value

@@ -65,7 +65,7 @@ class _Reports:
             case = CaseReport(case=index, verdict="ended", text=text)
         if case.accepted and not report.passed:
             # Judged after the test, such as by its floor.
-            case = replace(case, verdict="refused", text=_message(report))
+            case = replace(case, verdict="refused", text=report.longreprtext)
         self._send(Sent(report=replace(case, seconds=round(report.duration, 3))))
 
     @pytest.hookimpl(trylast=True)
@@ -76,13 +76,6 @@ class _Reports:
 
     def _send(self, message: Sent) -> None:
         self._channel.send_bytes(msgspec.msgpack.encode(message))
-
-
-def _message(report: pytest.TestReport) -> str:
-    """Return the message of a failure without its traceback."""
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text = str(getattr(crash, "message", "") or report.longreprtext)
-    return text.removeprefix("Failed: ")
 
 
 @cache

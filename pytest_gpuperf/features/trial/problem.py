@@ -6,17 +6,20 @@ import copy
 import inspect
 import math
 import random
+import sys
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
 
+from pytest_gpuperf.compat.torch_names import tree_map
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.forms import FORMS
-from pytest_gpuperf.features.trial.modules import Unchanged, load, required
+from pytest_gpuperf.features.trial.modules import Unchanged, load
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
 
@@ -33,14 +36,15 @@ GPU_MODE_TOLERANCE = 2e-2
 """The problem's own `check_implementation` decides; this is the largest tolerance among its problems."""
 
 
-class Problem(Protocol):
+class Problem(ABC):
     """A problem with its solution."""
 
-    mutates: bool
+    mutates = False
     """True if the solution may write to its arguments."""
-    judges: bool
+    judges = False
     """True if the problem has a check of its own, which decides if an output is right."""
 
+    @abstractmethod
     def arguments(self, seed: int) -> tuple[Any, ...]:
         """Make new arguments.
 
@@ -48,21 +52,25 @@ class Problem(Protocol):
             GpuperfError: The problem cannot make them.
         """
 
+    @abstractmethod
     def reference(self, *args: Any) -> Any:
         """Call the reference."""
 
+    @abstractmethod
     def solution(self, *args: Any) -> Any:
         """Call the solution."""
 
-    def objection(self, args: tuple[Any, ...], output: Any) -> str:
+    @abstractmethod
+    def tolerance(self, output: Any) -> float:
+        """Return the tolerance of the problem's form for an output of the reference."""
+
+    def objection(self, _args: tuple[Any, ...], _output: Any) -> str:
         """Return why the problem's own check refuses an output for these arguments, which stay as they are.
 
         Returns:
             Empty if it does not, or if there is no such check.
         """
-
-    def tolerance(self, output: Any) -> float:
-        """Return the tolerance of the problem's form for an output of the reference."""
+        return ""
 
 
 class Files:
@@ -78,13 +86,12 @@ class Files:
     def __init__(self, plan: TrialPlan) -> None:
         self._plan = plan
         path, needed = Path(plan.problem), FORMS[plan.form]
-        self.problem = load(path, "gpuperf_problem", plan.folders)
-        for name in needed.problem:
-            required(self.problem, name, path)
-        self.unchanged = Unchanged(self.problem, plan.folders)
-        self._solution_path = Path(plan.solution)
-        self.solution = load(self._solution_path, "gpuperf_solution", plan.folders, tried=True)
-        required(self.solution, needed.solution, self._solution_path)
+        # GPU MODE has helper modules in both.
+        folders = path.parents[:2]
+        sys.path[:0] = map(str, folders)
+        self.problem = load(path, "gpuperf_problem", needed.problem)
+        self.unchanged = Unchanged(self.problem, folders)
+        self.solution = load(Path(plan.solution), "gpuperf_solution", [needed.solution], tried=True)
 
     def open(self, case: TrialCase, device: torch.device) -> Problem:
         """Make the callables of a case.
@@ -97,11 +104,8 @@ class Files:
         return GpuMode(self.problem, self.solution, case.arguments)
 
 
-class KernelBench:
+class KernelBench(Problem):
     """`Model` against `ModelNew`, made from the same seed and with the same weights."""
-
-    mutates = False
-    judges = False
 
     def __init__(self, problem: ModuleType, solution: ModuleType, device: torch.device, seed: int) -> None:
         self._device = device
@@ -127,18 +131,13 @@ class KernelBench:
         with torch.no_grad():
             return self._new(*args)
 
-    def objection(self, args: tuple[Any, ...], output: Any) -> str:
-        """Return nothing: KernelBench compares by tolerance alone."""
-        del args, output
-        return ""
-
     def tolerance(self, output: Any) -> float:
         """Return KernelBench's tolerance for the widest type."""
         kinds = {tensor.dtype for tensor in tensors_in(output)}
         return min((KERNELBENCH_TOLERANCES.get(kind, KERNELBENCH_LOW_PRECISION) for kind in kinds), default=0)
 
 
-class GpuMode:
+class GpuMode(Problem):
     """`ref_kernel` against `custom_kernel`."""
 
     mutates = True
@@ -146,25 +145,11 @@ class GpuMode:
 
     def __init__(self, problem: ModuleType, solution: ModuleType, arguments: Mapping[str, Any]) -> None:
         self._problem = problem
-        self._check = getattr(problem, "check_implementation", None)
-        self.judges = self._check is not None
+        self._check = getattr(problem, "check_implementation", lambda *_: None)
+        self.judges = hasattr(problem, "check_implementation")
         self._custom_kernel: Callable[[Any], Any] = solution.custom_kernel
         self._arguments = arguments
-        known = inspect.signature(problem.generate_input).parameters
-        self._takes_seed = "seed" in known
-        missing = [
-            name
-            for name, parameter in known.items()
-            if parameter.default is parameter.empty
-            and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-            and name not in {*arguments, "seed"}
-        ]
-        if missing:
-            raise GpuperfError(
-                f"generate_input needs {', '.join(missing)}",
-                expected="a task.yml next to the problem, or cases",
-                next_step=f"name them: --case {','.join(f'{name}=1024' for name in missing)}",
-            )
+        self._takes_seed = "seed" in inspect.signature(problem.generate_input).parameters
 
     def arguments(self, seed: int) -> tuple[Any, ...]:
         """Call `generate_input`."""
@@ -185,8 +170,6 @@ class GpuMode:
 
     def objection(self, args: tuple[Any, ...], output: Any) -> str:
         """Ask `check_implementation`."""
-        if self._check is None:
-            return ""
         try:
             return _objection_in(self._check(*cloned(args), output))
         except Exception as error:
@@ -265,8 +248,8 @@ def cloned(tree: Any) -> Any:
 
 def fits(tree: Any, other: Any) -> bool:
     """Return True if two trees have tensors of the same shapes and types."""
-    kinds = ([(one.shape, one.dtype) for one in tensors_in(which)] for which in (tree, other))
-    return next(kinds) == next(kinds)
+    one, two = ([(tensor.shape, tensor.dtype) for tensor in tensors_in(which)] for which in (tree, other))
+    return one == two
 
 
 def refill(tree: Any, other: Any) -> None:
@@ -279,39 +262,31 @@ def refill(tree: Any, other: Any) -> None:
             tensor.copy_(value)
 
 
-def tensors_in(tree: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors in nested tuples, lists, dicts and dataclasses."""
-    if isinstance(tree, torch.Tensor):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for value in tree:
-            yield from tensors_in(value)
-    elif isinstance(tree, dict):
-        for value in tree.values():
-            yield from tensors_in(value)
-    elif is_dataclass(tree) and not isinstance(tree, type):
-        for one in fields(tree):
-            yield from tensors_in(getattr(tree, one.name, None))
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested tuples, lists, dicts and dataclasses."""
+    found: list[torch.Tensor] = []
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    _mapped(tree, keep)
+    return found
 
 
 def _mapped(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    if isinstance(tree, torch.Tensor):
-        return change(tree)
-    if isinstance(tree, tuple):
-        parts = [_mapped(value, change) for value in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
-    if isinstance(tree, list):
-        return [_mapped(value, change) for value in tree]
-    if isinstance(tree, dict):
-        return {key: _mapped(value, change) for key, value in tree.items()}
-    if is_dataclass(tree) and not isinstance(tree, type):
-        made = copy.copy(tree)
-        for one in fields(tree):
-            if hasattr(tree, one.name):
+    def part(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return change(value)
+        if is_dataclass(value) and not isinstance(value, type):
+            made = copy.copy(value)
+            for one in fields(value):
                 # It may be frozen.
-                object.__setattr__(made, one.name, _mapped(getattr(tree, one.name), change))
-        return made
-    return tree
+                object.__setattr__(made, one.name, _mapped(getattr(value, one.name, None), change))
+            return made
+        return value
+
+    return tree_map(part, tree)
 
 
 def _moved(tree: Any, device: torch.device) -> Any:
@@ -349,7 +324,8 @@ def _made(make: Callable[[], Any], seed: int, device: torch.device, what: str = 
 
 def _broken(what: str, error: Exception) -> GpuperfError:
     text = str(error).strip().partition("\n")[0]
-    return GpuperfError(f"{what} raised {type(error).__name__}: {text}".rstrip(": "))
+    next_step = "name its arguments: --case size=1024" if "required positional" in text else ""
+    return GpuperfError(f"{what} raised {type(error).__name__}: {text}".rstrip(": "), next_step=next_step)
 
 
 @contextmanager

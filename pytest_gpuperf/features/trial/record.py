@@ -58,8 +58,6 @@ class TrialPlan(Record, frozen=True, kw_only=True):
     """Path of the solution file."""
     form: Form
     cases: tuple[TrialCase, ...]
-    folders: tuple[str, ...] = ()
-    """Folders of the modules that problem and solution import."""
     seed: Count
     """The first seed; the others follow it."""
     seeds: Positive

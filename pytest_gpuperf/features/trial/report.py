@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from pytest_gpuperf.report.table import Tone
 
 
+ONLY_JSON = ("arguments", "reasons", "seeds", "error")
+"""Parts of a case that have no place in a row."""
+
+
 def trial_report(result: TrialResult) -> Report:
     """Return the report of a trial."""
-    return Report([_table(result)], [_record(case) for case in result.cases], data=result)
+    return Report([_table(result)], [_flat(msgspec.to_builtins(case)) for case in result.cases], data=result)
 
 
 def _table(result: TrialResult) -> Table:
@@ -28,9 +32,7 @@ def _table(result: TrialResult) -> Table:
         Column("verdict", [case.verdict or "" for case in cases], "outcome", tones=list(map(_tone, cases))),
         Column("error", list(map(_error, cases))),
         Column("reference", [_time(case.reference) for case in cases]),
-        Column("±", [_half(case.reference) for case in cases], wide=True),
         Column("solution", [_time(case.solution) for case in cases]),
-        Column("±", [_half(case.solution) for case in cases], wide=True),
         Column("speed-up", [_ratio(case.speed_up) for case in cases]),
         Column("90 %", [_range(case.speed_up) for case in cases], left=True),
         Column(
@@ -72,12 +74,6 @@ def _time(side: SideTime | None) -> str:
     return show_time(side.time_us.value) if side is not None else ""
 
 
-def _half(side: SideTime | None) -> str:
-    if side is None:
-        return ""
-    return f"{50 * (side.time_us.high - side.time_us.low) / side.time_us.value:.1f} %"
-
-
 def _ratio(speed_up: Interval | None) -> str:
     return f"{three_digits(speed_up.value)}x" if speed_up is not None else ""
 
@@ -86,15 +82,9 @@ def _range(speed_up: Interval | None) -> str:
     return f"({speed_up.low:.3f} to {speed_up.high:.3f})" if speed_up is not None else ""
 
 
-def _record(case: CaseResult) -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for name, value in msgspec.to_builtins(case).items():
-        if name not in ("arguments", "reasons", "seeds", "error"):
-            flat |= _flat(name, value)
-    return flat
-
-
-def _flat(name: str, value: object) -> dict[str, object]:
+def _flat(value: object, name: str = "") -> dict[str, object]:
+    """Return the values of nested dicts by their paths, without those that only JSON has."""
     if not isinstance(value, dict):
         return {name: value}
-    return {key: one for part, inner in value.items() for key, one in _flat(f"{name}.{part}", inner).items()}
+    parts = {f"{name}.{part}".lstrip("."): inner for part, inner in value.items() if part not in ONLY_JSON}
+    return {path: one for part, inner in parts.items() for path, one in _flat(inner, part).items()}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from statistics import fmean, variance
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from pytest_gpuperf.features.trial.record import Interval
 from pytest_gpuperf.statistics.decision import t_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 ROUND_SD_PCT = 0.25
 """Least spread of rounds: that of sessions of steady kernels (`tests/data/noise_sessions.json`)."""
@@ -19,15 +20,7 @@ LEVEL = 0.05
 """One-sided level of each bound."""
 
 
-class Bounds(NamedTuple):
-    """A positive value with its interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-def time_bounds(rounds_us: Sequence[float]) -> Bounds:
+def time_bounds(rounds_us: Sequence[float]) -> Interval:
     """Return the geometric mean of times with its interval, by a t distribution of their logarithms.
 
     Args:
@@ -38,12 +31,18 @@ def time_bounds(rounds_us: Sequence[float]) -> Bounds:
     own, least = variance(logs) if df else 0.0, (ROUND_SD_PCT / 100) ** 2
     noise, df = (own, df) if own > least else (least, df + ROUND_DF)
     mean, margin = fmean(logs), t_quantile(df, LEVEL) * math.sqrt(noise / len(logs))
-    return Bounds(*(math.exp(mean + step) for step in (0.0, -margin, margin)))
+    return rounded(math.exp(mean + step) for step in (0.0, -margin, margin))
 
 
-def mean_bounds(ratios: Sequence[Bounds]) -> Bounds:
+def mean_bounds(ratios: Sequence[Interval]) -> Interval:
     """Return the geometric mean of independent ratios with its interval."""
     logs = [math.log(ratio.value) for ratio in ratios]
     halves = [math.log(ratio.high / ratio.low) / 2 for ratio in ratios]
     mean, half = fmean(logs), math.hypot(*halves) / len(ratios)
-    return Bounds(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    return rounded(math.exp(mean + step) for step in (0.0, -half, half))
+
+
+def rounded(bounds: Iterable[float]) -> Interval:
+    """Return a value, its lower and its upper bound with six digits."""
+    value, low, high = (float(f"{number:.6g}") for number in bounds)
+    return Interval(value=value, low=low, high=high)

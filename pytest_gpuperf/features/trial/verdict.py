@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from pytest_gpuperf.features.trial.record import (
     SideTime,
     TrialResult,
 )
-from pytest_gpuperf.features.trial.rounds import Bounds, mean_bounds, time_bounds
+from pytest_gpuperf.features.trial.rounds import mean_bounds, rounded, time_bounds
 from pytest_gpuperf.judge.floor import floor_of
 from pytest_gpuperf.judge.settlement import compare_restarts
 from pytest_gpuperf.records import NO_GPU
@@ -34,11 +35,8 @@ RIGHT: tuple[TrialVerdict, ...] = ("refused", "accepted")
 """Verdicts on a solution whose outputs were right."""
 HIDDEN = (f"{os.sep}pytest_gpuperf{os.sep}", "to find the cause: ")
 """Parts of lines about the trial's own test, which is gone."""
-NEXT_STEPS = (
-    "; if the function is meant to write to it, name it in mutates=",
-    "; name the arguments that it writes to: mutates=(0,)",
-)
-"""Next steps for the author of a test."""
+NEXT_STEP = re.compile("; (if the function is meant to|name the arguments that it) write.*mutates=.*")
+"""A next step for the author of a test."""
 NO_RESULT = "the trial ended before this case had a result, as if the solution had ended the process"
 LONGEST_REASON = 30
 """Maximum number of lines of a reason."""
@@ -64,7 +62,7 @@ def judge_trial(plan: TrialPlan, tried: Tried) -> TrialResult:
             raise GpuperfError(report.text.removeprefix("gpuperf: "))
         cases.append(_judge_case(case, report, record, where.gpu if where is not None else NO_GPU))
     verdicts = [case.verdict for case in cases if case.verdict is not None]
-    speed_ups = [Bounds(*_values(case.speed_up)) for case in cases if case.speed_up is not None]
+    speed_ups = [case.speed_up for case in cases if case.speed_up is not None]
     return TrialResult(
         schema=TRIAL_SCHEMA,
         solution=Path(plan.solution).name,
@@ -75,7 +73,7 @@ def judge_trial(plan: TrialPlan, tried: Tried) -> TrialResult:
         reasons=tuple(
             f"{case.name}: {reason}" if case.name else reason for case in cases for reason in case.reasons
         ),
-        speed_up=_interval(mean_bounds(speed_ups)) if speed_ups else None,
+        speed_up=mean_bounds(speed_ups) if speed_ups else None,
         cases=tuple(cases),
         gpu=where.gpu.name if where is not None else "",
         gpuperf=__version__,
@@ -122,9 +120,7 @@ def reasons_in(text: str) -> tuple[str, ...]:
     for line in [one for one in lines if not any(word in one for word in HIDDEN)] or lines:
         if line.startswith("gpuperf: ") or not reasons:
             reasons.append([])
-        line = line.removeprefix("gpuperf: ").replace("--gpuperf-timeout", "--timeout")
-        for step in NEXT_STEPS:
-            line = line.removesuffix(step)
+        line = NEXT_STEP.sub("", line.removeprefix("gpuperf: ")).replace("--gpuperf-timeout", "--timeout")
         reasons[-1].append(line.replace("this test ", "the solution "))
     return tuple("\n".join(lines[:LONGEST_REASON]) for lines in reasons)
 
@@ -161,7 +157,7 @@ def _floor(record: TestRecord | None, gpu: GpuInfo) -> Floor | None:
 
 def _side(times: CaseTimes, rounds_us: Sequence[float]) -> SideTime:
     assert times.in_turn.mode is not None
-    return SideTime(time_us=_interval(time_bounds(rounds_us)), mode=times.in_turn.mode)
+    return SideTime(time_us=time_bounds(rounds_us), mode=times.in_turn.mode)
 
 
 def _speed_up(times: CaseTimes) -> Interval | None:
@@ -170,13 +166,4 @@ def _speed_up(times: CaseTimes) -> Interval | None:
         return None
     decision = compared.decision
     changes = (decision.change_pct, decision.high_pct, decision.low_pct)
-    return _interval(Bounds(*(1 / (1 + change / 100) for change in changes)))
-
-
-def _interval(bounds: Bounds) -> Interval:
-    value, low, high = (float(f"{number:.6g}") for number in bounds)
-    return Interval(value=value, low=low, high=high)
-
-
-def _values(interval: Interval) -> tuple[float, float, float]:
-    return interval.value, interval.low, interval.high
+    return rounded(1 / (1 + change / 100) for change in changes)

@@ -11,6 +11,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.in_turn import InTurn, WrongWhileTimedError
+from pytest_gpuperf.features.trial.problem import Problem
 from pytest_gpuperf.measure.correctness.comparison import Tolerance
 from trial_on_cpu import Block
 
@@ -19,12 +20,10 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Doubling:
+class Doubling(Problem):
     """A problem: twice its input."""
 
     solve: Callable[..., Any]
-    mutates = False
-    judges = False
     seeds: list[int] = field(default_factory=list)
 
     def arguments(self, seed: int) -> tuple[Any, ...]:
@@ -36,9 +35,6 @@ class Doubling:
 
     def solution(self, *args: Any) -> Any:
         return self.solve(args[0])
-
-    def objection(self, args: tuple[Any, ...], output: Any) -> str:
-        return ""
 
     def tolerance(self, output: Any) -> float:
         return 0.0
@@ -151,8 +147,8 @@ def test_output_that_is_handed_over_is_not_restored() -> None:
     assert found.restored_bytes == 0
 
 
-def test_solution_that_adds_to_its_output_is_told_so() -> None:
-    with pytest.raises(WrongWhileTimedError, match=r"output 0 (.*\n)+.*repeated calls on the same inputs"):
+def test_solution_that_adds_to_its_output_is_wrong() -> None:
+    with pytest.raises(WrongWhileTimedError, match="output 0 "):
         rounds(InPlace(lambda x, out: out.add_(x * 2))).run([1])
 
 

@@ -158,5 +158,5 @@ def test_output_that_is_right_only_at_first_is_not_accepted(tmp_path: Path) -> N
 
 
 def test_missing_argument_ends_the_trial_with_an_error(tmp_path: Path) -> None:
-    with pytest.raises(GpuperfError, match="generate_input needs size"):
+    with pytest.raises(GpuperfError, match=r"argument: 'size'; name its arguments: --case"):
         tried(tmp_path, "return data", "seed=3")

@@ -11,7 +11,6 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.cases import read_task
-from pytest_gpuperf.features.trial.modules import link_helpers
 from pytest_gpuperf.features.trial.problem import (
     Files,
     absolute_tolerance,
@@ -78,7 +77,7 @@ def files(folder: Path, problem: str, solution: str, **given: Any) -> Files:
     (folder / "helpers.py").write_text(HELPERS, encoding="utf-8")
     form = "kernelbench" if "class Model" in problem else "gpu-mode"
     given = {"problem": str(folder / "problem.py"), "solution": str(folder / "solution.py"), **given}
-    return Files(plan("", form=form, folders=(str(folder),), **given))
+    return Files(plan("", form=form, **given))
 
 
 def opened(folder: Path, problem: str, solution: str, **arguments: Any) -> Problem:
@@ -161,6 +160,18 @@ def test_error_in_the_inputs_is_explained(tmp_path: Path) -> None:
 def test_missing_import_is_named_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"solution\.py:2 imports nowhere, which is not there"):
         files(tmp_path, MODEL, "import torch\nimport nowhere\n")
+
+
+@pytest.mark.parametrize(
+    ("solution", "message"),
+    [
+        ("x = 1\n", r"solution\.py does not define ModelNew; expected a class or a function"),
+        ("class ModelNew\n", r"solution\.py cannot be imported: SyntaxError"),
+    ],
+)
+def test_unusable_solution_is_explained(tmp_path: Path, solution: str, message: str) -> None:
+    with pytest.raises(GpuperfError, match=message):
+        files(tmp_path, MODEL, solution)
 
 
 def test_error_of_an_import_is_explained(tmp_path: Path) -> None:
@@ -275,8 +286,7 @@ def test_example_solution_is_right_or_wrong(tmp_path: Path, name: str, right: bo
     assert task is not None
     assert task.tests is not None
     case = TrialCase(name="", arguments=task.tests[1])
-    folders = link_helpers(task, reference, tmp_path)
-    trial = plan(case, problem=str(reference), solution=str(path), folders=folders)
+    trial = plan(case, problem=str(reference), solution=str(path))
     problem = Files(trial).open(case, CPU)
     args = problem.arguments(1)
     assert (problem.objection(args, problem.solution(*cloned(args))) == "") == right
