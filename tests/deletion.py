@@ -1,11 +1,13 @@
 """Delete features in a copy of the checkout: what is left must work.
 
-`tox run -e deletion` deletes each feature alone, imports and lists what is left, and replays a suite; then it
-deletes all of them and runs tests of the core: those in `CORE`, or `tox run -e deletion -- tests/plugin`.
+`tox run -e deletion` deletes each feature alone, then all of them, imports and lists what is left, and
+replays a suite. Then it runs tests of the core without features: those in `CORE`, or
+`tox run -e deletion -- tests/plugin`.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import shutil
@@ -13,11 +15,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from compileall import compile_dir
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forked import ForkedPython
 from pytest_gpuperf.features import FEATURES
 
 if TYPE_CHECKING:
@@ -36,8 +40,12 @@ CORE = (
 )
 """Unit tests of the rooms that reach features, by the registry alone, and those of runs, replays, options and
 markers. The contracts of lint keep features out of all other rooms."""
+PACKAGES = ("click", "hypothesis", "pandas", "rich.console", "scipy.stats", "torch._dynamo", "triton")
+"""What the package imports for seconds: the processes are forked from one that has imported it."""
 LEFT = """
 import sys
+for name in [name for name in sys.modules if name.partition(".")[0] == "pytest_gpuperf"]:
+    del sys.modules[name]  # of this checkout
 from importlib import import_module
 import pytest
 from click.testing import CliRunner
@@ -68,52 +76,42 @@ def copy(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def works(folder: Path, without: str, *commands: Sequence[str]) -> bool:
-    """Run Python commands with the package of a copy; say if all succeed, and why not.
+def without(names: Sequence[str], checkout: Path, command: Sequence[str] = ("-c", LEFT)) -> bool:
+    """Run a Python command in a copy without features; say if it succeeds, and why not.
 
     Args:
-        folder: The copy.
-        without: What was deleted in it.
-        commands: Arguments of Python.
+        names: The features.
+        checkout: What to copy.
+        command: Arguments of Python.
     """
-    environ = {**os.environ, "PYTHONPATH": str(folder), "CUDA_VISIBLE_DEVICES": ""}
     begin = time.monotonic()
-    for command in commands:
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=folder,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        if done.returncode:
-            sys.stdout.write(f"{done.stdout[-5000:]}\nwithout {without}: FAILED\n")
-            return False
-    sys.stdout.write(f"without {without}: works, {time.monotonic() - begin:.0f} s\n")
-    sys.stdout.flush()
-    return True
-
-
-def alone(name: str, checkout: Path) -> bool:
-    """Say if all works without one feature."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = shutil.copytree(checkout, Path(temporary, "checkout"))
-        shutil.rmtree(folder / "pytest_gpuperf" / "features" / name)
-        return works(folder, name, ("-c", LEFT))
+        for name in names:
+            shutil.rmtree(folder / "pytest_gpuperf" / "features" / name)
+        environ = {**os.environ, "PYTHONPATH": str(folder), "CUDA_VISIBLE_DEVICES": ""}
+        log = Path(temporary, "log")
+        with log.open("wb") as output:
+            failed = ForkedPython(command, cwd=folder, env=environ, stdout=output, forking=False).wait()
+        told = f"{log.read_text(encoding='utf-8')[-5000:]}\nFAILED" if failed else "works"
+    shown = names[0] if len(names) == 1 else "all"
+    sys.stdout.write(f"without {shown}: {told}, {time.monotonic() - begin:.0f} s\n")
+    sys.stdout.flush()
+    return not failed
 
 
 def main() -> int:
     """Return 1 if something fails without features."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["forked", *PACKAGES])
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary, "checkout")
-        copy(folder)
+        checkout = Path(temporary, "checkout")
+        copy(checkout)
+        compile_dir(checkout / "pytest_gpuperf", quiet=2)  # once: the copies below have the results
         with ThreadPoolExecutor(2) as pool:
-            worked = list(pool.map(partial(alone, checkout=folder), FEATURES))
-        for name in FEATURES:
-            shutil.rmtree(folder / "pytest_gpuperf" / "features" / name)
-        shutil.rmtree(folder / "tests" / "features")
-        worked.append(works(folder, "all", ("-c", LEFT), (*PYTEST, *(sys.argv[1:] or CORE))))
+            each = [*((name,) for name in FEATURES), tuple(FEATURES)]
+            worked = list(pool.map(partial(without, checkout=checkout), each))
+        shutil.rmtree(checkout / "tests" / "features")
+        worked.append(without(tuple(FEATURES), checkout, (*PYTEST, *(sys.argv[1:] or CORE))))
     return int(not all(worked))
 
 

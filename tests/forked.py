@@ -46,7 +46,8 @@ _STARTING = threading.Lock()
 # A process has one server, so this list counts for all that the tests fork, whatever forks it.
 _SERVER.set_forkserver_preload(
     [
-        *("forked", "pytest", "torch._dynamo", "triton", "execnet.gateway", "docs.states", "docs.commands"),
+        *("forked", "pytest", "torch._dynamo", "triton", "triton_ready"),
+        *("execnet.gateway", "docs.states", "docs.commands"),
         *loaded_once.MODULES,
         *_OF_PYTEST,
     ]

@@ -16,8 +16,8 @@ from suites.kernels.stream_k_gemm import matmul_stream_k
 
 TILE = Tile(32, 32, 16, num_warps=4, num_stages=2)
 DEEP_TILE = Tile(32, 32, 64, num_warps=4, num_stages=2)
-PROGRAMS = (1, 3, 7, 100)
-"""Numbers of programs: one, some that share tiles unevenly, and one above the number of tiles."""
+PROGRAMS = (1, 5, 100)
+"""Numbers of programs: one, one that shares tiles unevenly, and one above the number of tiles."""
 
 MARGIN = 64
 """Elements around a matrix; a multiple of the row alignment of TMA."""
@@ -65,7 +65,7 @@ def all_errors() -> dict[str, float]:
     torch.manual_seed(0)
     errors = {
         f"{name} {'x'.join(map(str, shape))}": error
-        for shape in ((64, 64, 64), (100, 72, 56), (33, 129, 200), (1, 1, 1))
+        for shape in ((64, 32, 32), (72, 40, 24), (33, 65, 40), (1, 1, 1))
         for name, error in of_halves(*shape).items()
     }
     for form in (MXFP8, MXFP4):

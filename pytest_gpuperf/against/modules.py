@@ -13,7 +13,7 @@ import stat
 import sys
 import tempfile
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +52,7 @@ class Modules:
     def __init__(self, plan: SidePlan, opened: set[str]) -> None:
         self._plan = plan
         self._own = tuple(os.path.realpath(place) for place in (plan.folder, plan.built) if place)
+        self._other = os.path.realpath(plan.other)
         self._opened = opened
         self._seen: set[str] = set()
         self._wrong: GpuperfError | None = None
@@ -86,20 +87,19 @@ class Modules:
         for what, path in found:
             if path not in self._seen:
                 self._seen.add(path)
-                yield what, os.path.realpath(path)
+                yield what, _real_path(path)
 
     def _check(self, what: str, path: str) -> None:
-        other = os.path.realpath(self._plan.other)
         if _is_below(path, (*self._own, self._package)):
             return
-        below = path[len(other) + 1 :] if _is_below(path, (other,)) else ""
-        is_code = what.startswith("module ") or ".so" in Path(path).suffixes
-        shared = any(
-            NOT_CODE.fullmatch(part) or (OF_TOOLS.fullmatch(part) and not is_code)
-            for part in Path(below).parts
-        ) or _is_below(path, self._python)
-        if below and not shared:
-            raise self._misplaced(what, below)
+        if _is_below(path, (self._other,)) and not _is_below(path, self._python):
+            below = path[len(self._other) + 1 :]
+            is_code = what.startswith("module ") or ".so" in Path(path).suffixes
+            if not any(
+                NOT_CODE.fullmatch(part) or (OF_TOOLS.fullmatch(part) and not is_code)
+                for part in Path(below).parts
+            ):
+                raise self._misplaced(what, below)
         if self._is_old and (what.removeprefix("module ") in self._packages or path in self._installed):
             raise GpuperfError(f"{what} is of the installed copy of the project", next_step=BUILDS)
 
@@ -174,6 +174,17 @@ def _native() -> Iterator[tuple[str, str]]:
             if place.startswith(os.sep):
                 path = place.removesuffix(" (deleted)")
                 yield f"file {Path(path).name}", path
+
+
+def _real_path(path: str) -> str:
+    """Return the path without links: thousands of modules share their folders."""
+    if os.path.islink(path):  # noqa: PTH114 - faster than a `Path`
+        return os.path.realpath(path)
+    folder, file = os.path.split(path)
+    return os.path.join(_real_folder(folder), file)  # noqa: PTH118
+
+
+_real_folder = cache(os.path.realpath)
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:
