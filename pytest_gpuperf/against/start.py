@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import threading
+from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,9 +92,7 @@ def main() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(path)
         sys.meta_path.insert(0, Built(plan["built"]))
     # Before pytest puts folders of the tree ahead of this package; pytest warns of what it cannot rewrite.
-    import pytest_gpuperf
-
-    pytest_gpuperf.__doc__ = "PYTEST_DONT_REWRITE"
+    import_module("pytest_gpuperf").__doc__ = "PYTEST_DONT_REWRITE"
     import pytest
 
     leave(pytest.main())
