@@ -7,50 +7,37 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.sanitizer.log_reader import LoggedError, Said
+from msgspec.structs import replace
+
 from pytest_gpuperf.features.sanitizer.markers import is_marker
-from pytest_gpuperf.records import SanitizerHit
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
+    from pytest_gpuperf.records import SanitizerHit
     from pytest_gpuperf.records.passes import Event
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 class Hits:
-    """Reports of one test; equal reports are counted, and the first of them is kept."""
+    """Errors of one test; equal errors are counted, and the first of them is kept."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._reports: dict[Hashable, tuple[str, LoggedError]] = {}
-        self._counts: dict[Hashable, int] = {}
+        self._alike: dict[Hashable, SanitizerHit] = {}
 
-    def add(self, label: str, report: LoggedError) -> None:
-        """Count a report of a call, or of work outside all calls."""
+    def add(self, label: str, hit: SanitizerHit) -> None:
+        """Count an error of a call, or of work outside all calls."""
         # The text of a copy's error contains its address, the text of a race does not.
-        key = (label, _ADDRESS.sub("", report.kind), report.kernel, report.places)
-        self._reports.setdefault(key, (label, report))
-        self._counts[key] = self._counts.get(key, 0) + 1
+        key = (label, _ADDRESS.sub("", hit.kind), hit.kernel, hit.places)
+        first = self._alike.get(key)
+        self._alike[key] = replace(first, count=first.count + 1) if first else replace(hit, label=label)
         self.count += 1
 
     def first(self, number: int) -> tuple[SanitizerHit, ...]:
-        """Return the first `number` reports that differ."""
-        return tuple(
-            SanitizerHit(
-                kind=report.kind,
-                kernel=report.kernel,
-                places=report.places,
-                block=report.block,
-                threads=report.threads,
-                address=report.address,
-                detail=report.detail,
-                label=label,
-                count=self._counts[key],
-            )
-            for key, (label, report) in list(self._reports.items())[:number]
-        )
+        """Return the first `number` errors that differ."""
+        return tuple(self._alike.values())[:number]
 
 
 @dataclass(frozen=True)
@@ -67,7 +54,7 @@ class Assigned:
     """Messages of the tool about itself."""
 
 
-def assign(marks: Sequence[Event], entries: Iterable[LoggedError | Said]) -> Assigned:
+def assign(marks: Sequence[Event], entries: Iterable[SanitizerHit | str]) -> Assigned:
     """Give each report to the test of the last mark before it.
 
     If marks that were set are missing in the log, the reports between their neighbours belong to no test
@@ -80,11 +67,11 @@ def assign(marks: Sequence[Event], entries: Iterable[LoggedError | Said]) -> Ass
     """
     positions = {mark.range: position for position, mark in enumerate(marks)}
     seen = [-1]
-    reports: list[tuple[int, LoggedError]] = []
+    reports: list[tuple[int, SanitizerHit]] = []
     words: list[str] = []
     for entry in entries:
-        if isinstance(entry, Said):
-            words.append(entry.text)
+        if isinstance(entry, str):
+            words.append(entry)
         elif entry.kernel in positions:
             seen.append(max(seen[-1], positions[entry.kernel]))
         elif not is_marker(entry.kernel):

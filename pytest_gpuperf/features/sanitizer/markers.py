@@ -30,6 +30,7 @@ _MODULE = """
     .shared .u8 shared;
     mov.u32 %thread, %tid.x;
 {body}
+    ret;
 }}
 """
 
@@ -39,29 +40,25 @@ BODIES: Mapping[str, str] = {
     setp.ne.u32 %p, %thread, 0;
     @%p ret;
     mov.u64 %address, 16;
-    st.volatile.global.u8 [%address], 0;
-    ret;""",
+    st.volatile.global.u8 [%address], 0;""",
     "initcheck": """
     setp.ne.u32 %p, %thread, 0;
     @%p ret;
     ld.param.u64 %address, [unwritten];
-    ld.volatile.global.u8 %value, [%address];
-    ret;""",
+    ld.volatile.global.u8 %value, [%address];""",
     # The first lanes of both warps write different values to one byte.
     "racecheck": """
     and.b32 %lane, %thread, 31;
     setp.ne.u32 %p, %lane, 0;
     @%p ret;
-    st.volatile.shared.u8 [shared], %thread;
-    ret;""",
+    st.volatile.shared.u8 [shared], %thread;""",
     # One thread waits at a barrier that all threads have to reach.
     "synccheck": """
     setp.ne.u32 %p, %thread, 1;
     @%p bra past;
     bar.sync 0;
 past:
-    st.volatile.shared.u8 [shared], 0;
-    ret;""",
+    st.volatile.shared.u8 [shared], 0;""",
 }
 
 

@@ -7,12 +7,10 @@ import re
 import signal
 import sys
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.sanitizer.assignment import Assigned, assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
-from pytest_gpuperf.features.sanitizer.sanitizer_failures import explain
 from pytest_gpuperf.features.sanitizer.tool import environment
 from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.processes.children import run_child
@@ -34,6 +32,8 @@ LOG_BYTES = 16 << 20
 """Maximum log of one process. A kernel with errors in all threads writes some 200 bytes for each of them."""
 HITS_KEPT = 5
 """Errors kept for one test."""
+LAST_WORDS = 2
+"""Messages of the tool that are shown if it has failed."""
 _SKIPPED = re.compile(r"its \w+ ended with (?:Skipped|XFailed):")
 
 
@@ -134,8 +134,8 @@ class SanitizingPass:
             invocation: The command that started pytest.
             progress: Shows the progress.
         """
-        count = f"{len(tests)} {'test' if len(tests) == 1 else 'tests'}"
-        with progress(f"{self.title} runs {count}") as show:
+        self._tests = len(tests)
+        with progress(f"{self.title} runs {len(tests)} {'test' if len(tests) == 1 else 'tests'}") as show:
             self._check([test.nodeid for test in tests], invocation, show)
         self.notices.append(self.summary)
 
@@ -145,9 +145,8 @@ class SanitizingPass:
         for number in range(1, PROCESSES + 1):
             if not pending:
                 return
-            told = partial(self._tell, show, len(nodeids) - len(pending), len(nodeids))
             folder = PassFolder(self._folder / str(number))
-            process = self._process(folder, pending[:together], invocation, told)
+            process = self._process(folder, pending[:together], invocation, show)
             if not process.began or process.assigned.blind:
                 self.problems.append(self._why_nothing(process))
                 return
@@ -158,27 +157,22 @@ class SanitizingPass:
         why = f"{PROCESSES} processes under compute-sanitizer ended before its turn"
         self.results.update(dict.fromkeys(pending, self._result(unchecked=why)))
 
-    @staticmethod
-    def _tell(show: Callable[[str], None], before: int, total: int, done: int) -> None:
-        show(f"{before + done}/{total}")
-
     def _process(
         self,
         folder: PassFolder,
         group: Sequence[str],
         invocation: Invocation,
-        told: Callable[[int], None],
+        show: Callable[[str], None],
     ) -> _Process:
         folder.write_plan(PassPlan(list(group)))
         log = folder.path / "sanitizer.log"
-        command = [
-            *self._sanitizer.command(self._tool, log),
-            *(sys.executable, "-m", "pytest", *invocation.arguments),
-        ]
+        pytest = (sys.executable, "-m", "pytest", *invocation.arguments)
+        command = [*self._sanitizer.command(self._tool, log), *pytest]
         env = {**environment(os.environ, self._tool), SANITIZING_PASS_ENV: str(folder.path)}
 
         def poll() -> None:
-            told(len({event.nodeid for event in folder.events() if not (event.range or event.began)}))
+            ended = {event.nodeid for event in folder.events() if not (event.range or event.began)}
+            show(f"{len(self.results) + len(self.skipped) + len(ended)}/{self._tests}")
             if log.exists() and log.stat().st_size > self._log_bytes:
                 raise _LogFullError
 
@@ -231,10 +225,11 @@ class SanitizingPass:
         )
 
     def _why_nothing(self, process: _Process) -> str:
-        reason = explain(process.assigned.words)
-        if not reason and process.began:
+        first = next(iter(process.failures.values()), "")
+        if process.assigned.words:
+            reason = f"compute-sanitizer says: {' '.join(process.assigned.words[-LAST_WORDS:])}"
+        elif process.began:
             reason = "it reported not even the error that was planted before the first test"
-        if not reason:
-            first = next(iter(process.failures.values()), "")
-            reason = f"the process {process.ending} before any test" + (f": {first}" if first else "")
+        else:
+            reason = f"the process {process.ending} before any test{': ' * bool(first)}{first}"
         return f"{reason}; see {process.folder.shown_log}"

@@ -93,9 +93,7 @@ def _candidates(system: Path = Path("/usr/local")) -> Iterator[str]:
     named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     others = sorted(system.glob("cuda-*"), key=_release, reverse=True)
     for toolkit in (*named, system / "cuda", *others):
-        # Toolkits before 12 have it only in a folder of its own.
         yield str(toolkit / "bin" / NAME)
-        yield str(toolkit / NAME / NAME)
 
 
 def _release(toolkit: Path) -> list[int]:

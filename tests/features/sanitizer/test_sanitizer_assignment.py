@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.features.sanitizer.assignment import Assigned, assign
-from pytest_gpuperf.features.sanitizer.log_reader import LoggedError, Said
 from pytest_gpuperf.features.sanitizer.markers import marker_name
+from pytest_gpuperf.records import SanitizerHit
 from pytest_gpuperf.records.passes import Event
 
 A, B, C = "t.py::a", "t.py::b", "t.py::c"
@@ -19,10 +19,10 @@ def marks(*nodeids: str) -> list[Event]:
     return [Event(nodeid, "", marker_name(n)) for n, nodeid in enumerate([*owners, ""], start=1)]
 
 
-def log(*entries: int | str) -> list[LoggedError | Said]:
+def log(*entries: int | str) -> list[SanitizerHit | str]:
     """Return a log: a number stands for a mark, a text for the kernel of an error."""
     names = (marker_name(entry) if isinstance(entry, int) else entry for entry in entries)
-    return [LoggedError("error", kernel=name) for name in names]
+    return [SanitizerHit(kind="error", kernel=name) for name in names]
 
 
 def kernels(assigned: Assigned) -> dict[str, list[str]]:
@@ -71,14 +71,14 @@ def test_unannounced_mark_is_not_an_error() -> None:
 
 
 def test_without_any_mark_the_tool_is_blind() -> None:
-    assigned = assign(marks(A), [Said("Error: x")])
+    assigned = assign(marks(A), ["Error: x"])
     assert assigned.blind
     assert assigned.words == ["Error: x"]
     assert not assign(marks(A), log(1)).blind
 
 
 def test_equal_errors_at_other_addresses_are_counted() -> None:
-    same = [LoggedError(f"copy from 0x{n:x}", kernel="k", threads=((n, 0, 0),)) for n in range(3)]
+    same = [SanitizerHit(kind=f"copy from 0x{n:x}", kernel="k", threads=((n, 0, 0),)) for n in range(3)]
     hits = assign(marks(A), [*log(1), *same, *log(2, 3)]).hits[A]
     (hit,) = hits.first(9)
     assert (hit.count, hit.kind, hits.count) == (3, "copy from 0x0", 3)

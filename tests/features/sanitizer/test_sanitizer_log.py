@@ -1,4 +1,4 @@
-"""Logs of compute-sanitizer in the formats of its releases since 2021."""
+"""Logs of compute-sanitizer in the formats of its releases since 2023.3."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.features.sanitizer.log_reader import LoggedError, Said, read_log
+from pytest_gpuperf.features.sanitizer.log_reader import read_log
+from pytest_gpuperf.records import SanitizerHit
 
 OUT_OF_BOUNDS = """
 ========= COMPUTE-SANITIZER
@@ -27,18 +28,18 @@ RACE = """
 """
 
 
-def entries(log: str) -> list[LoggedError | Said]:
+def entries(log: str) -> list[SanitizerHit | str]:
     return list(read_log(log.splitlines()))
 
 
-def report(log: str) -> LoggedError:
+def report(log: str) -> SanitizerHit:
     (found,) = entries(log)
-    assert isinstance(found, LoggedError)
+    assert isinstance(found, SanitizerHit)
     return found
 
 
 def test_an_access_out_of_bounds_has_kernel_thread_and_address() -> None:
-    assert report(OUT_OF_BOUNDS) == LoggedError(
+    assert report(OUT_OF_BOUNDS) == SanitizerHit(
         kind="Invalid __global__ read of size 16 bytes",
         kernel="matmul_kernel",
         places=("matmul.py:43",),
@@ -57,10 +58,7 @@ def test_an_access_out_of_bounds_has_kernel_thread_and_address() -> None:
         ("matmul_kernel+0xec0 in /home/me/matmul.py:43", "matmul_kernel", "matmul.py:43"),
         ("matmul_kernel+0xec0", "matmul_kernel", "+0xec0"),
         ("unaligned_kernel():0x160 in demo.cu:6", "unaligned_kernel", "demo.cu:6"),
-        ("0xda0 in /opt/x/fused_moe.py:175:fused_moe_kernel", "fused_moe_kernel", "fused_moe.py:175"),
-        ("0x00000780 in my_kernel(float*, int)", "my_kernel(float*, int)", "+0x00000780"),
         ("void at::f<at::g<(int)4>>(int *)+0x70", "void at::f<at::g<(int)4>>(int *)", "+0x70"),
-        ("0x20 in void at::f<at::g<(int)4>>(int *)", "void at::f<at::g<(int)4>>(int *)", "+0x20"),
     ],
 )
 def test_place_is_read_in_every_release_format(place: str, kernel: str, shown: str) -> None:
@@ -80,7 +78,6 @@ def test_address_is_read_in_every_release_format(address: str) -> None:
     [
         "    Device Frame: out_of_bounds_kernel()+0x30 in demo.cu:44",
         "Device Frame:out_of_bounds_kernel()+0x30 in /home/me/demo.cu:44",
-        "Device Frame:/home/me/demo.cu:44:out_of_bounds_kernel() [0x30]",
     ],
 )
 def test_kernel_is_the_outermost_function(frame: str) -> None:
@@ -92,7 +89,7 @@ def test_kernel_is_the_outermost_function(frame: str) -> None:
 
 
 def test_a_race_has_both_threads_and_the_offset() -> None:
-    assert report(RACE) == LoggedError(
+    assert report(RACE) == SanitizerHit(
         kind="Potential WAW hazard in __shared__ memory",
         kernel="sum(int *, int *)",
         places=("sum.cu:44", "sum.cu:56"),
@@ -153,15 +150,9 @@ hello from the program
 ========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
 """
     assert entries(log) == [
-        Said("Error: process didn't terminate successfully The application may have hit an error"),
-        Said("Target application returned an error"),
+        "Error: process didn't terminate successfully The application may have hit an error",
+        "Target application returned an error",
     ]
-
-
-@given(st.integers(0, len(OUT_OF_BOUNDS)))
-def test_a_log_that_was_cut_off_can_be_read(length: int) -> None:
-    for found in entries(OUT_OF_BOUNDS[:length]):
-        assert isinstance(found, LoggedError | Said)
 
 
 @given(st.text(alphabet="= \n()0x9af,:+abyitnWrTehd./<>", max_size=300))

@@ -1,4 +1,4 @@
-"""Search and command of compute-sanitizer, PTX of its marks, and explanations of its failures."""
+"""Search and command of compute-sanitizer, and PTX of its marks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import fake_sanitizer
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.sanitizer.markers import BODIES, marker_name, marker_ptx
-from pytest_gpuperf.features.sanitizer.sanitizer_failures import explain
 from pytest_gpuperf.features.sanitizer.tool import Sanitizer, _candidates, environment, find_sanitizer
 
 LOG = Path("/tmp/50%/sanitizer.log")
@@ -31,13 +30,10 @@ def test_sanitizer_on_path_is_taken(nowhere: Path) -> None:
     assert find_sanitizer() == Sanitizer(path, "2025.3.1.0")
 
 
-@pytest.mark.parametrize("place", ["bin", "compute-sanitizer"])
-def test_toolkit_sanitizer_is_the_fallback(
-    nowhere: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_toolkit_sanitizer_is_the_fallback(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toolkit = nowhere / "toolkit"
-    (toolkit / place).mkdir(parents=True)
-    path = fake_sanitizer.install(toolkit / place)
+    (toolkit / "bin").mkdir(parents=True)
+    path = fake_sanitizer.install(toolkit / "bin")
     monkeypatch.setenv("CUDA_HOME", str(toolkit))
     assert find_sanitizer().path == path
 
@@ -46,9 +42,7 @@ def test_linked_toolkit_first_then_the_newest(nowhere: Path) -> None:
     for name in ("cuda-12.9", "cuda-13.0", "cuda-9.2"):
         (nowhere / name).mkdir()
     found = [Path(path).relative_to(nowhere).parts for path in list(_candidates(nowhere))[1:]]
-    assert [toolkit for toolkit, place, _ in found if place == "bin"] == [
-        *("cuda", "cuda-13.0", "cuda-12.9", "cuda-9.2"),
-    ]
+    assert [toolkit for toolkit, *_ in found] == ["cuda", "cuda-13.0", "cuda-12.9", "cuda-9.2"]
 
 
 def test_silent_sanitizer_is_named_in_the_error(nowhere: Path) -> None:
@@ -106,26 +100,3 @@ def test_a_mark_compiles_for_every_gpu(tool: str, architecture: str, tmp_path: P
         done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert b"gpuperf_marker_7" in output.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["Error: Device not supported. Please refer to the"], "compute-sanitizer cannot watch this GPU"),
-        (
-            ["Unable to find injection library libsanitizer-collection.so"],
-            "is incomplete; reinstall the CUDA",
-        ),
-        (["Error: No attachable process found. compute-sanitizer timed-out."], "could not connect"),
-        (
-            ["Error: first", "Error: second", "Target application returned an error"],
-            "says: Error: second Target",
-        ),
-    ],
-)
-def test_failures_are_explained_or_quoted(words: list[str], said: str) -> None:
-    assert said in explain(words)
-
-
-def test_no_message_gives_no_explanation() -> None:
-    assert explain([]) == ""
