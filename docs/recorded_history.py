@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from benchmarks.gate_power.samples import Began, SessionSample, read
+from pytest_gpuperf.features.history.run_lines import lines_of
 from pytest_gpuperf.features.history.store import FolderStore
-from pytest_gpuperf.features.history.taking import lines_of
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import RUN_SCHEMA, Measurement, Run, TestRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.features.history.record import HistoryLine
+    from pytest_gpuperf.features.history.lines import HistoryLine
 
 KERNELS = {
     "row sum": "test_row_sum",

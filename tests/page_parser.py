@@ -6,7 +6,6 @@ import base64
 import gzip
 import json
 from html.parser import HTMLParser
-from typing import Any
 
 
 class Page(HTMLParser):
@@ -46,7 +45,7 @@ class Page(HTMLParser):
         return policy
 
     @property
-    def data(self) -> list[dict[str, Any]]:
-        """Records that its script shows."""
+    def data(self) -> list[str]:
+        """Markup of the rows that its script shows."""
         packs = (gzip.decompress(base64.b64decode(text)) for text in self.scripts["text/plain"])
         return [one for pack in packs for one in json.loads(pack)]

@@ -1,4 +1,4 @@
-"""Measure `gpuperf history show --changes`: false alerts, steps and creep found, and the delay in commits.
+"""Measure `gpuperf history show --changes`: false alerts, steps found, and the delay in commits.
 
 python -m benchmarks.history_power --out FILE [--seed N]    # needs apache-otava and asv, but no GPU
 

@@ -11,8 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.history.change_noise import ChangeNoise
-from pytest_gpuperf.features.history.change_points import LEVEL, HistoryPoint, find_changes
+from pytest_gpuperf.features.history.change_points import LEVEL, HistoryPoint, Noise, find_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ class Reported(NamedTuple):
 
 Rule: TypeAlias = "Callable[[Sequence[HistoryPoint]], list[Reported]]"
 
-_SHIPPED = ChangeNoise()
+_SHIPPED = Noise()
 SENSITIVE_LEVEL = 0.01
 """Level at which this package, without indifference zone, is compared with a rule that has false alerts."""
 OTAVA_WINDOW = 50
@@ -40,12 +39,12 @@ HUD_DAYS = 4
 HUD_LEAST = 2
 
 
-def ours(level: float = LEVEL, thresholds: ChangeNoise = _SHIPPED) -> Rule:
+def ours(level: float = LEVEL, thresholds: Noise = _SHIPPED) -> Rule:
     """Return the rule of this package with a one-sided p-value."""
 
     def rule(points: Sequence[HistoryPoint]) -> list[Reported]:
-        found = find_changes(points, thresholds, level=level)
-        return [Reported(change.before, change.after, change.ratio > 1) for change in found]
+        found = find_steps(points, thresholds, level=level)
+        return [Reported(step.before, step.after, step.ratio > 1) for step in found]
 
     return rule
 

@@ -13,7 +13,7 @@ from trace_builders import TraceBuilder
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "notes.md").read_text(encoding="utf-8")
 TYPED = [command for command in re.findall(r"`((?:pytest|gpuperf) [^`]+)`", PAGE) if "RUN" not in command]
-NEEDS = {".ncu-rep": "ncu_report", "gpuperf plot": "matplotlib"}
+NEEDS = {".ncu-rep": "ncu_report"}
 
 
 def saved_trace() -> str:

@@ -11,12 +11,17 @@ from click.testing import CliRunner, Result
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import Measurement, Timing
 from pytest_gpuperf.records.runs import RunStore
-from run_builders import NODEID, record, run
+from run_builders import record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-NEEDED = {"parquet": "pyarrow", "pytest-benchmark": "pytest_benchmark", "plot": "matplotlib"}
+NEEDED = {
+    "parquet": "pyarrow",
+    "pytest-benchmark": "pytest_benchmark",
+    "png": "vl_convert",
+    "pdf": "vl_convert",
+}
 COMMANDS = {
     "report": ["report", "-o", "out.html"],
     "comment": ["comment", "latest", "-o", "out.md"],
@@ -24,12 +29,12 @@ COMMANDS = {
         form: ["export", "--format", form, "-o", "out"]
         for form in ("csv", "json", "parquet", "pytest-benchmark")
     },
-    **{form: ["plot", NODEID, "--picture", "blocks", "-o", f"out.{form}"] for form in ("svg", "png", "pdf")},
+    **{form: ["plot", "latest", "-o", f"out.{form}"] for form in ("svg", "png", "pdf")},
 }
 
 
 def call(name: str) -> Result:
-    needed = NEEDED.get(name) or ("matplotlib" if name in ("svg", "png", "pdf") else "")
+    needed = NEEDED.get(name, "")
     if needed and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
     return CliRunner().invoke(main, COMMANDS[name])
@@ -39,7 +44,8 @@ def call(name: str) -> Result:
 def with_run(project: Path) -> Path:
     blocks = (5.0, 5.1, 5.0, 5.2, 5.0)
     timing = Timing(mode="hot", time_us=5.06, spread_pct=1.0, blocks_us=blocks, calls_per_block=10)
-    RunStore(project / ".gpuperf").write(run(record(main=Measurement(timing=timing))))
+    tests = [record(f"t/test_a.py::test_a[{size}]", main=Measurement(timing=timing)) for size in (1, 2)]
+    RunStore(project / ".gpuperf").write(run(*tests))
     return project
 
 

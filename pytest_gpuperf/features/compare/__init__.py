@@ -1,9 +1,9 @@
 """Runs, tests and parameters next to each other, without a GPU.
 
-Commands: `gpuperf compare`; `gpuperf plot`, if `page` and `trace` are there, whose pictures it draws.
+Commands: `gpuperf compare`; `gpuperf plot`, if `page` is there, which draws pictures.
 Names: `pytest_gpuperf.break_even` and `BreakEven`, for two ways to launch the same work.
 Public to other features: `choosing` (names of measurements), `pairing`, `changes`, `comparison` and `report`.
-Extra: `plot` (matplotlib) for files other than SVG.
+Extra: `plot` (vl-convert) for files other than SVG.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["compare"] = "pytest_gpuperf.features.compare.command"
-    if {"page", "trace"} <= {*registry.features}:
+    if "page" in registry.features:
         registry.commands["plot"] = "pytest_gpuperf.features.compare.plot_command"
     registry.names |= dict.fromkeys(("break_even", "BreakEven"), "pytest_gpuperf.features.compare.break_even")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.page.picture import Axis, Line, Picture, four_digits
+from pytest_gpuperf.features.page.picture import Axis, Line, Picture
 from pytest_gpuperf.records.counters import is_raw_name
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def picture_of_curves(
     lines = tuple(
         Line(
             x=tuple(point.x for point in curve.points),
-            y=four_digits(point.y for point in curve.points),
+            y=tuple(point.y for point in curve.points),
             name=curve.name,
             dots=True,
         )

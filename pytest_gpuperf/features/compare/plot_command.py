@@ -1,31 +1,21 @@
-"""`gpuperf plot`: draw tests over one of their parameters, or a picture of one test."""
+"""`gpuperf plot`: draw tests over one of their parameters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
 
 from pytest_gpuperf.cli.output import output_file, write
 from pytest_gpuperf.cli.project import Project, project_options
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.compare.plot_picture import NEEDS, picture_of
 from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.features.page.picture import Picture
-
 
 @click.command("plot")
 @click.argument("what", metavar="A [B …]", nargs=-1, required=True)
-@click.option(
-    "--picture",
-    type=click.Choice(list(NEEDS)),
-    help="Draw this picture of one test (default: a line plot of all tests over a parameter).",
-)
 @click.option(
     "--x",
     metavar="NAME",
@@ -45,58 +35,28 @@ if TYPE_CHECKING:
 def command(
     project: Project,
     what: tuple[str, ...],
-    picture: str | None,
     x: str | None,
     y: str | None,
     log_y: bool,
     title: str | None,
     output: Path,
 ) -> None:
-    """Draw tests over one of their parameters, or one test.
+    """Draw tests over one of their parameters.
 
-    A line plot has a line for each function, label and other parameter. A and B are runs or tests, as
-    `gpuperf compare` takes them. With --picture, A is one test, or a file: a report or CSV from ncu
-    (FILE::REGEX for some of its kernels) or a trace of torch.profiler. Needs matplotlib:
-    pip install "pytest-gpuperf[plot]".
+    There is a line for each function, label and other parameter. A and B are runs or tests, as
+    `gpuperf compare` takes them. PNG and PDF need vl-convert: pip install "pytest-gpuperf[plot]".
     """
-    from pytest_gpuperf.features.page.picture_file import FORMATS, draw
-
-    form = output.suffix.removeprefix(".").lower()
-    if form not in FORMATS:
-        raise GpuperfError(
-            f"a plot cannot be written as {output.name!r}", expected="a name that ends in .svg, .png or .pdf"
-        )
-    if picture is None:
-        made, notes, size = _line_plot(project, what, x=x, y=y, title=title, log_y=log_y)
-    elif len(what) > 1 or x or y or log_y:
-        raise GpuperfError("--picture is of one test, without --x, --y and --log-y")
-    else:
-        made, notes, size = picture_of(project, what[0], picture), [], picture
-        made = replace(made, title=title or made.title)
-    data = draw(made, form)
-    write({output: data}, *notes, f"wrote {show_path(output)} ({size})")
-
-
-def _line_plot(
-    project: Project,
-    what: tuple[str, ...],
-    *,
-    x: str | None,
-    y: str | None,
-    title: str | None,
-    log_y: bool,
-) -> tuple[Picture, list[str], str]:
-    """Return the picture, a line on tests that are left out, and the number of lines and points."""
     from pytest_gpuperf.features.compare.choosing import choose_all
     from pytest_gpuperf.features.compare.curve_picture import picture_of_curves
     from pytest_gpuperf.features.compare.curves import curves_of
+    from pytest_gpuperf.features.page.picture_file import draw
     from pytest_gpuperf.report.rows import source_lines, split_names
 
     choices = [choice for ref in what for choice in choose_all(ref, project.load_all)]
     curves = curves_of(choices, x=x, y=y)
     runs = [choice.run for choice in choices if choice.run.id in curves.runs]
     common, _ = split_names([entry.test.nodeid for choice in choices for entry in choice.entries])
-    made = picture_of_curves(
+    picture = picture_of_curves(
         curves,
         gpus=[run.environment.gpu for run in runs],
         title=title or common,
@@ -105,4 +65,9 @@ def _line_plot(
     )
     points = sum(len(curve.points) for curve in curves.curves)
     left_out = f"left out, because they failed: {', '.join(curves.left_out)}"
-    return made, [left_out] if curves.left_out else [], f"{len(curves.curves)} lines, {points} points"
+    size = f"{len(curves.curves)} lines, {points} points"
+    write(
+        {output: draw(picture, output)},
+        *[left_out] * bool(curves.left_out),
+        f"wrote {show_path(output)} ({size})",
+    )

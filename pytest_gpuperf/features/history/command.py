@@ -1,38 +1,75 @@
-"""`gpuperf history`: keep times over commits, show them, and find changes."""
+"""`gpuperf history`: keep times over commits, show them, and find steps."""
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from pytest_gpuperf.cli.accepting import show_run
 from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.cli.output import echo, output_file, output_form, screen, show, write
+from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.history.changes_report import changes_report
-from pytest_gpuperf.features.history.options import open_store, search, store_options
-from pytest_gpuperf.features.history.order import commit_date
+from pytest_gpuperf.features.history.branch import BranchStore
+from pytest_gpuperf.features.history.order import commit_date, order_of
+from pytest_gpuperf.features.history.ranges import accepted_runs, find_ranges
+from pytest_gpuperf.features.history.run_lines import lines_of
+from pytest_gpuperf.features.history.series import series_of
 from pytest_gpuperf.features.history.series_report import detailed, overview
-from pytest_gpuperf.features.history.store import NoHistoryError
-from pytest_gpuperf.features.history.taking import lines_of
+from pytest_gpuperf.features.history.steps_report import steps_report
+from pytest_gpuperf.features.history.store import FolderStore, NoHistoryError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.own_files import refuse_other_file
 from pytest_gpuperf.report.show import count, show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Concatenate, ParamSpec, TypeVar
 
-    from pytest_gpuperf.cli.project import Project
-    from pytest_gpuperf.features.history.options import Searched
-    from pytest_gpuperf.features.history.record import HistoryLine
+    from pytest_gpuperf.features.history.order import Order
+    from pytest_gpuperf.features.history.ranges import Range
+    from pytest_gpuperf.features.history.series import Series
+    from pytest_gpuperf.features.history.store import Store
 
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+DEFAULT_FOLDER = "perf-history"
+"""Below the root, next to the baselines: not in `.gpuperf`, which git ignores."""
+_BRANCH = "branch:"
 LAST = 30
 """Number of commits that a terminal shows."""
 _CASES = 3
 """Number of tests in a note."""
+
+
+class Searched(NamedTuple):
+    """Series of a history, and the steps in them."""
+
+    series: Sequence[Series]
+    ranges: Sequence[Range]
+    order: Order
+
+
+def _store_options(command: Callable[Concatenate[Project, str, P], R]) -> Callable[P, R]:
+    """Add `--store` and the options of a project to a command, which gets project and store."""
+
+    @click.option(
+        "--store",
+        metavar="DIR|branch:NAME",
+        help="Choose the folder or the branch of the history (default: gpuperf_history of pytest's "
+        f"configuration, otherwise {DEFAULT_FOLDER}, below the root).",
+    )
+    @project_options
+    @functools.wraps(command)
+    def wrapper(project: Project, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return command(project, str(kwargs.pop("store", None) or ""), *args, **kwargs)
+
+    return wrapper
 
 
 def _web_address(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -43,37 +80,33 @@ def _web_address(_: click.Context, __: click.Parameter, value: str) -> str:
 
 @click.group("history", cls=CommandGroup)
 def command() -> None:
-    """Follow times over commits, and find steps and creep."""
+    """Follow times over commits, and find steps."""
 
 
 @command.command("add")
 @click.argument("runs", nargs=-1)
-@click.option("--push", is_flag=True, help="Push the branch of the history, merged with the remote's.")
+@click.option("--push", is_flag=True, help="Push the branch of the history, merged with that of origin.")
 @click.option("--url", metavar="URL", default="", callback=_web_address, help="Link the runs to this CI job.")
-@store_options
+@_store_options
 def add_command(project: Project, store: str, runs: tuple[str, ...], push: bool, url: str) -> None:
     """Add the times of RUNS to the history.
 
     A run is an id, the start of an id, a run.json, or its folder; the newest run by default. Adding a run
     twice adds nothing.
     """
-    place = open_store(project, store, push=push)
+    place = _open(project, store, push=push)
     try:
-        known = {(line.gpu, line.test, line.label): line.source for line in place.load().lines}
+        lines = place.load()
     except NoHistoryError:
-        known = {}
-    lines: list[HistoryLine] = []
-    said = []
+        lines = []
     for run in (run for ref in runs or (None,) for run in project.load_all(ref)):
-        taken = lines_of(run, known, commit_date=commit_date(project.root, run.environment.commit), url=url)
-        known |= {(line.gpu, line.test, line.label): line.source for line in taken.lines}
-        lines += taken.lines
-        said.append(f"{show_run(run)}, {run.environment.gpu.slug}: {count(len(taken.lines), 'time')}")
-        said += _left_out(taken.left_out)
-    added = place.add(lines)
-    for line in (*said, *added.notes):
-        echo(line)
-    echo(f"{count(added.new, 'new line')} in {place.shown}")
+        known = {(line.gpu, line.test, line.label): line.source for line in lines}
+        new = lines_of(run, known, commit_date=commit_date(project.root, run.environment.commit), url=url)
+        lines += new.lines
+        echo(f"{show_run(run)}, {run.environment.gpu.slug}: {count(len(new.lines), 'time')}")
+        for line in _left_out(new.left_out):
+            echo(line)
+    echo(f"{count(place.add(lines), 'new line')} in {place.shown}")
 
 
 def _left_out(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -92,16 +125,16 @@ def _left_out(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
     show_default=True,
     help="Show the newest N commits of a test; 0 shows all.",
 )
-@output_file("-o", "--output", help="Draw one test: .svg, .png or .pdf; needs matplotlib.")
+@output_file("-o", "--output", help="Draw one test: .svg, .png or .pdf.")
 @click.option(
     "--site",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Write a dashboard of all tests, one page for GitHub Pages, into this folder.",
 )
-@click.option("--changes", is_flag=True, help="List steps and creep; exit with 1 if a loss is open.")
+@click.option("--changes", is_flag=True, help="List steps; exit with 1 if a loss is open.")
 @output_form
-@store_options
+@_store_options
 def show_command(
     project: Project,
     store: str,
@@ -119,41 +152,68 @@ def show_command(
     """
     if (output is not None) + (site is not None) + changes > 1:
         raise click.UsageError("--output, --site and --changes exclude each other.")
+    found = _search(project, store, "" if site is not None else test)
+    series, ranges, order = found
     if site is not None:
-        _write_site(project, store, site)
-        return
-    found = search(project, store, test)
-    shown = (found.series, found.ranges, found.order, found.notes)
-    if output is not None:
+        _write_site(project, found, site)
+    elif output is not None:
         _draw(found, output)
     elif changes:
-        show(changes_report(found.ranges, found.series, found.order, found.notes), form)
-        if any(one.open for one in found.ranges):
+        show(steps_report(ranges, series, order), form)
+        if any(one.open for one in ranges):
             raise click.exceptions.Exit(1)
+    elif test:
+        show(detailed(series, ranges, order, width=screen().width, last=last), form)
     else:
-        show(detailed(*shown, width=screen().width, last=last) if test else overview(*shown), form)
+        show(overview(series, ranges, order), form)
 
 
-def _write_site(project: Project, store: str, output: Path) -> None:
+def _open(project: Project, store: str, *, push: bool = False) -> Store:
+    """Return the store of a name; without one, that of the project. It may be empty.
+
+    Raises:
+        GpuperfError: The name of a branch is impossible, or only a branch can be pushed.
+    """
+    own = project.values.get("gpuperf_history", "").strip()
+    if (store or own).startswith(_BRANCH):
+        return BranchStore(project.root, (store or own).removeprefix(_BRANCH), push=push)
+    if push:
+        raise GpuperfError("--push is for a history on a branch", next_step="add --store branch:NAME")
+    return FolderStore(Path(store) if store else project.root / (own or DEFAULT_FOLDER))
+
+
+def _search(project: Project, store: str, test: str) -> Searched:
+    """Read a history and find the steps in the series of a test, or of all tests.
+
+    Raises:
+        GpuperfError: The history or the test is missing, or a file is broken.
+    """
+    lines = _open(project, store).load()
+    order = order_of(lines, project.root)
+    series = series_of(lines, order)
+    chosen = [one for one in series if test == one.name] or [one for one in series if test in one.name]
+    if not chosen:
+        raise GpuperfError(
+            f"the history has no test {test!r}",
+            expected="a node id, or a part of one",
+            next_step="gpuperf history show lists the tests",
+        )
+    return Searched(chosen, find_ranges(chosen, order, accepted_runs(project.store, chosen)), order)
+
+
+def _write_site(project: Project, found: Searched, output: Path) -> None:
     from pytest_gpuperf.features.history.site import PAGE, write_site
     from pytest_gpuperf.features.page.source_links import source_links
 
     refuse_other_file(output / PAGE, "name another folder, or remove that file")
-    found = search(project, store)
-    links = source_links(project.root)
-    size = write_site(output, found.series, found.ranges, found.order, links, found.notes)
+    size = write_site(output, *found, source_links(project.root))
     echo(f"wrote {show_path(output / PAGE)} ({count(len(found.series), 'time')}, {show_size(size)})")
 
 
 def _draw(found: Searched, output: Path) -> None:
     from pytest_gpuperf.features.history.picture import picture_of_series
-    from pytest_gpuperf.features.page.picture_file import FORMATS, draw
+    from pytest_gpuperf.features.page.picture_file import draw
 
-    form = output.suffix.removeprefix(".").lower()
-    if form not in FORMATS:
-        raise GpuperfError(
-            f"a plot cannot be written as {output.name!r}", expected="a name that ends in .svg, .png or .pdf"
-        )
     if len(found.series) > 1:
         names = ", ".join(one.name for one in found.series[:_CASES])
         raise GpuperfError(
@@ -161,5 +221,5 @@ def _draw(found: Searched, output: Path) -> None:
             next_step="give more of the node id, with the label",
         )
     [series] = found.series
-    data = draw(picture_of_series(series, found.ranges, found.order), form)
+    data = draw(picture_of_series(series, found.ranges, found.order), output)
     write({output: data}, f"wrote {show_path(output)} ({count(len(series.points), 'run')})")

@@ -1,95 +1,125 @@
-"""Files of the history: a line of JSON for each test and run."""
+"""Line of the history: the time of one test in one run, with what may have changed it; and files of lines."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.history.record import HISTORY_SCHEMA, HistoryLine
+from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.decoding import decode_versioned
 from pytest_gpuperf.records.plausible import in_time, refuse_first
+from pytest_gpuperf.records.quantities import Clock, Date, DateOrNone, Schema, StandardError, Time, TimeOrZero
 from pytest_gpuperf.records.runs import SAFE_NAME
+from pytest_gpuperf.records.timing import TimingMode, TimingSource
+from pytest_gpuperf.statistics.clock_model import ClockModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+HISTORY_SCHEMA = 1
+"""Version of a line. A reader refuses a newer one and leaves the file as it is."""
+COMMIT = re.compile(r"[0-9a-f]{7,64}")
+"""Form of a commit's id. Other text from a run file never becomes an argument of git."""
 
-class Lines(NamedTuple):
-    """Content of a file."""
 
-    lines: dict[bytes, HistoryLine]
-    """Text and content of each line, sorted by date."""
-    torn: bytes
-    """Rest of a line that a killed writer left at the end of the file; else empty."""
+class HistoryLine(Record, frozen=True, kw_only=True):
+    """Time of one test in one run."""
+
+    schema: Schema
+    test: str
+    """Node id."""
+    label: str = "main"
+    gpu: str
+    """Model of the GPU, as the folder below the baselines: `nvidia-h200`."""
+    gpu_name: str = ""
+    gpu_uuid: str = ""
+    """Card; empty if the driver hides it."""
+    run: str
+    date: Date
+    """Start of the run: UTC, ISO 8601."""
+    url: str = ""
+    """Address of the CI job that measured; empty if it is not known."""
+    commit: str = ""
+    """Commit of the tested code; empty if it is not known."""
+    commit_date: DateOrNone = ""
+    """Date of the commit, ISO 8601; empty if the repository did not know the commit."""
+    dirty: bool | None = None
+    """True if tracked files differed from the commit; None if it is not known."""
+    mode: TimingMode
+    source: TimingSource = "events"
+    time_us: Time
+    """As measured, in microseconds a call."""
+    standard_error: StandardError = 0.0
+    """Standard error of the time within its session, as a part of the time; 0 if there are too few blocks."""
+    sm_clock_mhz: Clock = 0.0
+    """Mean SM clock during the measurement, in MHz; 0 if unknown."""
+    normalised_us: TimeOrZero = 0.0
+    """Time at the `reference_mhz` of `clock_model`; 0 without a model."""
+    clock_model: ClockModel | None = None
+    driver: str = ""
+    torch: str = ""
+    triton: str = ""
+
+    @property
+    def known_commit(self) -> str:
+        """The commit if it has the form of one: it becomes an argument of git."""
+        return self.commit if COMMIT.fullmatch(self.commit) else ""
+
+    @property
+    def shown(self) -> str:
+        """`1a2b3c4`, with a plus if files differed from that commit; the run if no commit is known."""
+        return self.commit[:7] + "+" * bool(self.dirty) if self.commit else self.run
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """GPU, run, test and label, of which a history has one line."""
+        return self.gpu, self.run, self.test, self.label
+
+    @property
+    def file(self) -> str:
+        """File of the lines of a GPU and suite, below the place of the history."""
+        return f"{self.gpu}/{suite_of(self.test)}.jsonl"
 
 
 _DECODER = msgspec.json.Decoder(HistoryLine)
 
 
-def encode_line(line: HistoryLine) -> bytes:
-    """Return a line as JSON, without a newline."""
-    return msgspec.json.encode(line)
+def in_order(files: Iterable[Iterable[HistoryLine]]) -> list[HistoryLine]:
+    """Return the lines of files by date, one of each key: the first."""
+    by_key: dict[tuple[str, str, str, str], HistoryLine] = {}
+    for line in chain.from_iterable(files):
+        by_key.setdefault(line.key, line)
+    return sorted(by_key.values(), key=lambda line: (line.date, line.key))
 
 
-def encode_file(texts: Iterable[bytes]) -> bytes:
-    """Return a file of lines."""
-    return b"".join(text + b"\n" for text in texts)
+def encode_lines(*files: Iterable[HistoryLine]) -> bytes:
+    """Return the lines of files as one file of JSON."""
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in in_order(files))
 
 
-def decode_file(data: bytes, shown: str, place: tuple[str, str]) -> Lines:
+def decode_lines(data: bytes, file: str, shown: str) -> list[HistoryLine]:
     """Read a file of lines.
 
     Args:
         data: Content of the file.
+        file: The file, below the place of the history.
         shown: Name of the file in an error.
-        place: GPU and suite that the file is for.
 
     Raises:
-        GpuperfError: A line is broken, of a newer version, impossible, or of another file. The last one may
-            be torn.
+        GpuperfError: A line is broken, of a newer version, impossible, or of another file.
     """
-    whole, _, rest = data.rpartition(b"\n")
-    texts = whole.split(b"\n") if whole else []
-    found = {
-        text: _decode(text, f"{shown}, line {at}", place) for at, text in enumerate(texts, 1) if text.strip()
-    }
-    torn = b""
-    if rest.strip():
-        # A killed writer may also have left out the newline only.
-        if _is_whole(rest):
-            found[rest] = _decode(rest, f"{shown}, line {len(texts) + 1}", place)
-        else:
-            torn = rest
-    return Lines(in_order(found), torn)
+    texts = enumerate(data.split(b"\n"), 1)
+    return [_decode(text, file, f"{shown}, line {at}") for at, text in texts if text.strip()]
 
 
-def in_order(lines: dict[bytes, HistoryLine]) -> dict[bytes, HistoryLine]:
-    """Return lines by date, those of one key once."""
-    items = sorted(lines.items(), key=lambda item: (item[1].date, item[1].key, item[0]))
-    by_key: dict[tuple[str, str, str, str], tuple[bytes, HistoryLine]] = {}
-    for text, line in items:
-        by_key.setdefault(line.key, (text, line))
-    return dict(by_key.values())
-
-
-def _is_whole(text: bytes) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return False
-    return True
-
-
-def _decode(text: bytes, shown: str, place: tuple[str, str]) -> HistoryLine:
+def _decode(text: bytes, file: str, shown: str) -> HistoryLine:
     next_step = "remove the line, or type `git restore` for the file if it is committed"
-    try:
-        line = _DECODER.decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        line = None
-    if line is None or line.schema > HISTORY_SCHEMA:
-        line = decode_versioned(text, _DECODER, schema=HISTORY_SCHEMA, shown=shown, next_step=next_step)
+    line = decode_versioned(text, _DECODER, schema=HISTORY_SCHEMA, shown=shown, next_step=next_step)
     for what, name in (("run id", line.run), ("GPU", line.gpu)):
         if not SAFE_NAME.fullmatch(name):
             raise GpuperfError(
@@ -98,11 +128,11 @@ def _decode(text: bytes, shown: str, place: tuple[str, str]) -> HistoryLine:
                 next_step=next_step,
             )
     try:
-        own = "/".join(line.place)
+        own = line.file
     except GpuperfError as error:
         raise GpuperfError(f"{shown}: {error.found}", expected=error.expected, next_step=next_step) from None
-    if own != "/".join(place):
-        raise GpuperfError(f"{shown} is of {own}", expected="/".join(place), next_step=next_step)
+    if own != file:
+        raise GpuperfError(f"{shown} is of {own}", expected=file, next_step=next_step)
     model = line.clock_model
     reference_mhz = model.reference_mhz if model else 0.0
     misfits = in_time(line.time_us, line.normalised_us, line.sm_clock_mhz, model, reference_mhz)

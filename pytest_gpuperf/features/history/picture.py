@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.history.changes_report import show_interval
-from pytest_gpuperf.features.page.picture import Axis, Band, Picture, Points, rounded
+from pytest_gpuperf.features.history.series_report import steps_of
+from pytest_gpuperf.features.history.steps_report import show_interval
+from pytest_gpuperf.features.page.picture import Axis, Band, Picture, Points
+from pytest_gpuperf.features.page.picture_of_times import time_axis
 from pytest_gpuperf.records.change import show_value
 from pytest_gpuperf.report.show import count
 
@@ -14,15 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.features.history.order import Order
-    from pytest_gpuperf.features.history.ranges import Found, Range
+    from pytest_gpuperf.features.history.ranges import Range
     from pytest_gpuperf.features.history.series import Point, Series
     from pytest_gpuperf.features.page.picture import Tone
     from pytest_gpuperf.features.page.section import SourceLinks
 
 _TICKS = 6
 """Largest number of commits with a label."""
-_LEAST_SPAN = 0.01
-"""Least range of the times, as a part of them: noise is not drawn as large as a change."""
 _TONES: dict[str, Tone] = {"slower": "bad", "faster": "good"}
 
 
@@ -33,74 +33,64 @@ def picture_of_series(
 
     Args:
         series: The times.
-        ranges: The changes found in the history; those of other series are left out.
+        ranges: The steps found in the history; those of other series are left out.
         order: Order of the points.
         links: Addresses of commits; None for no links.
     """
-    changes = [found for one in ranges for found in one.found if found.series is series]
+    steps = steps_of(series, ranges)
     points = list(enumerate(series.points, 1))
-    step = math.ceil(len(points) / _TICKS)
-    clean = [(at, point) for at, point in points if not point.line.dirty]
-    changed = [(at, point) for at, point in points if point.line.dirty]
-    clock = f" at {series.at_mhz:.0f} MHz" if series.at_mhz else ""
+    shown = points[:: math.ceil(len(points) / _TICKS)]
+    bands = [
+        Band(
+            along="x",
+            low=found.step.before + 1,
+            high=found.step.after + 1,
+            name=show_interval(found),
+            tone=_TONES.get(found.status, "quiet"),
+        )
+        for found in steps
+    ]
+    names = {False: "run", True: "run of changed files"}
+    drawn = [
+        _points(own, name, links, hollow=dirty)
+        for dirty, name in names.items()
+        if (own := [(at, point) for at, point in points if bool(point.line.dirty) is dirty])
+    ]
     return Picture(
         title=series.name,
-        description=f"Time of {series.name} on {series.gpu} in {count(len(points), 'run')}, "
-        f"{count(len(changes), 'change')} found.",
+        description=f"Time of {series.name} on {series.newest.gpu} in {count(len(points), 'run')}, "
+        f"{count(len(steps), 'step')} found.",
         x=Axis(
             label="commit",
-            ticks=tuple(at for at, _ in points[::step]),
-            names=tuple(point.commit or point.line.run for _, point in points[::step]),
+            ticks=tuple(float(at) for at, _ in shown),
+            names=tuple(point.line.shown for _, point in shown),
         ),
-        y=_times(series, f"time{clock} (µs)"),
-        marks=(
-            *(_band(found) for found in changes),
-            *([_points(clean, "run", links)] if clean else ()),
-            *([_points(changed, "run of changed files", links, hollow=True)] if changed else ()),
-        ),
+        y=time_axis(f"time{series.clock} (µs)", drawn),
+        marks=(*bands, *drawn),
         notes=(
-            f"{series.gpu}, {series.mode} by {series.source}; {order.shown}",
+            f"{series.origin}; {order.shown}",
             *(
-                f"{found.before.commit}..{found.after.commit}: {show_interval(found)}, {found.change.kind}, "
-                f"{found.status}"
-                for found in changes
+                f"{found.before.shown}..{found.after.shown}: {show_interval(found)}, {found.status}"
+                for found in steps
             ),
         ),
     )
 
 
-def _times(series: Series, label: str) -> Axis:
-    times = [point.time_us for point in series.points]
-    missing = _LEAST_SPAN * max(times) - (max(times) - min(times))
-    if missing <= 0:
-        return Axis(label=label)
-    return Axis(label=label, low=min(times) - missing / 2, high=max(times) + missing / 2)
-
-
 def _points(
-    points: Sequence[tuple[int, Point]], name: str, links: SourceLinks | None, *, hollow: bool = False
+    points: Sequence[tuple[int, Point]], name: str, links: SourceLinks | None, *, hollow: bool
 ) -> Points:
     return Points(
         x=tuple(float(at) for at, _ in points),
-        y=rounded(point.time_us for _, point in points),
-        low=rounded(point.time_us * (1 - point.sd) for _, point in points),
-        high=rounded(point.time_us * (1 + point.sd) for _, point in points),
+        y=tuple(point.time_us for _, point in points),
+        low=tuple(point.time_us * (1 - point.sd) for _, point in points),
+        high=tuple(point.time_us * (1 + point.sd) for _, point in points),
         name=name,
         tone="now",
         hollow=hollow,
         tips=tuple(
-            f"{point.commit or 'no commit'} of {point.line.date[:10]}: {show_value(point.time_us, 4)} µs"
+            f"{point.line.shown} of {point.line.date[:10]}: {show_value(point.time_us, 4)} µs"
             for _, point in points
         ),
-        links=tuple(links.of_commit(point.line.commit) for _, point in points) if links else (),
-    )
-
-
-def _band(found: Found) -> Band:
-    return Band(
-        along="x",
-        low=found.change.before + 1,
-        high=found.change.after + 1,
-        name=f"{show_interval(found)}",
-        tone=_TONES.get(found.status, "quiet"),
+        links=tuple(links.of_commit(point.line.known_commit) for _, point in points) if links else (),
     )

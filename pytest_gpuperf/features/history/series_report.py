@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from itertools import groupby
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.history.changes_report import TONES, searched_line, show_interval
+import msgspec
+
+from pytest_gpuperf.features.history.steps_report import TONES, searched_line, show_interval
 from pytest_gpuperf.report.show import count, show_time
 from pytest_gpuperf.report.table import Column, Report, Table
 
@@ -27,27 +29,29 @@ _LEAST_SPAN = 0.002
 SPARKS = "▁▂▃▄▅▆▇█"
 _MOST_SPARKS = 24
 _LONGEST_NAME = 36
-_TOLD = 4
+_DIGITS = 4
 """Digits of a time in a table of commits."""
 
 
-def overview(series: Sequence[Series], ranges: Sequence[Range], order: Order, notes: Sequence[str]) -> Report:
+def steps_of(series: Series, ranges: Sequence[Range]) -> list[Found]:
+    """Return the steps of a series, among those of all."""
+    return [found for one in ranges for found in one.found if found.series is series]
+
+
+def overview(series: Sequence[Series], ranges: Sequence[Range], order: Order) -> Report:
     """Return a table with a row for each series.
 
     Args:
         series: The series.
-        ranges: The changes found in them.
+        ranges: The steps found in them.
         order: Order of their points.
-        notes: Lines for the end.
     """
-    changes = {
-        id(one): [found for some in ranges for found in some.found if found.series is one] for one in series
-    }
-    newest = [changes[id(one)][-1:] for one in series]
-    names = [one.name.partition("::")[2] for one in series]
+    newest = [steps_of(one, ranges)[-1:] for one in series]
     columns = [
-        Column("suite", [f"{one.gpu}, {one.test.partition('::')[0]}" for one in series], "group"),
-        Column("test", names, "name", code=True, most=_LONGEST_NAME),
+        Column("suite", [f"{one.newest.gpu}, {one.name.partition('::')[0]}" for one in series], "group"),
+        Column(
+            "test", [one.name.partition("::")[2] for one in series], "name", code=True, most=_LONGEST_NAME
+        ),
         Column("runs", [str(len(one.points)) for one in series]),
         Column("time", [show_four_digits(one.points[-1].time_us) for one in series]),
         Column("course", [_sparks(one) for one in series], left=True),
@@ -60,85 +64,85 @@ def overview(series: Sequence[Series], ranges: Sequence[Range], order: Order, no
             tones=[TONES[found[0].status] if found else "" for found in newest],
         ),
     ]
-    records = [_summary(one, changes[id(one)]) for one in series]
-    return Report([Table(columns, notes=[f"{searched_line(series)}, {order.shown}", *notes])], records)
+    records = [
+        {
+            **one.identity,
+            "at_mhz": one.at_mhz,
+            "runs": len(one.points),
+            "time_us": one.points[-1].time_us,
+            "commit": one.newest.commit,
+            "newest_change_pct": found[0].change_pct[0] if found else None,
+            "status": found[0].status if found else "",
+        }
+        for one, found in zip(series, newest, strict=True)
+    ]
+    return Report([Table(columns, notes=[f"{searched_line(series)}, {order.shown}"])], records)
 
 
 def detailed(
-    series: Sequence[Series],
-    ranges: Sequence[Range],
-    order: Order,
-    notes: Sequence[str],
-    *,
-    width: int,
-    last: int,
+    series: Sequence[Series], ranges: Sequence[Range], order: Order, *, width: int, last: int
 ) -> Report:
     """Return a table for each series with a row for each commit, and a plot of its runs.
 
     Args:
         series: The series.
-        ranges: The changes found in them.
+        ranges: The steps found in them.
         order: Order of their points.
-        notes: Lines for the end.
         width: Width of the screen, in characters.
         last: Number of commits to show, the newest; 0 for all.
     """
-    found = [each for one in ranges for each in one.found]
-    tables = [_table(one, [each for each in found if each.series is one], width, last) for one in series]
-    records = [_record(one, point) for one in series for point in one.points]
-    return Report([*tables, Table(notes=[order.shown, *notes])], records)
+    tables = [_table(one, steps_of(one, ranges), width, last) for one in series]
+    records = [
+        {
+            **msgspec.structs.asdict(point.line),
+            "clock_model": "",
+            "at_one_clock_us": point.time_us,
+            "at_mhz": one.at_mhz,
+        }
+        for one in series
+        for point in one.points
+    ]
+    return Report([*tables, Table(notes=[order.shown])], records)
 
 
-def _table(series: Series, changes: Sequence[Found], width: int, last: int) -> Table:
-    rows = [list(points) for _, points in groupby(series.points, _row)]
+def _table(series: Series, steps: Sequence[Found], width: int, last: int) -> Table:
+    rows = [list(points) for _, points in groupby(series.points, lambda point: point.line.shown)]
     shown = rows[-last:] if last else rows
     older = len(rows) - len(shown)
-    marks = [[each for each in changes if each.after in points] for points in shown]
+    lines = [points[0].line for points in shown]
+    marks = [[each for each in steps if each.after in [one.line for one in points]] for points in shown]
     columns = max(_LEAST_PLOT, min(width - _OTHERS, _MOST_PLOT))
     low, high = _limits([point for points in shown for point in points])
+    ends = [show_four_digits(end) for end in (low, high)]
     return Table(
         [
-            Column("commit", [points[0].commit or points[0].line.run for points in shown], "name", code=True),
-            Column("date", [(points[0].line.commit_date or points[0].line.date)[:10] for points in shown]),
+            Column("commit", [line.shown for line in lines], "name", code=True),
+            Column("date", [(line.commit_date or line.date)[:10] for line in lines]),
             Column("runs", [str(len(points)) for points in shown]),
             Column("time", [show_four_digits(fmean(point.time_us for point in points)) for points in shown]),
             Column(
-                _ends(show_four_digits(low), show_four_digits(high), columns),
+                f"{ends[0]} {ends[1]:>{max(columns - len(ends[0]) - 1, 0)}}",
                 [_dots(points, low, high, columns) for points in shown],
                 left=True,
             ),
             Column("change", ["\n".join(map(_mark, each)) for each in marks], "detail"),
         ],
-        [f"{series.name}, {series.gpu_name}, {series.mode} by {series.source}{_clock(series)}"],
+        [f"{series.name}, {series.origin}{series.clock or ', as measured'}"],
         [f"{count(older, 'older commit')} not shown: --last 0 shows all"] if older else [],
     )
 
 
-def _ends(low: str, high: str, columns: int) -> str:
-    return f"{low} {high:>{max(columns - len(low) - 1, 0)}}"
-
-
-def _row(point: Point) -> str:
-    return point.commit or point.line.run
-
-
 def _mark(found: Found) -> str:
-    wide = found.change.after - found.change.before > 1
-    since = f" since {_row(found.before)}" if wide else ""
+    since = f" since {found.before.shown}" if found.step.after - found.step.before > 1 else ""
     note = f": {found.note}" if found.note else ""
-    return f"{found.change.kind}{since} {show_interval(found)}, {found.status}{note}"
-
-
-def _clock(series: Series) -> str:
-    return f", at {series.at_mhz:.0f} MHz" if series.at_mhz else ", as measured"
+    return f"step{since} {show_interval(found)}, {found.status}{note}"
 
 
 def show_four_digits(time_us: float) -> str:
     """Show a time with four digits: `5.301 µs`."""
-    shown = show_time(time_us)
-    _, unit = shown.split()
+    _, unit = show_time(time_us).split()
     value = time_us / {"µs": 1.0, "ms": 1e3, "s": 1e6}[unit]
-    return f"{value:.{max(0, _TOLD - 1 - math.floor(math.log10(value)))}f} {unit}"
+    return f"{value:.{max(0, _DIGITS - 1 - math.floor(math.log10(value)))}f} {unit}"
 
 
 def _limits(points: Sequence[Point]) -> tuple[float, float]:
@@ -169,45 +173,3 @@ def _sparks(series: Series) -> str:
     low, high = _limits(points)
     steps = len(SPARKS) - 1
     return "".join(SPARKS[round((point.time_us - low) / (high - low) * steps)] for point in points)
-
-
-def _summary(series: Series, changes: Sequence[Found]) -> dict[str, Any]:
-    newest = changes[-1] if changes else None
-    return {
-        "gpu": series.gpu,
-        "test": series.test,
-        "label": series.label,
-        "mode": series.mode,
-        "source": series.source,
-        "at_mhz": series.at_mhz,
-        "runs": len(series.points),
-        "time_us": series.points[-1].time_us,
-        "commit": series.points[-1].line.commit,
-        "changes": len(changes),
-        "newest_change_pct": newest.change_pct if newest else None,
-        "status": newest.status if newest else "",
-    }
-
-
-def _record(series: Series, point: Point) -> dict[str, Any]:
-    line = point.line
-    return {
-        "gpu": series.gpu,
-        "test": series.test,
-        "label": series.label,
-        "mode": series.mode,
-        "source": series.source,
-        "commit": line.commit,
-        "dirty": line.dirty,
-        "commit_date": line.commit_date,
-        "run": line.run,
-        "date": line.date,
-        "card": line.gpu_uuid,
-        "time_us": point.time_us,
-        "at_mhz": series.at_mhz,
-        "standard_error": point.sd,
-        "raw_us": line.time_us,
-        "driver": line.driver,
-        "torch": line.torch,
-        "triton": line.triton,
-    }

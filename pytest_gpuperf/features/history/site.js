@@ -1,33 +1,19 @@
-// Filters, pictures and tables of the series. All texts become text nodes, so none of them is markup.
+// Filters and pictures of the series.
 (() => {
   const make = (name, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(name), properties);
     made.append(...children);
     return made;
   };
-  const articles = [...document.querySelectorAll(".series > article")];
-  const packs = [...document.querySelectorAll("script.packed")];
-  const size = Number(document.querySelector(".series").dataset.pack);
+  const series = document.querySelector(".series");
+  const articles = [...series.querySelectorAll("article")];
 
-  const unpack = async (script) => {
-    const bytes = Uint8Array.from(atob(script.textContent), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return JSON.parse(await new Response(stream).text());
-  };
-  const unpacked = new Map();
-  const dataOf = async (article) => {
-    const index = Number(article.id.slice(1));
-    const script = packs[Math.floor(index / size)];
-    if (!unpacked.has(script)) unpacked.set(script, unpack(script));
-    return (await unpacked.get(script))[index % size];
-  };
-
-  // Pictures are drawn as soon as they come near the window.
+  // Pictures are shown as soon as they come near the window.
   const draw = async (article) => {
     const place = article.querySelector(".place");
     if (place.dataset.drawn) return;
     place.dataset.drawn = "yes";
-    place.append(drawPicture((await dataOf(article)).picture));
+    place.innerHTML = await unpacked(series, Number(article.id.slice(1)));
   };
   const near = new IntersectionObserver(
     (entries) => {
@@ -41,32 +27,6 @@
   );
   articles.forEach((article) => near.observe(article));
   addEventListener("beforeprint", () => articles.filter((article) => !article.hidden).forEach(draw));
-
-  const linked = (address, text) =>
-    /^https?:\/\//.test(address) ? make("a", { href: address, rel: "noreferrer" }, text) : text;
-  const runsOf = (name, { runs }) => {
-    const titles = ["commit", "run", "time", "card"];
-    const head = titles.map((title) => make("th", { scope: "col" }, title));
-    const rows = runs.map(({ commit, address, run, row, job, time, card }) =>
-      make(
-        "tr",
-        {},
-        make("td", {}, linked(address, commit)),
-        make("td", {}, job ? linked(job, run) : make("a", { href: `#${row}` }, run)),
-        make("td", { className: "number" }, time),
-        make("td", {}, card),
-      ),
-    );
-    const table = make("table", {}, make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
-    const scroll = make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `Runs of ${name}` }, table);
-    return scroll;
-  };
-  for (const article of articles) {
-    const runs = article.querySelector("details");
-    runs.addEventListener("toggle", async () => {
-      if (runs.open && runs.children.length === 1) runs.append(runsOf(article.querySelector("h3").textContent, await dataOf(article)));
-    });
-  }
 
   // Filters: by GPU model, suite, words that all have to be in the name, and changes.
   const choice = (name, key) => {

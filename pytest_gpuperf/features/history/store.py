@@ -1,14 +1,15 @@
-"""Store of the history: a file for each GPU and suite, in a folder or on a branch."""
+"""Store of the history: a file for each GPU and suite, in a folder."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import filelock
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.history.lines import Lines, decode_file, encode_file, encode_line, in_order
+from pytest_gpuperf.features.history.lines import decode_lines, encode_lines, in_order
 from pytest_gpuperf.records.json_files import find_files, show_path
 from pytest_gpuperf.records.writing import write_files
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from pytest_gpuperf.features.history.record import HistoryLine
+    from pytest_gpuperf.features.history.lines import HistoryLine
 
 LOCK_TIMEOUT_S = 30.0
 _LOCK = ".lock"
@@ -27,23 +28,6 @@ _OWN_FILES = {
 }
 
 
-class History(NamedTuple):
-    """Content of a store."""
-
-    lines: list[HistoryLine]
-    """By GPU and suite, then by date."""
-    notes: list[str]
-    """Torn lines that were left out."""
-
-
-class Added(NamedTuple):
-    """Result of adding lines."""
-
-    new: int
-    notes: list[str]
-    """Torn lines that were removed."""
-
-
 class Store(Protocol):
     """Place of the history."""
 
@@ -51,18 +35,21 @@ class Store(Protocol):
     def shown(self) -> str:
         """Name of the place in messages."""
 
-    def load(self) -> History:
+    def load(self) -> list[HistoryLine]:
         """Read all lines.
 
         Raises:
             GpuperfError: The history is missing, or a file in it is broken or of a newer version.
         """
 
-    def add(self, lines: Iterable[HistoryLine]) -> Added:
+    def add(self, lines: Iterable[HistoryLine]) -> int:
         """Add the lines that are not there, and no line twice, even if other processes add at that time.
 
+        Returns:
+            Number of new lines.
+
         Raises:
-            GpuperfError: As `load`, or the place cannot be written.
+            GpuperfError: A file in it is broken or of a newer version, or the place cannot be written.
         """
 
 
@@ -81,58 +68,40 @@ class FolderStore:
         """Name of the folder in messages."""
         return show_path(self.root)
 
-    def load(self) -> History:
-        """Read all lines.
-
-        Raises:
-            GpuperfError: The history is missing, or a file in it is broken or of a newer version.
-        """
-        paths = find_files(self.root, "*/*.jsonl")
-        if not paths:
+    def load(self) -> list[HistoryLine]:
+        """Read all lines; see `Store`."""
+        lines = in_order(self._files().values())
+        if not lines:
             raise NoHistoryError(self.shown, "add runs with gpuperf history add RUN, or name --store")
-        return history_of({show_path(path): self._read(path) for path in paths})
+        return lines
 
-    def add(self, lines: Iterable[HistoryLine]) -> Added:
-        """Add the lines that are not there.
+    def add(self, lines: Iterable[HistoryLine]) -> int:
+        """Add lines; see `Store`.
 
         Each file is replaced as a whole, so that it is complete whenever a process is killed.
-
-        Raises:
-            GpuperfError: As `load`, or another process holds the lock.
-            OSError: As the file system says.
         """
-        new, notes, changed = 0, [], {}
         with self._locked():
-            for place, some in by_place(lines).items():
-                path = self.root / place[0] / f"{place[1]}.jsonl"
-                found = self._read(path)
-                merged = union(found.lines, {encode_line(line): line for line in some})
-                if len(merged) > len(found.lines) or found.torn:
-                    changed[path] = encode_file(merged)
-                new += len(merged) - len(found.lines)
-                notes += [torn_note(show_path(path), found, "removed")] if found.torn else []
-            write_files(changed)
-        return Added(new, notes)
+            changed, new = merge(self._files(), lines)
+            write_files({self.root / file: data for file, data in changed.items()})
+        return new
 
-    def _read(self, path: Path) -> Lines:
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            data = b""
-        except OSError as error:
-            raise GpuperfError(f"{show_path(path)} cannot be read: {error.strerror}") from None
-        return decode_file(data, show_path(path), (path.parent.name, path.stem))
+    def _files(self) -> dict[str, list[HistoryLine]]:
+        found = {}
+        for path in find_files(self.root, "*/*.jsonl"):
+            file = path.relative_to(self.root).as_posix()
+            try:
+                data = path.read_bytes()
+            except OSError as error:
+                raise GpuperfError(f"{show_path(path)} cannot be read: {error.strerror}") from None
+            found[file] = decode_lines(data, file, show_path(path))
+        return found
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Keep other processes from writing between reading the files and writing new ones."""
         self.root.mkdir(parents=True, exist_ok=True)
-        missing = {
-            self.root / name: text.encode()
-            for name, text in _OWN_FILES.items()
-            if not (self.root / name).exists()
-        }
-        write_files(missing)
+        own = {self.root / name: text.encode() for name, text in _OWN_FILES.items()}
+        write_files({path: data for path, data in own.items() if not path.exists()})
         try:
             with filelock.FileLock(self.root / _LOCK, timeout=LOCK_TIMEOUT_S):
                 yield
@@ -150,32 +119,19 @@ class NoHistoryError(GpuperfError):
         super().__init__(f"found no history in {shown}", next_step=next_step)
 
 
-def history_of(files: Mapping[str, Lines]) -> History:
-    """Put the lines of all files together; `files` has the names for messages."""
-    lines = [line for found in files.values() for line in found.lines.values()]
-    notes = [torn_note(shown, found, "left out") for shown, found in files.items() if found.torn]
-    return History(lines, notes)
+def merge(
+    files: Mapping[str, list[HistoryLine]], lines: Iterable[HistoryLine]
+) -> tuple[dict[str, bytes], int]:
+    """Add lines to files; of one key, the line in the file stays.
 
-
-def by_place(lines: Iterable[HistoryLine]) -> dict[tuple[str, str], list[HistoryLine]]:
-    """Group lines by GPU and suite: each group has a file."""
-    places: dict[tuple[str, str], list[HistoryLine]] = {}
+    Returns:
+        The files that change, and the number of new lines.
+    """
+    known = {line.key for of_file in files.values() for line in of_file}
+    new: dict[str, list[HistoryLine]] = defaultdict(list)
     for line in lines:
-        places.setdefault(line.place, []).append(line)
-    return places
-
-
-def union(*files: Mapping[bytes, HistoryLine]) -> dict[bytes, HistoryLine]:
-    """Return the lines of several files by date, each once; of one key, those of the first file stay."""
-    merged: dict[bytes, HistoryLine] = {}
-    keys: set[tuple[str, str, str, str]] = set()
-    for lines in files:
-        merged.update({text: line for text, line in lines.items() if line.key not in keys})
-        keys.update(line.key for line in lines.values())
-    return in_order(merged)
-
-
-def torn_note(shown: str, found: Lines, done: str) -> str:
-    """Name a torn line, and the way to get it back."""
-    start = found.torn[:60].decode(errors="replace")
-    return f"{shown}: the last line is torn and was {done} ({start}…): add its run again"
+        if line.key not in known:
+            known.add(line.key)
+            new[line.file].append(line)
+    changed = {file: encode_lines(files.get(file, ()), added) for file, added in new.items()}
+    return changed, sum(map(len, new.values()))

@@ -1,9 +1,9 @@
-"""The results as one HTML page, with pictures: rooflines, times, launches, kernels.
+"""The results as one HTML page, with pictures: rooflines, times, stalls, launches.
 
 Command: `gpuperf report`. Option: `--gpuperf-html`.
-A picture is plain data (`picture`): `picture.js` draws it in pages, `picture_file` into files.
-Public to other features: `picture`, `picture_file`, `pictures`, `markup`, `section` and `source_links`.
-Extra: `plot` (matplotlib).
+A picture is plain data (`picture`), which `svg` draws for pages and files (`picture_file`).
+Public to other features: `picture`, `picture_file`, `svg`, `markup`, `section` and `source_links`.
+Extra: `plot` (vl-convert) for pictures as PNG and PDF.
 """
 
 from __future__ import annotations

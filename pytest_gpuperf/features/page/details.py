@@ -1,16 +1,19 @@
-"""Details of one measurement as plain data, which the page's script shows when a reader opens a row."""
+"""Details of one measurement as markup, which the page's script shows when a reader opens a row."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.facts import facts_of
+from pytest_gpuperf.features.page.markup import html_table, link, text
 from pytest_gpuperf.features.page.pictures import pictures_of
+from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.chips import chip_name
-from pytest_gpuperf.records.change import printable, show_pair
+from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.registry import registry
+from pytest_gpuperf.report.rows import TONES
 from pytest_gpuperf.report.show import show_movement
 from pytest_gpuperf.report.table import Column, Table
 from pytest_gpuperf.report.trace_report import kernel_table, region_line, trace_line
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.page.section import Section
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import Measurement, Trace
+    from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.records.change import Change
     from pytest_gpuperf.report.table import Tone
 
@@ -28,11 +31,13 @@ KERNELS_SHOWN = 40
 """Maximum number of kernels in the table of a trace; `gpuperf trace` shows all."""
 LINES_SHOWN = 60
 """Maximum number of lines below a finding."""
+COLUMNS_BESIDE = 6
+"""Maximum number of columns of a table next to another part."""
 _EFFECTS: dict[bool | None, Tone] = {True: "worse", False: "better", None: ""}
 
 
-def details_of(section: Section, result: TestResult, label: str) -> dict[str, Any]:
-    """Return everything to show of one measurement: texts, tables and pictures, in their order.
+def details_of(section: Section, result: TestResult, label: str) -> str:
+    """Return everything to show of one measurement: texts, tables and pictures.
 
     Args:
         section: The section.
@@ -40,116 +45,79 @@ def details_of(section: Section, result: TestResult, label: str) -> dict[str, An
         label: The label; a test without measurements has none of its own.
     """
     measurement = result.record.measurements.get(label)
-    commit = section.run.environment.commit
-    line = section.summary.lines.get(result.record.nodeid)
-    data = {
-        "test": printable(result.record.nodeid),
-        "label": "" if label == "main" else printable(label),
-        "source": section.links.of_test(commit, result.record.nodeid, line),
-        "commit": commit[:7],
-        "findings": list(_findings(result, label)),
-    }
-    if measurement is None:
-        return data
-    shown = (section, result, label, measurement)
-    return data | {"parts": [*_pictures(*shown), *_texts(*shown)]}
+    parts = _parts(section, result, label, measurement) if measurement is not None else ()
+    source, findings = _source(section, result, label), "".join(_findings(result, label))
+    return f'{source}{findings}<div class="columns">{"".join(parts)}</div>'
 
 
-def _pictures(
-    section: Section, result: TestResult, label: str, measurement: Measurement
-) -> Iterator[dict[str, Any]]:
+def _source(section: Section, result: TestResult, label: str) -> str:
+    nodeid, commit = result.record.nodeid, section.run.environment.commit
+    address = section.links.of_test(commit, nodeid, section.summary.lines.get(nodeid))
+    shown = nodeid if label == "main" else f"{nodeid} ({label})"
+    where = f" · {link(address, f'source at {commit[:7]}')}" if address else ""
+    return f'<p class="source"><code>{text(shown)}</code>{where}</p>'
+
+
+def _findings(result: TestResult, label: str) -> Iterator[str]:
+    """Yield the reasons of the verdict that are about a label, the worst first."""
+    for finding in result.verdict.findings:
+        if finding.label in ("", label) or label not in result.record.measurements:
+            tone = TONES[finding.status]
+            first, *more = [*(finding.line.splitlines() or [""]), *finding.more]
+            lines = "\n".join(text(line) for line in more[:LINES_SHOWN] if line)
+            status = "remark" if tone == "pass" else finding.status.value
+            below = f"<pre>{lines}</pre>" if lines else ""
+            verdict = f'<span class="verdict">{status}</span>'
+            yield f'<div class="finding {tone}">{verdict} {text(first)}{below}</div>'
+
+
+def _parts(section: Section, result: TestResult, label: str, measurement: Measurement) -> Iterator[str]:
     known, runs = section.known(result, label)
+    gpu = section.run.environment.gpu
     pictures = pictures_of(
         measurement,
-        section.run.environment.gpu,
+        gpu,
         baseline=known,
         runs=runs,
         comparison=result.verdict.times.get(label),
         folder=section.folder,
     )
-    if pictures:
-        yield {"pictures": list(pictures.values())}
-
-
-def _texts(
-    section: Section, result: TestResult, label: str, measurement: Measurement
-) -> Iterator[dict[str, Any]]:
-    known, _ = section.known(result, label)
-    yield {"title": "Measurement", "facts": facts_of(measurement, result.record.sanitizer)}
+    yield f'<div class="pictures">{"".join(map(svg, pictures))}</div>' if pictures else ""
+    facts = facts_of(measurement, result.record.sanitizer)
+    pairs = "".join(f"<dt>{text(name)}</dt><dd>{text(fact)}</dd>" for name, fact in facts)
+    yield f'<div class="part"><h3>Measurement</h3><dl class="facts">{pairs}</dl></div>'
     if known is not None and (moved := compare_counters(measurement, known).changes):
-        before = section.against or "baseline"
-        yield {"title": "Counters that moved", "table": _as_data(_moved_table(moved, before))}
-    yield from _explained(section, result, label)
-    if measurement.trace is not None:
-        yield {
-            "title": "Kernels of a call",
-            "lines": _trace_lines(measurement.trace),
-            "table": _as_data(kernel_table(measurement.trace, shown=KERNELS_SHOWN)),
-        }
+        yield _part("Counters that moved", _moved_table(moved, section.against or "baseline"))
+    if "explain" in registry().features:
+        from pytest_gpuperf.features.explain.explained import explain_measurement
+        from pytest_gpuperf.features.explain.report import explain_report
+
+        chip = chip_name(gpu.compute_capability, gpu.name)
+        if (found := explain_measurement(result.record, label, chip=chip)) is not None:
+            [table] = explain_report([((), [found])]).tables
+            columns = [column for column in table.columns if column.title != "test"]
+            yield _part("Explanation", Table(columns, notes=table.notes))
+    if (trace := measurement.trace) is not None:
+        lines = (trace_line(trace).removeprefix("trace: "), region_line(trace))
+        yield _part("Kernels of a call", kernel_table(trace, shown=KERNELS_SHOWN), *lines)
 
 
-def _findings(result: TestResult, label: str) -> Iterator[dict[str, Any]]:
-    """Yield the reasons of the verdict that are about a label, the worst first."""
-    for finding in result.verdict.findings:
-        if finding.label in ("", label) or label not in result.record.measurements:
-            first, *more = finding.line.splitlines() or [""]
-            yield {
-                "status": finding.status.value,
-                "fails": result.verdict.fails_by(finding.status),
-                "line": printable(first),
-                "details": [printable(line) for line in (*more, *finding.more) if line][:LINES_SHOWN],
-            }
-
-
-def _explained(section: Section, result: TestResult, label: str) -> Iterator[dict[str, Any]]:
-    if "explain" not in registry().features:
-        return
-    from pytest_gpuperf.features.explain.explained import explain_measurement
-    from pytest_gpuperf.features.explain.report import explain_report
-
-    gpu = section.run.environment.gpu
-    chip = chip_name(gpu.compute_capability, gpu.name)
-    found = explain_measurement(result.record, label, chip=chip)
-    if found is not None:
-        [table] = explain_report([((), [found])]).tables
-        columns = [column for column in table.columns if column.title != "test"]
-        yield {"title": "Explanation", "table": _as_data(Table(columns, notes=table.notes))}
+def _part(title: str, table: Table, *lines: str) -> str:
+    wide = " wide" * (sum(any(column.cells) for column in table.columns) > COLUMNS_BESIDE)
+    above = "".join(f'<p class="note">{text(line)}</p>' for line in lines)
+    return f'<div class="part{wide}"><h3>{title}</h3>{above}{html_table(table, title)}</div>'
 
 
 def _moved_table(changes: Sequence[Change], before: str) -> Table:
     pairs = [show_pair(change.baseline, change.actual) for change in changes]
     units = [METRICS[change.metric].unit if change.metric in METRICS else "" for change in changes]
+    moves = [show_movement(change, unit) for change, unit in zip(changes, units, strict=True)]
     return Table(
         [
             Column("counter", [change.metric for change in changes], "name", code=True),
             Column(before, [old for old, _ in pairs]),
             Column("now", [new for _, new in pairs]),
             Column("unit", units, "unit"),
-            Column(
-                "change",
-                [show_movement(change, unit) for change, unit in zip(changes, units, strict=True)],
-                tones=[_EFFECTS[change.worse] for change in changes],
-            ),
+            Column("change", moves, tones=[_EFFECTS[change.worse] for change in changes]),
         ]
     )
-
-
-def _trace_lines(trace: Trace) -> list[str]:
-    return [printable(trace_line(trace).removeprefix("trace: ")), printable(region_line(trace))]
-
-
-def _as_data(table: Table) -> dict[str, Any]:
-    """Return a table without its empty columns."""
-    shown = [column for column in table.columns if any(column.cells)]
-    cells = [["\n".join(map(printable, cell.splitlines())) for cell in column.cells] for column in shown]
-    return {
-        "titles": [printable(column.title) for column in shown],
-        "kinds": [_kind(column) for column in shown],
-        "rows": [list(row) for row in zip(*cells, strict=True)],
-        "tones": [list(column.tones) for column in shown],
-        "notes": [printable(note) for note in table.notes],
-    }
-
-
-def _kind(column: Column) -> str:
-    return "code" if column.code else "number" if column.justified_right else ""

@@ -8,7 +8,7 @@ from pytest_gpuperf.features.page.change_bar import change_bar, scale_of
 from pytest_gpuperf.features.page.markup import text
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.report.rows import SEVERITY, TONES, build_rows, failure_message
-from pytest_gpuperf.report.show import number_in
+from pytest_gpuperf.report.show import number_in, show_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +31,19 @@ class Entry(NamedTuple):
     result: TestResult
     label: str
     row: Row
+
+    @property
+    def name(self) -> str:
+        """Node id, then the label unless it is `main`."""
+        nodeid = self.result.record.nodeid
+        return nodeid if self.label == "main" else f"{nodeid} ({self.label})"
+
+    @property
+    def summary(self) -> str:
+        """`regressed 5.30 µs +3.2 ±0.5 %`."""
+        status, timing = self.row.status.value, self.measurement.timing if self.measurement else None
+        time, change = show_time(timing.time_us) if timing else "", self.row.change
+        return " ".join(dict.fromkeys(filter(None, (status, time, change))))
 
     @property
     def measurement(self) -> Measurement | None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf._version import __version__
 from pytest_gpuperf.features.page.details import details_of
 from pytest_gpuperf.features.page.main_table import entries_of, table_pieces
-from pytest_gpuperf.features.page.markup import asset, digest, items, link, packed, text
-from pytest_gpuperf.features.page.overview import overview_pieces
+from pytest_gpuperf.features.page.markup import AT_ONCE, items, link, packed, text, whole_page
+from pytest_gpuperf.features.page.overview import overview
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.notices import notices, undecided
-from pytest_gpuperf.report.own_files import GENERATOR
 from pytest_gpuperf.report.rows import TONES, counts_by_status, header_lines
 from pytest_gpuperf.report.show import count
 
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.page.section import Section
     from pytest_gpuperf.judge.result import TestResult
 
-DETAILS_AT_ONCE = 16
-"""Number of rows whose details are packed together: alike ones pack well, and few are unpacked for one."""
-
 
 def page_pieces(sections: Sequence[Section]) -> Iterator[bytes]:
     """Yield the page, UTF-8.
@@ -32,31 +27,21 @@ def page_pieces(sections: Sequence[Section]) -> Iterator[bytes]:
     Args:
         sections: One for each run; at least one.
     """
-    for piece in _pieces(sections):
+    title = _title(sections)
+    for piece in whole_page(title, "page/page.css", "page/page.js", _content(title, sections)):
         yield piece.encode()
 
 
-def _pieces(sections: Sequence[Section]) -> Iterator[str]:
-    style = asset("page.css") + asset("picture.css")
-    script = asset("picture.js") + asset("page.js")
-    title = _title(sections)
-    yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-    yield f'{GENERATOR} {text(__version__)}">\n<meta name="viewport" content="width=device-width">\n'
-    policy = f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; base-uri 'none'"
-    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}; form-action \'none\'">\n'
-    yield '<meta name="referrer" content="no-referrer"><meta name="color-scheme" content="light dark">\n'
-    yield f"<title>{text(title)}</title>\n<style>{style}</style></head>\n<body>\n"
+def _content(title: str, sections: Sequence[Section]) -> Iterator[str]:
     entries = [entries_of(section.summary.results) for section in sections]
     yield f"<header><h1>{text(title)}</h1>\n"
-    yield from overview_pieces(sections, entries)
+    yield overview(sections, entries)
     yield f"{_navigation(sections)}</header>\n<main>\n"
     first = 0
     for number, (section, some) in enumerate(zip(sections, entries, strict=True)):
         yield from _section(section, number, some, first)
         first += len(some)
     yield "</main>\n"
-    yield f"<footer>Written by pytest-gpuperf {text(__version__)}.</footer>\n"
-    yield f"<script>{script}</script>\n</body></html>\n"
 
 
 def _title(sections: Sequence[Section]) -> str:
@@ -81,7 +66,7 @@ def _navigation(sections: Sequence[Section]) -> str:
 
 
 def _section(section: Section, number: int, entries: Sequence[Entry], first: int) -> Iterator[str]:
-    data = f'data-first="{first}" data-pack="{DETAILS_AT_ONCE}"'
+    data = f'data-first="{first}" data-pack="{AT_ONCE}"'
     yield f'<section id="s{number}" aria-labelledby="h{number}" {data}>\n'
     yield f'<h2 id="h{number}">{text(section.title)}</h2>\n{_source(section)}'
     if lines := [*notices(section.summary), *section.summary.notices, *undecided(section.summary.results)]:
@@ -94,7 +79,7 @@ def _section(section: Section, number: int, entries: Sequence[Entry], first: int
         yield "</noscript>\n"
     else:
         yield '<p class="note">The run has no tests that measured anything.</p>\n'
-    yield from _details(section, entries)
+    yield from packed([details_of(section, entry.result, entry.label) for entry in entries])
     yield "</section>\n"
 
 
@@ -123,13 +108,3 @@ def _counts(section: Section) -> str:
     )
     total = count(len(section.summary.results), "test")
     return f'<ul class="counts" aria-label="{total} by verdict">{shown}</ul>\n'
-
-
-def _details(section: Section, entries: Sequence[Entry]) -> Iterator[str]:
-    """Yield the packed details of the rows."""
-    for start in range(0, len(entries), DETAILS_AT_ONCE):
-        some = [
-            details_of(section, entry.result, entry.label)
-            for entry in entries[start : start + DETAILS_AT_ONCE]
-        ]
-        yield f'<script type="text/plain" class="packed">{packed(some)}</script>\n'

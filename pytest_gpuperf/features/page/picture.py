@@ -1,29 +1,18 @@
-"""Picture: axes and marks as plain data, drawn by matplotlib into files and by `picture.js` into pages."""
+"""Picture: axes and marks as plain data, which `svg` draws."""
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 Tone: TypeAlias = Literal["", "now", "before", "second", "third", "good", "bad", "quiet"]
-"""Meaning of a mark, from which the renderer takes its colour; empty for the next one of a cycle."""
+"""Meaning of a mark, from which it has its colour; empty for the next one of a cycle."""
 
 Numbers: TypeAlias = tuple[float, ...]
 
-_STEPS = 400
-"""A number on a linear axis is rounded to this part of the range of its list: less than a pixel."""
 
-
-class _Part(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Part of a picture: a field with its default is left out of the JSON."""
-
-
-class Axis(_Part, frozen=True):
+@dataclass(frozen=True, kw_only=True)
+class Axis:
     """One axis."""
 
     label: str = ""
@@ -38,12 +27,12 @@ class Axis(_Part, frozen=True):
     """Names of the ticks. Without `ticks` they are rows 0, 1, 2 …, the first at the top."""
 
 
-class Line(_Part, frozen=True, tag="line", tag_field="mark"):
+@dataclass(frozen=True, kw_only=True)
+class Line:
     """Line through points."""
 
+    x: Numbers
     y: Numbers
-    x: Numbers = ()
-    """Empty for 1, 2, 3 …"""
     name: str = ""
     """Name in the legend, or next to the line."""
     beside: bool = False
@@ -52,16 +41,14 @@ class Line(_Part, frozen=True, tag="line", tag_field="mark"):
     dashed: bool = False
     dots: bool = False
     """True to mark each point."""
-    right: bool = False
-    """True to use the right axis."""
 
 
-class Points(_Part, frozen=True, tag="points", tag_field="mark"):
+@dataclass(frozen=True, kw_only=True)
+class Points:
     """Points, with an interval around each or without."""
 
+    x: Numbers
     y: Numbers
-    x: Numbers = ()
-    """Empty for 1, 2, 3 …"""
     low: Numbers = ()
     """Lower ends of the intervals."""
     high: Numbers = ()
@@ -74,20 +61,22 @@ class Points(_Part, frozen=True, tag="points", tag_field="mark"):
     """Address of each point: `https://…`, or empty."""
 
 
-class Bars(_Part, frozen=True, tag="bars", tag_field="mark"):
+@dataclass(frozen=True, kw_only=True)
+class Bars:
     """Horizontal bars, each in a row of the y axis."""
 
     to: Numbers
     start: Numbers = ()
     """Left ends; empty for 0."""
-    rows: tuple[int, ...] = ()
-    """Row of each bar; empty for 0, 1, 2 …"""
+    rows: tuple[int, ...]
+    """Row of each bar."""
     name: str = ""
     tone: Tone = ""
     tips: tuple[str, ...] = ()
 
 
-class Band(_Part, frozen=True, tag="band", tag_field="mark"):
+@dataclass(frozen=True, kw_only=True)
+class Band:
     """Area between two values of one axis."""
 
     low: float
@@ -98,20 +87,11 @@ class Band(_Part, frozen=True, tag="band", tag_field="mark"):
     tone: Tone = "quiet"
 
 
-class Text(_Part, frozen=True, tag="text", tag_field="mark"):
-    """Text at a place."""
-
-    x: float
-    y: float
-    text: str
-    end: bool = False
-    """True if the text ends at its place."""
+Mark: TypeAlias = Line | Points | Bars | Band
 
 
-Mark: TypeAlias = Line | Points | Bars | Band | Text
-
-
-class Picture(_Part, frozen=True):
+@dataclass(frozen=True, kw_only=True)
+class Picture:
     """One picture."""
 
     title: str
@@ -119,23 +99,6 @@ class Picture(_Part, frozen=True):
     """Message of the picture in a sentence or two, for people who do not see it."""
     x: Axis
     y: Axis
-    right: Axis | None = None
     marks: tuple[Mark, ...] = ()
     notes: tuple[str, ...] = ()
     """Lines below the picture: sources of values, and values that are missing."""
-
-
-def rounded(values: Iterable[float]) -> Numbers:
-    """Round values of a linear axis to less than a pixel, with at least four digits in the largest."""
-    numbers = list(values)
-    if not numbers:
-        return ()
-    span, most = max(numbers) - min(numbers), max(map(abs, numbers))
-    step = min(span / _STEPS or most, most / 1e3)
-    digits = -math.floor(math.log10(step)) if step > 0 else 0
-    return tuple(round(value, digits) + 0.0 for value in numbers)
-
-
-def four_digits(values: Iterable[float]) -> Numbers:
-    """Round values of a logarithmic axis to four digits."""
-    return tuple(float(f"{value:.4g}") for value in values)

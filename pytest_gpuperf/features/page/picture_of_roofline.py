@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.page.picture import Axis, Line, Mark, Picture, Points, Tone, four_digits
+from pytest_gpuperf.features.page.picture import Axis, Line, Picture, Points, Tone
 from pytest_gpuperf.metrics.peaks import SPARSE, peaks_of
-from pytest_gpuperf.report.show import three_digits
+from pytest_gpuperf.report.show import number_in, three_digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,30 +103,19 @@ def roofline(
     points = [_point(work, level, roofs) for level in levels]
     if old is not None:
         points += [_point(old, level, roofs, old=True) for level in levels if level in old.bytes]
-    xs = [x for point in points for x in point.x]
-    ys = [y for point in points for y in point.y]
-    ceilings = _merged(roofs.compute)
-    lines = _lines(roofs.memory, ceilings, work, (min(xs) / _ROOM, max(xs) * _ROOM))
-    lowest = min([*ys, *(top / _ROOM for top in ceilings.values())])
+    lines = _lines(work, roofs, [point.x[0] for point in points])
+    rates = [point.y[0] for point in points]
+    lowest = min([*rates, *(top / _ROOM for top in roofs.compute.values())])
+    highest = max([*rates, *(y for line in lines for y in line.y)])
     shares = ", ".join(f"{_share(work, level, roofs):.0f} % of the {level} roof" for level in levels)
-    rate = f"{three_digits(work.tflop_per_s)} TFLOP/s"
     return Picture(
         title="Roofline",
-        description=f"The call makes {rate}: {shares}.",
+        description=f"The call makes {three_digits(work.tflop_per_s)} TFLOP/s: {shares}.",
         x=Axis(label="operations per byte", log=True),
-        y=Axis(
-            label="TFLOP/s",
-            log=True,
-            low=float(f"{lowest / _ROOM:.2g}"),
-            high=float(f"{_HEADROOM * max(*ys, *_tops(lines)):.2g}"),
-        ),
+        y=Axis(label="TFLOP/s", log=True, low=lowest / _ROOM, high=_HEADROOM * highest),
         marks=(*lines, *points),
         notes=(roofs.note,),
     )
-
-
-def _tops(lines: Sequence[Mark]) -> list[float]:
-    return [max(line.y) for line in lines if isinstance(line, Line)]
 
 
 def _counted(metrics: Mapping[str, MetricValue]) -> Work | None:
@@ -182,52 +171,28 @@ def _known_roofs(metrics: Mapping[str, MetricValue], timing: Timing | None, gpu:
     )
 
 
-def _merged(compute: Mapping[str, float]) -> dict[tuple[str, ...], float]:
-    """Join types whose ceilings are the same."""
-    joined: dict[float, list[str]] = {}
-    for name, value in compute.items():
-        joined.setdefault(float(f"{value:.3g}"), []).append(name)
-    return {tuple(names): compute[names[0]] for names in joined.values()}
-
-
-def _lines(
-    memory: Mapping[str, float],
-    ceilings: Mapping[tuple[str, ...], float],
-    work: Work,
-    ends: tuple[float, float],
-) -> list[Mark]:
+def _lines(work: Work, roofs: Roofs, places: Sequence[float]) -> list[Line]:
     """Return the roofs of memory up to the highest ceiling, and each ceiling from where memory meets it."""
-    highest, fastest = max(ceilings.values(), default=0.0), max(memory.values())
-    left = min([ends[0], *(top * 1e3 / fastest / _ROOM for top in ceilings.values())])
-    right = max(
-        [ends[1], *(top * 1e3 / slowest * _ROOM for slowest in memory.values() for top in ceilings.values())]
-    )
-    lines: list[Mark] = []
-    for level, rate in memory.items():
-        end = min(highest * 1e3 / rate, right) if highest else right
-        x = four_digits((left, end))
+    # Types with one ceiling have one line.
+    alike: dict[str, list[str]] = {}
+    for name, top in roofs.compute.items():
+        alike.setdefault(f"{top:.3g}", []).append(name)
+    tops, fastest = roofs.compute.values(), max(roofs.memory.values())
+    meets = {level: max(tops, default=0.0) * 1e3 / rate for level, rate in roofs.memory.items()}
+    left = min([min(places) / _ROOM, *(top * 1e3 / fastest / _ROOM for top in tops)])
+    right = _ROOM * max(*places, *meets.values())
+    lines = []
+    for level, rate in roofs.memory.items():
+        ends = (left, meets[level] or right)
         shown = f"{three_digits(rate / 1e3)} TB/s" if rate >= 1e3 else f"{three_digits(rate)} GB/s"
-        lines.append(
-            Line(
-                x=x,
-                y=four_digits(place * rate / 1e3 for place in (left, end)),
-                name=f"{level} {shown}",
-                beside=True,
-                tone=_TONES[level],
-            )
-        )
-    for names, top in ceilings.items():
-        used = not work.types or any(work.types.get(name, 0.0) > _USED * work.operations for name in names)
-        lines.append(
-            Line(
-                x=four_digits((top * 1e3 / fastest, right)),
-                y=four_digits((top, top)),
-                name=f"{_in_words(names)} {three_digits(top)}",
-                beside=True,
-                tone="quiet",
-                dashed=not used,
-            )
-        )
+        y = tuple(end * rate / 1e3 for end in ends)
+        lines.append(Line(x=ends, y=y, name=f"{level} {shown}", beside=True, tone=_TONES[level]))
+    for types in alike.values():
+        top = roofs.compute[types[0]]
+        used = not work.types or any(work.types.get(name, 0.0) > _USED * work.operations for name in types)
+        x = (top * 1e3 / fastest, right)
+        shown = f"{_in_words(types)} {three_digits(top)}"
+        lines.append(Line(x=x, y=(top, top), name=shown, beside=True, tone="quiet", dashed=not used))
     return lines
 
 
@@ -239,15 +204,14 @@ def _in_words(names: Sequence[str]) -> str:
 
 
 def _point(work: Work, level: str, roofs: Roofs, *, old: bool = False) -> Points:
-    (x,), (y,) = four_digits([work.intensity(level)]), four_digits([work.tflop_per_s])
-    share = _share(work, level, roofs)
+    x, y, share = work.intensity(level), work.tflop_per_s, _share(work, level, roofs)
     return Points(
         x=(x,),
         y=(y,),
         name=f"{level} before" if old else f"{level}, {share:.0f} % of its roof",
         tone=_TONES[level],
         hollow=old,
-        tips=(f"{level}: {x:g} operations per byte, {y:g} TFLOP/s, {share:.0f} % of its roof",),
+        tips=(f"{level}: {x:.4g} operations per byte, {y:.4g} TFLOP/s, {share:.0f} % of its roof",),
     )
 
 
@@ -261,5 +225,4 @@ def _share(work: Work, level: str, roofs: Roofs) -> float:
 
 
 def _number(metrics: Mapping[str, MetricValue], name: str) -> float:
-    value = metrics.get(name, 0.0)
-    return 0.0 if isinstance(value, str) else float(value)
+    return number_in(metrics, name) or 0.0

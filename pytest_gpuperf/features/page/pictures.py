@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.page.picture_of_kernels import occupancy, stalls
 from pytest_gpuperf.features.page.picture_of_roofline import roofline
+from pytest_gpuperf.features.page.picture_of_stalls import stalls
 from pytest_gpuperf.features.page.picture_of_times import blocks, restarts, sessions
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.registry import registry
@@ -24,12 +24,12 @@ def pictures_of(
     measurement: Measurement,
     gpu: GpuInfo,
     *,
-    baseline: MeasurementBaseline | None = None,
-    runs: Mapping[str, RunNote] | None = None,
-    comparison: TimeComparison | None = None,
-    folder: Path | None = None,
-) -> dict[str, Picture]:
-    """Return the pictures of a measurement by name, without those whose values were not measured.
+    baseline: MeasurementBaseline | None,
+    runs: Mapping[str, RunNote],
+    comparison: TimeComparison | None,
+    folder: Path | None,
+) -> list[Picture]:
+    """Return the pictures of a measurement, without those whose values were not measured.
 
     Args:
         measurement: The measured values.
@@ -41,32 +41,22 @@ def pictures_of(
     """
     profile, timing, settlement = measurement.profile, measurement.timing, measurement.settlement
     against = settlement.against if settlement is not None else None
-    found: dict[str, Picture | None] = {}
+    found: list[Picture | None] = []
     if comparison is not None and comparison.in_turn and against is not None:
-        found["restarts"] = restarts(against, comparison)
+        found.append(restarts(against, comparison))
     if baseline is not None and baseline.time is not None:
         by_sessions = comparison if comparison is not None and not comparison.in_turn else None
-        found["sessions"] = sessions(baseline.time, runs or {}, by_sessions)
+        found.append(sessions(baseline.time, runs, by_sessions))
     if timing is not None and len(timing.blocks_us) > 1:
-        found["blocks"] = blocks(timing)
+        found.append(blocks(timing))
     if profile is not None and profile.combined:
         before = _before(profile, baseline)
-        found["roofline"] = roofline(profile.combined, before, timing, gpu)
-        found["stalls"] = stalls(profile.combined, before)
-        found["occupancy"] = occupancy(profile.combined, before, alike=_alike(profile))
+        found += [roofline(profile.combined, before, timing, gpu), stalls(profile.combined, before)]
     if measurement.trace is not None and "trace" in registry().features:
         from pytest_gpuperf.features.page.picture_of_launches import launches
 
-        found["timeline"] = launches(measurement.trace, folder)
-    return {name: picture for name, picture in found.items() if picture is not None}
-
-
-def _alike(profile: Profile) -> bool:
-    """Return True if all launches are of one kernel with the same limits."""
-    limits = {
-        (kernel.name, kernel.block, kernel.metrics.get("theoretical_occupancy")) for kernel in profile.kernels
-    }
-    return len(limits) == 1
+        found.append(launches(measurement.trace, folder))
+    return [picture for picture in found if picture is not None]
 
 
 def _before(profile: Profile, baseline: MeasurementBaseline | None) -> Mapping[str, MetricValue]:

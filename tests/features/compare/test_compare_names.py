@@ -12,7 +12,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.axis import find_axis
 from pytest_gpuperf.features.compare.names import Name, name_of, number_of, pair_names, short, varying
 
-words = st.from_regex(r"[A-Za-z0-9_.]{0,3}[A-Za-z_]", fullmatch=True)
+words = st.from_regex(r"[A-Za-z0-9_.]{0,3}[A-DF-Za-df-z_]", fullmatch=True)  # not the `1e` of `1e-5`
 
 
 def names(*tests: str) -> list[Name]:

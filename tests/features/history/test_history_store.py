@@ -14,23 +14,22 @@ from hypothesis import strategies as st
 from history_builders import at_once, line
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history import store as store_module
-from pytest_gpuperf.features.history.lines import decode_file, encode_file, encode_line
+from pytest_gpuperf.features.history.lines import decode_lines, encode_lines
 from pytest_gpuperf.features.history.store import FolderStore, NoHistoryError
 from pytest_gpuperf.records import ClockModel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PLACE = ("nvidia-h200", "test_square")
 FILE = "nvidia-h200/test_square.jsonl"
 
 
 def file_of(*numbers: int) -> bytes:
-    return encode_file(encode_line(line(number)) for number in numbers)
+    return encode_lines(map(line, numbers))
 
 
 def runs_in(root: Path) -> list[str]:
-    return [found.run for found in FolderStore(root).load().lines]
+    return [found.run for found in FolderStore(root).load()]
 
 
 def with_file(root: Path, data: bytes) -> FolderStore:
@@ -41,16 +40,16 @@ def with_file(root: Path, data: bytes) -> FolderStore:
 
 def test_added_lines_are_read_by_date(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "history")
-    assert store.add([line(2), line(1)]).new == 2
-    assert store.add([line(0)]).new == 1
-    assert store.load().lines == [line(0), line(1), line(2)]
+    assert store.add([line(2), line(1)]) == 2
+    assert store.add([line(0)]) == 1
+    assert store.load() == [line(0), line(1), line(2)]
 
 
 def test_adding_a_run_twice_adds_nothing(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
     store.add([line(0), line(0, label="backward")])
     before = (tmp_path / FILE).read_bytes()
-    assert store.add([line(0, time_us=9.9), line(0, label="backward")]).new == 0
+    assert store.add([line(0, time_us=9.9), line(0, label="backward")]) == 0
     assert (tmp_path / FILE).read_bytes() == before
 
 
@@ -66,59 +65,25 @@ def test_place_without_history_says_so(tmp_path: Path) -> None:
         FolderStore(tmp_path / "none").load()
 
 
-@pytest.mark.parametrize("name", ["test_a", "test_a[µ€😀]"])
-def test_line_cut_at_any_byte_loses_no_other(name: str) -> None:
-    lines = [line(0), line(1, test=f"t/test_square.py::{name}")]
-    whole = encode_file(map(encode_line, lines))
-    start = len(encode_file([encode_line(lines[0])]))
-    for end in range(start, len(whole) + 1):
-        found = decode_file(whole[:end], "x.jsonl", PLACE)
-        # Without its newline only, the last line is complete.
-        complete = end >= len(whole) - 1
-        assert list(found.lines.values()) == lines[: 1 + complete]
-        assert bool(found.torn) == (start < end and not complete)
-
-
-@given(st.data())
-def test_adding_after_a_kill_restores_every_line(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    whole = file_of(0, 1, 2)
-    root = tmp_path_factory.mktemp("history")
-    store = with_file(root, whole[: data.draw(st.integers(0, len(whole)))])
-    store.add([line(2), line(1), line(0)])
-    assert store.load() == ([line(0), line(1), line(2)], [])
-
-
-def test_torn_line_is_named(tmp_path: Path) -> None:
-    store = with_file(tmp_path, file_of(0, 1)[:-20])
-    history = store.load()
-    assert [found.run for found in history.lines] == ["run-0000"]
-    [note] = history.notes
-    assert "test_square.jsonl: the last line is torn and was left out" in note
-    [removed] = store.add([line(2)]).notes
-    assert "torn and was removed" in removed
-    assert runs_in(tmp_path) == ["run-0000", "run-0002"]
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (b"<<<<<<< HEAD", r"test_square.jsonl, line 2 is not valid JSON"),
         (b'{"schema":1}', r"line 2 has a wrong value: Object missing required field `test`"),
         (
-            encode_line(line(1)).replace(b'"schema":1', b'"schema":2'),
+            encode_lines([line(1)]).replace(b'"schema":1', b'"schema":2'),
             r"line 2 was written by a newer .*upgrade",
         ),
-        (encode_line(line(1, time_us=-1.0)), r"line 2 has a wrong value: .* at `\$.time_us`"),
-        (encode_line(line(1, run="../../x")), r"line 2 has the run id '../../x'"),
-        (encode_line(line(1, gpu="nvidia-a100")), r"line 2 is of nvidia-a100/test_square"),
-        (encode_line(line(1, date="yesterday")), r"line 2 has a wrong value: .* at `\$.date`"),
-        (encode_line(line(1, normalised_us=5.0)), r"line 2 has 5.0 as normalised_us"),
+        (encode_lines([line(1, time_us=-1.0)]), r"line 2 has a wrong value: .* at `\$.time_us`"),
+        (encode_lines([line(1, run="../../x")]), r"line 2 has the run id '../../x'"),
+        (encode_lines([line(1, gpu="nvidia-a100")]), r"line 2 is of nvidia-a100/test_square.jsonl"),
+        (encode_lines([line(1, date="yesterday")]), r"line 2 has a wrong value: .* at `\$.date`"),
+        (encode_lines([line(1, normalised_us=5.0)]), r"line 2 has 5.0 as normalised_us"),
+        (encode_lines([line(1)])[:-30], r"line 2 is not valid JSON"),
     ],
 )
 def test_broken_line_is_named_and_nothing_changes(tmp_path: Path, text: bytes, said: str) -> None:
-    data = encode_file([encode_line(line(0)), text, encode_line(line(2))])
+    data = file_of(0) + text.rstrip(b"\n") + b"\n" + file_of(2)
     store = with_file(tmp_path, data)
     for use in (store.load, lambda: store.add([line(3)])):
         with pytest.raises(GpuperfError, match=said):
@@ -133,19 +98,19 @@ PIECES = st.binary(max_size=8) | st.sampled_from([b"NaN", b"-1", b"1e999", b"[["
 def test_changed_file_is_read_or_refused_with_an_error(data: st.DataObject) -> None:
     model = ClockModel(cycles=9000.0, fixed_us=0.0, reference_mhz=1800.0)
     known = line(1, 5.0, sm_clock_mhz=1800.0, normalised_us=5.0, clock_model=model, dirty=True)
-    whole = bytearray(encode_file([encode_line(line(0)), encode_line(known)]))
+    whole = bytearray(encode_lines([line(0), known]))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(whole) - 1))
         whole[at : at + data.draw(st.integers(0, 8))] = data.draw(PIECES)
     try:
-        found = decode_file(bytes(whole), "x.jsonl", PLACE).lines.values()
+        found = decode_lines(bytes(whole), FILE, "x.jsonl")
     except GpuperfError as error:
         found = None
         said = str(error)
     if found is None:
         assert said.startswith("x.jsonl, line ")
     else:
-        assert all(one.place == PLACE and math.isfinite(one.time_us) for one in found)
+        assert all(one.file == FILE and math.isfinite(one.time_us) for one in found)
 
 
 def _add(root: Path, numbers: list[int]) -> None:
@@ -171,10 +136,10 @@ def test_locked_history_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_both_sides_of_a_merge_are_read_once(tmp_path: Path) -> None:
     store = with_file(tmp_path, file_of(0, 2) + file_of(0, 1))
-    assert [found.run for found in store.load().lines] == ["run-0000", "run-0001", "run-0002"]
+    assert [found.run for found in store.load()] == ["run-0000", "run-0001", "run-0002"]
 
 
 def test_number_beyond_every_type_is_one_error() -> None:
-    data = re.sub(rb'"time_us":[^,}]+', b'"time_us":1e315', encode_line(line(1)))
+    data = re.sub(rb'"time_us":[^,}]+', b'"time_us":1e315', encode_lines([line(1)]))
     with pytest.raises(GpuperfError, match="wrong value"):
-        decode_file(data + b"\n", FILE, PLACE)
+        decode_lines(data, FILE, FILE)
