@@ -1,4 +1,4 @@
-"""A picture as a file: SVG, or PNG and PDF of it by vl-convert. The same picture makes the same bytes."""
+"""A picture as a file: SVG, or PNG and PDF of it by vl-convert. The same picture makes the same image."""
 
 from __future__ import annotations
 

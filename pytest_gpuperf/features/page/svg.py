@@ -32,6 +32,7 @@ CYCLE = ("now", "second", "third", "good", "bad", "quiet")
 """Tones of marks without one."""
 WIDTH, HEIGHT, ROW = 560.0, 250.0, 20.0
 """Size of a picture, height of its axes, and of a row of bars, in pixels."""
+MARGIN = 6.0
 LETTER, LINE = 6.1, 15.0
 """Mean width of a letter of 11 pixels, and height of a line of text."""
 LONGEST = 34
@@ -88,13 +89,14 @@ def _pieces(picture: Picture) -> Iterator[str]:
     axes = _axes(picture, top, ROW * (1.3 if any(style.shares > 1 for style in styles) else 1))
     notes = [line for note in picture.notes for line in textwrap.wrap(note, int(WIDTH / LETTER))]
     below = axes.bottom + (40 if picture.x.label else 24)
-    size = f"{WIDTH:g} {below + LINE * len(notes):g}"
+    size = WIDTH + 2 * MARGIN, below + LINE * len(notes) + 2 * MARGIN
     role = "group" if any(isinstance(mark, Points) and mark.links for mark in picture.marks) else "img"
     yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 {size}" role="{role}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" role="{role}" '
+        f'viewBox="-{MARGIN:g} -{MARGIN:g} {size[0]:g} {size[1]:g}" '
         f'aria-label="{text(f"{picture.title}. {picture.description}")}" color="#1b2129" fill="currentColor" '
         'font-size="11" font-family="system-ui, sans-serif">'
-        '<rect class="paper" width="100%" height="100%" fill="#fff"/>'
+        f'<rect class="paper" x="-{MARGIN:g}" y="-{MARGIN:g}" width="100%" height="100%" fill="#fff"/>'
     )
     yield _text(0, 12, picture.title, 'font-weight="600"') + legend
     for value, name in axes.x.ticks:
