@@ -121,4 +121,5 @@ def _crossing(sizes: Sequence[float], net_us: Sequence[float]) -> float | None:
     if below == len(sizes) - 1:
         return None
     start, end = net_us[below], net_us[below + 1]
-    return sizes[below] + (sizes[below + 1] - sizes[below]) * -start / (end - start)
+    # Rounding must not lead beyond the size that pays.
+    return min(sizes[below + 1], sizes[below] + (sizes[below + 1] - sizes[below]) * -start / (end - start))
