@@ -59,7 +59,7 @@ class Given(msgspec.Struct, frozen=True):
         """
         if self.inputs is None or not makes:
             return Call(nodeid, label, self.fn, self.args, self.kwargs)
-        factory = partial(_made, self.inputs)
+        factory = partial(made_arguments, self.inputs)
         args, kwargs = factory(seed)
         return Call(nodeid, label, self.fn, args, kwargs, inputs=factory, seed=seed)
 
@@ -118,7 +118,12 @@ class Checked:
         )
 
 
-def _made(inputs: Factory, seed: int) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+def made_arguments(inputs: Factory, seed: int) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Call a factory, and return positional and keyword arguments.
+
+    Raises:
+        GpuperfError: It returned something else than arguments.
+    """
     made = inputs(seed)
     if isinstance(made, Mapping):
         return (), made

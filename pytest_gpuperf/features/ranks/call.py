@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import distributed
 
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ranks.callables import unpacked
 from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.plugin.inputs import made_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pytest_gpuperf.features.ranks.messages import Work
 
@@ -48,7 +48,7 @@ class RankedCall:
         fn, inputs, *reference = unpacked(work)
         doing("makes its arguments")
         with device:
-            args, kwargs = _arguments(inputs(rank, world, work.seed))
+            args, kwargs = made_arguments(partial(inputs, rank, world), work.seed)
 
         def make_expected() -> Any:
             with device:
@@ -82,17 +82,3 @@ class RankedCall:
         distributed.all_reduce(both, op=distributed.ReduceOp.MAX)
         found: list[float] = both.tolist()
         return found
-
-
-def _arguments(made: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    if isinstance(made, Mapping):
-        return (), made
-    if not isinstance(made, (tuple, list)):
-        raise GpuperfError(
-            f"inputs= returned a {type(made).__name__}",
-            expected="a tuple of positional arguments, a dict of keyword arguments, or a tuple of both",
-            next_step="write `return (x,)` for one argument",
-        )
-    if len(made) == 2 and isinstance(made[0], (tuple, list)) and isinstance(made[1], Mapping):
-        return tuple(made[0]), made[1]
-    return tuple(made), {}

@@ -41,34 +41,30 @@ def packed(callables: Mapping[str, Callable[..., Any]], seed: int) -> Work:
     Raises:
         GpuperfError: One cannot be found by the name of its module, such as a lambda.
     """
-    file = io.BytesIO()
-    pickler = _Pickler(file)
+    pickled = []
+    modules: set[str] = set()
     for name, value in callables.items():
-        if not _is_picklable(value):
+        file = io.BytesIO()
+        pickler = _Pickler(file)
+        try:
+            pickler.dump(value)
+        except Exception:  # pickle raises many kinds, and so do the methods of strangers
             raise GpuperfError(
                 f"{name}={show_repr(value)} cannot be sent to other processes",
                 expected="a function at the top level of a module, or functools.partial of one",
                 next_step="give a lambda or an inner function a name at the top level of its file",
-            )
-    pickler.dump(tuple(callables.values()))
-    files = {name: str(getattr(sys.modules.get(name), "__file__", None) or "") for name in pickler.modules}
-    return Work(file.getvalue(), {name: path for name, path in files.items() if path}, seed)
-
-
-def _is_picklable(value: object) -> bool:
-    try:
-        _Pickler(io.BytesIO()).dump(value)
-    except Exception:  # pickle raises many kinds, and so do the methods of strangers
-        return False
-    return True
+            ) from None
+        pickled.append(file.getvalue())
+        modules |= pickler.modules
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in modules}
+    return Work(tuple(pickled), {name: file for name, file in files.items() if file}, seed)
 
 
 def unpacked(work: Work) -> tuple[Callable[..., Any], ...]:
     """Import the modules, and return the callables."""
     for name, file in work.files.items():
         _import(name, file)
-    callables: tuple[Callable[..., Any], ...] = pickle.loads(work.pickled)  # noqa: S301 - of our parent
-    return callables
+    return tuple(map(pickle.loads, work.pickled))
 
 
 def _import(name: str, file: str) -> None:

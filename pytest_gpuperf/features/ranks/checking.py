@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     import torch
 
     from pytest_gpuperf.features.ranks.call import RankedCall
-    from pytest_gpuperf.features.ranks.messages import Check
+    from pytest_gpuperf.records.call import Reference
 
     Outputs = dict[str, torch.Tensor]
 
 
-def check(call: RankedCall, order: Check) -> Correctness:
+def check(call: RankedCall, reference: Reference) -> Correctness:
     """Run a call on poisoned memory, and compare its outputs.
 
     Raises:
         GpuperfError: A tolerance or `mutates` is impossible, or there is no output.
     """
-    tolerance = Tolerance(order.rtol, order.atol, order.equal_nan)
-    arguments = Arguments(call.args, call.kwargs, order.mutates)
+    tolerance = Tolerance(reference.rtol, reference.atol, reference.equal_nan)
+    arguments = Arguments(call.args, call.kwargs, reference.mutates)
     call.doing("calls")
     changed = ""
     runs: list[Outputs] = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError, NoGpuError, show_repr
+from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.features.ranks.source import RankCall, source_of
 from pytest_gpuperf.plugin.arguments import (
     check_callable,
@@ -186,18 +186,13 @@ class GpuperfRanks(Recorder):
         self, part: str, label: str, fn: Callable[..., Any], inputs: Factory
     ) -> tuple[RankSource, RankCall]:
         __tracebackhide__ = True
-        self._check_label(label)
-        self._refuse_second(part, label)
-        if isinstance(self._runner.source, NoGpuError):
-            self._fail(self._runner.source)
+        _, _, call = self._begin(part, label, fn, (), {})
+        try:
+            make = check_callable("inputs", inputs)
+        except GpuperfError as error:
+            self._fail(error)
         ranks = source_of(self._runner)
         if ranks is None:
             pytest.skip("runs on several GPUs, and this process measures one")
         seed = self.seed + (part != "correctness")
-        try:
-            check_callable("fn", fn)
-            check_callable("inputs", inputs)
-        except GpuperfError as error:
-            self._fail(error)
-        call = RankCall(self._state.nodeid, label, fn, seed=seed, gpus=self.world, make=inputs)
-        return ranks, call
+        return ranks, RankCall(call.nodeid, label, fn, seed=seed, gpus=self.world, make=make)

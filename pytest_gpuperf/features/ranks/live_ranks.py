@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_gpuperf.features.ranks.callables import packed
 from pytest_gpuperf.features.ranks.messages import Check, Time
@@ -13,31 +14,23 @@ from pytest_gpuperf.features.ranks.results import correctness_of, timing_of
 from pytest_gpuperf.features.ranks.team import Team
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_gpuperf.features.ranks.source import RankCall
     from pytest_gpuperf.records import Correctness, Timing
     from pytest_gpuperf.records.ranks import Collective
+    from pytest_gpuperf.session.live import LiveRunner
 
 
 class LiveRanks:
     """Measures in ranks, which live until a test asks for another number of them, or the session ends.
 
     Args:
-        budget_s: Seconds for the blocks of a timing.
-        silence_s: Seconds without a sign of life after which a rank hangs; 0 for any.
-        progress: Shows the present measurement; an empty text ends it.
+        runner: The run, which ends them.
     """
 
-    def __init__(
-        self,
-        budget_s: float,
-        silence_s: float,
-        progress: Callable[[str], None],
-    ) -> None:
-        self._budget_s = budget_s
-        self._silence_s = silence_s
-        self._progress = progress
+    def __init__(self, runner: LiveRunner) -> None:
+        self._budget_s = runner.settings.budget_s
+        self._silence_s = float(runner.settings.of_features["rank-timeout"])
+        self._progress = runner.show_progress
         self._team: Team | None = None
 
     @property
@@ -49,24 +42,21 @@ class LiveRanks:
         """Compare the outputs of all ranks with their references."""
         reference = call.reference
         assert reference is not None
-        team = self._team_of(call)
         work = packed({"fn": call.fn, "inputs": call.make, "expected": reference.expected}, call.seed)
-        order = Check(work, reference.rtol, reference.atol, reference.equal_nan, reference.mutates)
-        try:
-            return correctness_of(team.ask(order, lambda what: self._progress(f"{call.nodeid}: {what}")))
-        finally:
-            self._progress("")
+        return correctness_of(self._ask(call, Check(work, replace(reference, expected=None))))
 
     def time_ranks(self, call: RankCall, *, collective: Collective, bytes: int, flops: int) -> Timing:
         """Time the call on all ranks."""
-        team = self._team_of(call)
         order = Time(packed({"fn": call.fn, "inputs": call.make}, call.seed), self._budget_s)
+        times = self._ask(call, order)
+        on_gpu = self._team is not None and self._team.device == "cuda"
+        return timing_of(times, on_gpu=on_gpu, collective=collective, bytes=bytes, flops=flops)
+
+    def _ask(self, call: RankCall, order: Check | Time) -> list[Any]:
         try:
-            times = team.ask(order, lambda what: self._progress(f"{call.nodeid}: {what}"))
+            return self._team_of(call).ask(order, lambda what: self._progress(f"{call.nodeid}: {what}"))
         finally:
             self._progress("")
-        on_gpu = team.device == "cuda"
-        return timing_of(times, on_gpu=on_gpu, collective=collective, bytes=bytes, flops=flops)
 
     def end(self) -> None:
         """End all ranks."""

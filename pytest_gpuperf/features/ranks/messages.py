@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from pytest_gpuperf.records import Conditions
+    from pytest_gpuperf.records.call import Reference
     from pytest_gpuperf.records.ranks import RankTime
 
 
 @dataclass(frozen=True)
 class Start:
-    """First order: become a rank."""
+    """First order: become a rank, and meet the others."""
 
     rank: int
     world: int
@@ -22,21 +23,15 @@ class Start:
     """`cuda` or `cpu`."""
     search_path: list[str]
     """Folders that modules are imported from."""
-
-
-@dataclass(frozen=True)
-class Join:
-    """Second order: meet the other ranks."""
-
-    port: int
-    """That of the store of rank 0, on this host."""
+    meeting: str
+    """Path of the file by which the ranks find each other."""
 
 
 @dataclass(frozen=True)
 class Work:
     """The callables of a call, as bytes that only a rank reads."""
 
-    pickled: bytes
+    pickled: tuple[bytes, ...]
     """The callable, the one that makes its arguments, and for a check the one that makes the expected
     outputs."""
     files: Mapping[str, str]
@@ -49,10 +44,8 @@ class Check:
     """Order: compare the outputs of a call with the expected ones."""
 
     work: Work
-    rtol: float | None = None
-    atol: float | None = None
-    equal_nan: bool = False
-    mutates: bool | Collection[int | str] = ()
+    reference: Reference
+    """Without the expected outputs, which the ranks make."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +54,6 @@ class Time:
 
     work: Work
     budget_s: float
-
-
-@dataclass(frozen=True)
-class Port:
-    """Answer of rank 0 to `Start`."""
-
-    number: int
 
 
 @dataclass(frozen=True)
@@ -106,5 +92,5 @@ class TimesOfRank:
     conditions: Conditions | None = None
 
 
-Order: TypeAlias = Start | Join | Check | Time
-Answer: TypeAlias = Port | Doing | Done | Raised
+Order: TypeAlias = Start | Check | Time
+Answer: TypeAlias = Doing | Done | Raised

@@ -16,12 +16,11 @@ from traceback import print_exception, walk_tb
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.ranks.messages import Check, Doing, Done, Join, Port, Raised, Start, Time
+from pytest_gpuperf.features.ranks.messages import Check, Doing, Done, Raised, Start
 
 if TYPE_CHECKING:
     from pytest_gpuperf.features.ranks.messages import Answer, Order
 
-HOST = "127.0.0.1"
 _PACKAGE = Path(__file__).parents[2]
 
 
@@ -86,23 +85,21 @@ def _place_of(error: BaseException) -> str:
 class _Rank:
     def __init__(self, session: Connection[Any, Any]) -> None:
         self._session = session
-        self._start = Start(0, 1, "cpu", [])
-        self._store: Any = None
+        self._start: Start | None = None
 
     def do(self, order: Order) -> Answer:
         if isinstance(order, Start):
-            return self._begin(order)
-        if isinstance(order, Join):
-            self._join(order.port)
+            self._start = order
+            self._meet(order)
             return Done()
         from pytest_gpuperf.features.ranks.call import RankedCall
 
+        assert self._start is not None
         call = RankedCall.of(order.work, self._start.rank, self._start.world, self._doing)
         if isinstance(order, Check):
             from pytest_gpuperf.features.ranks.checking import check
 
-            return Done(check(call, order))
-        assert isinstance(order, Time)
+            return Done(check(call, order.reference))
         from pytest_gpuperf.features.ranks.timing import time_call
 
         return Done(time_call(call, order.budget_s))
@@ -110,13 +107,13 @@ class _Rank:
     def _doing(self, what: str) -> None:
         self._session.send(Doing(what))
 
-    def _begin(self, start: Start) -> Answer:
-        self._start = start
+    def _meet(self, start: Start) -> None:
         sys.path[:] = start.search_path
         import torch
         from torch import distributed
 
-        if start.device == "cuda":
+        on_gpu = start.device == "cuda"
+        if on_gpu:
             from pytest_gpuperf.measure.device.gpu import gpu_info
             from pytest_gpuperf.measure.device.lock import GpuLock
 
@@ -127,21 +124,10 @@ class _Rank:
                 lock.acquire(lambda _: self._doing(f"waits for {lock.gpu}, on which another run measures"))
         else:
             torch.set_num_threads(1)
-        if start.rank:
-            return Done()
-        self._store = distributed.TCPStore(HOST, 0, start.world, is_master=True, wait_for_workers=False)
-        return Port(self._store.port)
-
-    def _join(self, port: int) -> None:
-        import torch
-        from torch import distributed
-
-        start = self._start
-        on_gpu = start.device == "cuda"
-        store = self._store or distributed.TCPStore(HOST, port, start.world, is_master=False)
         distributed.init_process_group(
             "nccl" if on_gpu else "gloo",
-            store=store,
+            # A file, as a port would be open to other hosts.
+            store=distributed.FileStore(start.meeting, start.world),
             rank=start.rank,
             world_size=start.world,
             device_id=torch.device("cuda", start.rank) if on_gpu else None,

@@ -74,7 +74,6 @@ def source_of(runner: Runner) -> RankSource | None:
     for one in runner.own_processes:
         if isinstance(one, LiveRanks):
             return one
-    settings = runner.settings
-    made = LiveRanks(settings.budget_s, float(settings.of_features["rank-timeout"]), runner.show_progress)
+    made = LiveRanks(runner)
     runner.own_processes.append(made)
     return made

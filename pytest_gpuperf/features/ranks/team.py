@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.ranks.messages import Doing, Done, Join, Port, Raised, Start
+from pytest_gpuperf.features.ranks.messages import Doing, Done, Raised, Start
 from pytest_gpuperf.processes.isolation import program
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Team:
             if not self._ranks:
                 self._open(progress)
             self._tell(order)
-            return [answer.value for answer in self._answers(Done, progress)]
+            return [answer.value for answer in self._answers(progress)]
         except BaseException:
             # The state of the others is unknown: one may wait for the one that failed.
             self.end()
@@ -75,16 +75,18 @@ class Team:
         """End all ranks."""
         for rank in self._ranks:
             rank.end()
+        if self._ranks:
+            self._folder.cleanup()
         self._ranks = []
 
     def _open(self, progress: Callable[[str], None]) -> None:
         progress("starts its ranks")
+        self._folder = tempfile.TemporaryDirectory(prefix="gpuperf-ranks-")
         for number in range(self.world):
+            start = Start(number, self.world, self.device, sys.path, f"{self._folder.name}/meeting")
             self._ranks.append(_Rank(number))
-            self._ranks[-1].tell(Start(number, self.world, self.device, sys.path))
-        port = next(one for one in self._answers((Port, Done), progress) if isinstance(one, Port))
-        self._tell(Join(port.number))
-        self._answers(Done, progress)
+            self._ranks[-1].tell(start)
+        self._answers(progress)
 
     def _tell(self, order: Order) -> None:
         for rank in self._ranks:
@@ -92,9 +94,9 @@ class Team:
             with suppress(OSError):
                 rank.tell(order)
 
-    def _answers(self, kinds: Any, progress: Callable[[str], None]) -> list[Any]:
+    def _answers(self, progress: Callable[[str], None]) -> list[Done]:
         """Wait for an answer of each rank."""
-        answers: dict[int, Answer] = {}
+        answers: dict[int, Done] = {}
         failed: list[tuple[_Rank, Answer | None]] = []
         waiting = {rank.session: rank for rank in self._ranks}
         heard = time.monotonic()
@@ -115,7 +117,7 @@ class Team:
                     continue
                 heard = time.monotonic()
                 del waiting[session]
-                if isinstance(answer, kinds):
+                if isinstance(answer, Done):
                     answers[rank.number] = answer
                 else:
                     failed.append((rank, answer))

@@ -17,6 +17,7 @@ from pytest_gpuperf.features.ranks.callables import packed
 from pytest_gpuperf.features.ranks.messages import Check, Time
 from pytest_gpuperf.features.ranks.results import correctness_of, timing_of
 from pytest_gpuperf.features.ranks.team import Team
+from pytest_gpuperf.records.call import Reference
 from suites.kernels import collectives
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def team() -> Iterator[Team]:
 
 def check(team: Team, fn: Callable[..., Any], inputs: Any = calls.inputs, **tolerances: Any) -> Correctness:
     work = packed({"fn": fn, "inputs": inputs, "expected": calls.total}, SEED)
-    return correctness_of(team.ask(Check(work, **tolerances)))
+    return correctness_of(team.ask(Check(work, Reference(None, **tolerances))))
 
 
 def test_right_outputs_of_all_ranks(team: Team) -> None:
@@ -56,7 +57,7 @@ def test_collectives_of_the_suite(team: Team, kind: Collective) -> None:
         "inputs": partial(collectives.buffers, kind, 800),
         "expected": partial(collectives.collected, kind, 800),
     }
-    found = correctness_of(team.ask(Check(packed(work, SEED), mutates=(0,))))
+    found = correctness_of(team.ask(Check(packed(work, SEED), Reference(None, mutates=(0,)))))
     assert (found.passed, found.low_signal) == (True, "")
 
 
@@ -67,7 +68,7 @@ def test_products_of_the_suite(team: Team, product: Callable[..., Any]) -> None:
         "inputs": partial(collectives.shards, 8, 6, 16),
         "expected": partial(collectives.product_of_all, 8, 6, 16),
     }
-    found = correctness_of(team.ask(Check(packed(work, SEED), rtol=2**-7, atol=0.01)))
+    found = correctness_of(team.ask(Check(packed(work, SEED), Reference(None, rtol=2**-7, atol=0.01))))
     assert (found.passed, found.elements) == (True, 2 * 16 * 6)
 
 
