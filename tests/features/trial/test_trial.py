@@ -130,7 +130,10 @@ def test_solution_that_forges_reports_and_ends_its_parent_is_not_accepted(
     body = f"""import os, signal
     folder = f'/proc/{{os.getppid()}}/fd'
     for name in os.listdir(folder):
-        try: os.write(os.open(f'{{folder}}/{{name}}', os.O_WRONLY | os.O_NONBLOCK), {forged!r})
+        try:
+            # A file would be opened, and spoiled, such as a module that is being imported.
+            if os.readlink(f'{{folder}}/{{name}}').startswith('socket:'):
+                os.write(os.open(f'{{folder}}/{{name}}', os.O_WRONLY | os.O_NONBLOCK), {forged!r})
         except OSError: pass
     os.kill(os.getppid(), signal.SIGINT); return data
 """
