@@ -69,7 +69,7 @@ def test_odd_triton(gpuperf: Gpuperf, tile: Tile) -> None:
 
 
 @pytest.mark.gpuperf(
-    kernels=CUBLAS, limits={"tensor_active": "<= 1", "sm_throughput": "<= 50", "waves": "<= 1"}
+    kernels=CUBLAS, limits={"tensor_active": "<= 1 %", "sm_throughput": "<= 50", "waves": "<= 1"}
 )
 def test_small_batched_cublas(gpuperf: Gpuperf) -> None:
     """About one block for each of few products leaves most of the GPU idle.

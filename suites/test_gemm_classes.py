@@ -65,7 +65,7 @@ def measure(
     kernels=PRODUCTS,
     limits=[
         "tensor_core_share <= 0",
-        "tensor_active <= 1",
+        "tensor_active <= 1 %",
         "class.large_core > 0",
         # More than the kernels that cuBLAS adds to each product of a head when it splits K.
         "class.small_frequent >= 20",

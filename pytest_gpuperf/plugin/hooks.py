@@ -16,6 +16,7 @@ from pytest_gpuperf.plugin.guard import TIMEOUT_SETTINGS, without_timeout
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.registry import registry
+from pytest_gpuperf.report.failure import PREFIX, Failure
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of
@@ -296,10 +297,12 @@ class Hooks:
         item.stash[TIMEOUT_SETTINGS] = settings
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note expected failures, and the messages of others."""
+        """Note expected failures, and the messages of others, and colour those of verdicts."""
         if report.failed and self._settings.json is not None:
             crash = getattr(report.longrepr, "reprcrash", None)
             self._failed[report.nodeid] = crash.message if crash is not None else report.longreprtext
+        if report.failed and (text := report.longreprtext).startswith(PREFIX):
+            report.longrepr = Failure(text)
         if self._runner is not None and hasattr(report, "wasxfail"):
             # The results have the name of a test's own file, whatever links lead to it.
             names = (report.nodeid, name_of_file(report.nodeid, self._settings.root))

@@ -84,7 +84,7 @@ class Row:
     change: str
     """Time against the baseline with its interval: `+0.3 ±0.5 %`, or `new`."""
     verdict: str
-    """The status, then `(drifted)` if the machine moved the time, `(replayed)` if nothing was launched."""
+    """The status, then `(drifted)` if the machine moved the time."""
     status: Status
     compiled: str = ""
     """Facts about a compiled kernel: `208 regs, 144 KiB shared, wgmma, 128-bit loads`."""
@@ -104,9 +104,9 @@ def columns_of(rows: Sequence[Row]) -> list[Column]:
         Column(rate, [row.rate for row in rows]),
         Column("SOL", [row.sol for row in rows]),
         Column("occupancy", [row.occupancy for row in rows]),
-        Column("top stall", [row.stall for row in rows], left=True),
+        Column("top stall", [row.stall for row in rows], left=True, spare=1),
         Column("compiled", [row.compiled for row in rows], left=True),
-        Column("error", [row.error for row in rows], wide=True),
+        Column("error", [row.error for row in rows], wide=True, spare=2),
         Column(
             "change",
             [row.change for row in rows],
@@ -224,7 +224,7 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         occupancy=show_occupancy(metrics),
         stall=show_stall(metrics),
         change=shown_change,
-        verdict=f"{verdict} (replayed)" if result.replayed else verdict,
+        verdict=verdict,
         status=status,
         compiled=show_compiled(metrics) if measurement and measurement.is_static else "",
         error=show_accuracy(accuracy) if accuracy else "",

@@ -34,6 +34,9 @@ class Column:
     """Width to which a name is cut if its row then fits on one line; 0 for no such width."""
     wide: bool = False
     """True if only a wide terminal shows the column."""
+    spare: int = 0
+    """Place among the columns that a wide terminal leaves out, the highest first, until a row fits on a line;
+    0 for a column that stays. Names are cut next."""
     follows: bool = False
     """True if text shows the cells behind those of the column before, below its title."""
 

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 TESTS_SHOWN = 60
 """If there are more tests, only those that did not pass are shown without `-v`."""
+NEW_SHOWN = 10
+"""Then new tests fill the table up to this number."""
 KERNELS_SHOWN = 8
 """Maximum number of kernels of a trace with `-v`; `gpuperf trace` shows all."""
 
@@ -71,9 +73,11 @@ def summary_lines(summary: Summary, screen: Screen, *, verbosity: int) -> list[s
 def _worth_showing(results: Sequence[TestResult]) -> list[TestResult]:
     if len(results) <= TESTS_SHOWN:
         return list(results)
-    notable = [index for index, result in enumerate(results) if overall_status(result) is not Status.PASS]
-    worst = sorted(notable, key=lambda index: SEVERITY[overall_status(results[index])])[:TESTS_SHOWN]
-    return [results[index] for index in sorted(worst)]
+    statuses = [overall_status(result) for result in results]
+    notable = [index for index, status in enumerate(statuses) if status not in (Status.PASS, Status.NEW)]
+    worst = sorted(notable, key=lambda index: SEVERITY[statuses[index]])[:TESTS_SHOWN]
+    new = [index for index, status in enumerate(statuses) if status is Status.NEW]
+    return [results[index] for index in sorted((*worst, *new[: max(0, NEW_SHOWN - len(worst))]))]
 
 
 def _left_out(results: Sequence[TestResult], shown: Sequence[TestResult]) -> str:

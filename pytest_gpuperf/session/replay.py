@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 Part = TypeVar("Part")
 
+LONGEST_REASON = 100
+"""Characters of the reason for a skip, which pytest shows on one line."""
 JUDGED_AGAIN = ("", "AssertionError", "Failed")
 """Exceptions of a test's own assertions and of the plugin: the replay raises its own."""
 
@@ -92,9 +94,7 @@ class RecordedSource:
         """Return the recorded time, with the rates of the present test."""
         timing = self._recorded(call, "timing", Timing)
         if mode not in ("auto", timing.mode):
-            self.skip(
-                call, f"the recording of {call.nodeid} has mode {timing.mode!r}, the test asks for {mode!r}"
-            )
+            self.skip(call, f"the recording has mode {timing.mode!r}, the test asks for {mode!r}")
         return replace(timing, bytes=bytes, flops=flops)
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
@@ -112,15 +112,13 @@ class RecordedSource:
         if profile.regex not in ("", regex) or profile.launches:
             self.skip(
                 call,
-                f"the recording of {call.nodeid} has {_selected(profile.regex, profile.launches)}, "
+                f"the recording has {_selected(profile.regex, profile.launches)}, "
                 f"the test asks for {_selected(regex, kernels.recorded)}",
             )
         matching = [kernel for kernel in profile.kernels if _matches(kernel, regex)]
         if not matching:
             names = ", ".join(dict.fromkeys(kernel.name for kernel in profile.kernels))
-            self.skip(
-                call, f"the recording of {call.nodeid} has no kernel for the regex {regex!r}, but {names}"
-            )
+            self.skip(call, f"the recording has no kernel for the regex {regex!r}, but {names}")
         picked = tuple(kernels.pick(matching, call))
         return replace(
             profile, kernels=picked, combined=combine(picked), regex=regex, launches=kernels.recorded
@@ -135,11 +133,12 @@ class RecordedSource:
         test = self._test(call.nodeid)
         recorded = kernels_of(test.measurements if test else {}, call.label)
         if not recorded:
-            self.skip(call, f"no recorded kernels of {call.nodeid} ({call.label})")
+            self.skip(call, "the recording has no compiled kernels of this test")
         return recorded
 
     def skip(self, call: Call, why: str) -> NoReturn:
-        """Skip the test of a call, and note why."""
+        """Skip the test of a call, and note why; pytest joins tests with the same reason."""
+        why = why if len(why) <= LONGEST_REASON else f"{why[: LONGEST_REASON - 1]}…"
         self.skipped.setdefault(call.nodeid, why)
         pytest.skip(why)
 
@@ -152,14 +151,8 @@ class RecordedSource:
                 f"the recorded test was ended by {test.failure} before its {part.replace('_', '-')}"
             )
         if not isinstance(found, kind):
-            run = self.run_of(call.nodeid)
-            gpu = run.environment.gpu.name
-            self.skip(
-                call,
-                f"no recorded {part.replace('_', '-')} of {call.nodeid} ({call.label}): not measured on "
-                f"{gpu} (run {run.id}), so skipped there, or newer than the recording, to which "
-                "`gpuperf record` adds it after a run on a GPU",
-            )
+            gpu = self._newest.environment.gpu.name
+            self.skip(call, f"not recorded on {gpu}; `gpuperf record` adds it after a run on that GPU")
         return found
 
 

@@ -111,6 +111,21 @@ def test_small_percentage_of_a_marker_warns(pytester: pytest.Pytester, replay: N
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1, warnings=1)
 
 
+def test_hundred_tests_with_a_failure_fit_on_forty_lines(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    names = [f"test_k.py::test_k[{number}]" for number in range(100)]
+    add_recording(run(*(record(name, main=measured(9.0 if "[7]" in name else 5.0)) for name in names)))
+    decorator = "import pytest\n@pytest.mark.parametrize('n', range(100))"
+    calls = "gpuperf.time(print); gpuperf.limit('time_us < 6')"
+    pytester.makepyfile(test_k=f"{decorator}\ndef test_k(gpuperf, n): {calls}\n")
+    result = pytester.runpytest("--gpuperf", "--color=yes")
+    result.assert_outcomes(passed=99, failed=1)
+    assert len(result.outlines) <= 40
+    assert any(line.startswith("\x1b[31m\x1b[1mgpuperf: ") for line in result.outlines)
+
+
 def test_test_that_measures_nothing_fails(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    pass\n")
     result = pytester.runpytest("--gpuperf")

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import io
 import re
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from _pytest._io import TerminalWriter
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
@@ -13,6 +15,7 @@ from rich.cells import cell_len
 
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.report.failure import Failure
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.rows import Summary
 from pytest_gpuperf.report.table import Screen
@@ -109,9 +112,9 @@ replayed from NVIDIA H200, commit abc1234, 2026-11-20
 driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0
 
 test                   time       change  verdict
----------------------------------------------------------
+-------------------------------------------------
 suites/test_square.py
-test_square  5.30 µs ±0.2 %  +0.3 ±0.5 %  pass (replayed)\
+test_square  5.30 µs ±0.2 %  +0.3 ±0.5 %  pass\
 """)
 
 
@@ -147,6 +150,24 @@ def test_row_is_one_line_if_it_fits() -> None:
     assert [number for number in NUMBERS if number not in line] == []
 
 
+@pytest.mark.parametrize("width", [120, 140, 200])
+def test_wide_terminal_shows_a_test_on_one_line(width: int) -> None:
+    lines = lines_of([result(f"t.py::test_{LONG}[{number}]") for number in range(10)], width=width)
+    rows = [line for line in lines if line.startswith("test_")]
+    assert len(rows) == 10
+    assert len(lines) < 20
+    for shown in ("5.30 µs ±0.2 %", "mem 78 %", "77/100 %", "+0.3 ±0.5 %", "pass"):
+        assert shown in rows[0]
+
+
+def test_failure_is_coloured() -> None:
+    file = io.StringIO()
+    writer = TerminalWriter(file)
+    writer.hasmarkup = True
+    Failure("gpuperf: 7 % slower\n    waves 3 -> 4").toterminal(writer)
+    assert file.getvalue() == "\x1b[31m\x1b[1mgpuperf: 7 % slower\x1b[0m\n    waves 3 -> 4\n"
+
+
 def test_only_notable_tests_of_many_are_shown() -> None:
     results = [result(f"t.py::test_x[{number}]") for number in range(100)]
     results[42] = result("t.py::test_x[42]", Status.REGRESSED)
@@ -161,7 +182,7 @@ def test_only_the_worst_of_too_many_are_shown() -> None:
     results.append(result("t.py::test_x[last]", Status.WRONG))
     lines = lines_of(results)
     assert any(line.startswith("test_x[last]") for line in lines)
-    assert "… 41 more (41 new); -v shows them" in lines
+    assert "… 91 more (91 new); -v shows them" in lines
 
 
 def test_verbose_shows_all_of_many() -> None:

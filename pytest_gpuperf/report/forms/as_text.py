@@ -30,6 +30,8 @@ GROUP_INDENT = 2
 """Spaces before the rows of a group."""
 SHORTEST_NAME = 24
 """Names are not cut below this width, however narrow the terminal."""
+LONG_NAME = 40
+"""Width that names keep before a wide terminal leaves out spare columns."""
 WIDE = 120
 """Least width that shows the columns for wide terminals."""
 STYLES: dict[Tone, str] = {
@@ -65,6 +67,8 @@ def row_lines(columns: Sequence[Column], screen: Screen) -> tuple[list[str], lis
         screen: The width, and whether tones become ANSI sequences.
     """
     shown = [_printable(one) for one in columns if any(one.cells) and (screen.width >= WIDE or not one.wide)]
+    if screen.width >= WIDE:
+        shown = _on_one_line(shown, screen.width)
     names = [one for one in shown if one.place == "name"]
     numbers = [one for one in shown if one.place in ("unit", "number")]
     outcome = [one for one in shown if one.place == "outcome"]
@@ -82,6 +86,27 @@ def row_lines(columns: Sequence[Column], screen: Screen) -> tuple[list[str], lis
         for row, cell in zip(rows, detail.cells, strict=True):
             row += [f"{indent}{line}" for line in wrapped(cell.splitlines(), screen.width - len(indent))]
     return titles, rows
+
+
+def _on_one_line(columns: Sequence[Column], width: int) -> list[Column]:
+    """Let each row fit on one line: cut long names, leave out spare columns, then cut names further.
+
+    Without spare columns nothing changes.
+    """
+    left = list(columns)
+    spare = sorted((one for one in columns if one.spare), key=lambda one: one.spare)
+    if not spare:
+        return left
+    names = [one for one in columns if one.place == "name"]
+    wanted = sum(min(_width(one), LONG_NAME) + GAP for one in names)
+
+    def room() -> int:
+        return width + GAP - sum(_width(one) + GAP for one in left if one not in names)
+
+    while room() < wanted and spare:
+        left.remove(spare.pop())
+    most = max(room() - GAP, SHORTEST_NAME)
+    return [replace(one, most=most) if one in names else one for one in left]
 
 
 def cut_middle(text: str, width: int) -> str:

@@ -37,7 +37,7 @@ driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0
 
 | test | time | SOL | occupancy | top stall | change | verdict |
 | --- | ---: | ---: | ---: | --- | ---: | --- |
-| `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | ✅ pass (replayed) |
+| `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | ✅ pass |
 | `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | new | 🆕 new |
 | `test_slow` | 5.30 µs ±0.2 % |  |  |  | +0.3 ±0.5 % | ❌ regressed |
 
@@ -49,7 +49,7 @@ driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0
 gpuperf: 7 % slower</pre>
 
 </details>
-""")  # noqa: E501
+""")
     assert "<details>" not in markdown_of([result()])
 
 
