@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Accuracy, GpuInfo
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-
 LOOSE = {"rtol": 0.1, "atol": 10.0}
 N = 2048
 

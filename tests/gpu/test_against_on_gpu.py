@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
 from against_project import Project
 from pytest_gpuperf.statistics.decision import Outcome
@@ -17,11 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.records import AgainstTiming
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 
 KERNEL = """
 import torch, triton

@@ -18,11 +18,6 @@ from pytest_gpuperf.records.call import Call
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-
 HEAD = """
 import msgspec, sys, torch
 from pytest_gpuperf.measure.identity.code_reader import CodeReader

@@ -7,11 +7,6 @@ import torch
 
 from pytest_gpuperf.measure.correctness import check
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-
 
 @pytest.mark.parametrize("elements", [100, 300_000, 3_000_000, 40_000_000])
 @pytest.mark.parametrize("temporary", [False, True], ids=["alone", "after a temporary"])

@@ -27,10 +27,6 @@ from pytest_gpuperf.records.selection import Selection
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 needs_ncu = pytest.mark.skipif(find_ncu() is None, reason="needs ncu")
 
 

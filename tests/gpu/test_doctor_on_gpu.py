@@ -7,16 +7,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
 import torch
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 
 
 def test_gpu_and_driver_are_read_without_a_failed_check(tmp_path: Path) -> None:

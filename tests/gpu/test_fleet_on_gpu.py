@@ -9,7 +9,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 from benchmarks.fleet_project import git
 from pytest_gpuperf.measure.device.visible import visible_gpus
@@ -18,11 +17,6 @@ from pytest_gpuperf.records.runs import load_run
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 
 SUITE = """
 import pytest

@@ -15,11 +15,6 @@ from pytest_gpuperf.features.fuzz.fuzz import fuzz
 from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.records.call import LAYOUTS, FuzzCall, Reference
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-
 if torch.cuda.is_available():
     from benchmarks.planted_bugs import PLANTED, one_past_the_end
 

@@ -8,11 +8,6 @@ import torch
 from pytest_gpuperf.features.export.benchmark_timer import gpu_clock
 from pytest_gpuperf.measure.timing.batch import HotBatch
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-
 
 def round_us(x: torch.Tensor, calls: int) -> float:
     """Return the microseconds per call of the fastest round."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
+from typing import TYPE_CHECKING
+
 from click.testing import CliRunner
 
 from pytest_gpuperf.cli import main
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+if TYPE_CHECKING:
+    import pytest
 
 
 def test_new_suite_is_measured_then_replayed(

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from pytest_gpuperf.records.runs import load_run
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 SUITE = """
 import ctypes, os
 import torch, triton

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sys
-
-import pytest
-import torch
+from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.measure.device.lock import GpuLock
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+if TYPE_CHECKING:
+    import pytest
 
 # A run reports its wait after one second.
 TWO_SECONDS = """

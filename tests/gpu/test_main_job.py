@@ -10,16 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.runs import load_run
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 
 needs_ncu = pytest.mark.skipif(
     not (shutil.which("ncu") or Path("/usr/local/cuda/bin/ncu").exists()), reason="needs ncu"

@@ -20,11 +20,6 @@ from pytest_gpuperf.measure.timing.timer import Timer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-
 FETCH_GRANULARITY = CU_LIMIT_PERSISTING_L2_CACHE_SIZE - 1
 
 

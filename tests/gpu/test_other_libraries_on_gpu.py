@@ -16,10 +16,6 @@ from pytest_gpuperf.measure.timing.timer import Timer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 DATA = np.arange(1 << 22, dtype=np.float32) / (1 << 22)
 
 

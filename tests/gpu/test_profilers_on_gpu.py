@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 
 TESTS = """
 import json, torch

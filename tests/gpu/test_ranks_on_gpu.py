@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
 
 GPUS = torch.cuda.device_count()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not GPUS, reason="needs a CUDA GPU")]
 two_gpus = pytest.mark.skipif(GPUS < 2, reason="needs 2 GPUs")
 SEED = 7
 SIZE = 64 * 2**20

@@ -26,7 +26,7 @@ def why_not() -> str:
 
 
 WHY_NOT = why_not()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
+pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 
 # torch includes NVRTC, so the test needs no compiler.
 needs_nvrtc = pytest.mark.skipif(

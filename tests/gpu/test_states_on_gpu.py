@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
+from typing import TYPE_CHECKING
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+if TYPE_CHECKING:
+    import pytest
+
 SUITE = """
 import pytest, torch
 

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import StaticKernel
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-
 
 def compiled(
     kernel: Any, args: tuple[Any, ...], state: Path, constexprs: Any, **options: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 import torch
 
 from pytest_gpuperf.features.explain.diagnosis import diagnose_call
@@ -13,11 +12,6 @@ from suites.kernels.graphed import Graphed
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 
 
 def double_plus_one(x: torch.Tensor) -> torch.Tensor:

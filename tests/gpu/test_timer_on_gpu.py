@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-
-
 @pytest.fixture
 def timer() -> Timer:
     gpu = gpu_info()

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
     Traced: TypeAlias = Callable[[Callable[[], object]], Trace]
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-
 
 @pytest.fixture
 def traced(tmp_path: Path) -> Traced:

@@ -7,15 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from click.testing import CliRunner
 
 from pytest_gpuperf.cli import main
-
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 
 PROBLEMS = Path(__file__).parents[2] / "suites" / "problems"
 BRIEF = ("--json", "--budget", "0.2", "--rounds", "2", "--seeds", "2", "--timeout", "60")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
 from pytest_gpuperf.metrics.combine import weights_used
 from pytest_gpuperf.records.runs import load_run
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Profile
 
 pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
     pytest.mark.skipif(
         not (shutil.which("ncu") or Path("/usr/local/cuda/bin/ncu").exists()), reason="needs ncu"
     ),

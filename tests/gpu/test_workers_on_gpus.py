@@ -10,11 +10,6 @@ import torch
 from pytest_gpuperf.measure.device.visible import visible_gpus
 from pytest_gpuperf.records.runs import load_run
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
-
 SUITE = """
 import pytest, torch
 
