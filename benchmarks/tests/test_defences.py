@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from benchmarks import results_file
 from benchmarks.defences.__main__ import fate, join
+from benchmarks.defences.exploits.verdicts import Outcome, verdict
 from benchmarks.defences.results import (
     Cost,
     Results,
@@ -19,7 +20,6 @@ from benchmarks.defences.results import (
     summary,
     themes_table,
 )
-from exploits.verdicts import Outcome, verdict
 from run_builders import one_test
 
 if TYPE_CHECKING:
