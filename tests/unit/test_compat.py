@@ -65,7 +65,7 @@ def test_only_compat_uses_private_names_of_other_packages() -> None:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             own.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            own.update({node.attr} if ast.unparse(node.value) in ("self", "instance") else ())
+            own.update({node.attr} if getattr(node.value, "id", "") in ("self", "instance") else ())
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             own.add(node.id)
     elsewhere = {path: tree for path, tree in trees.items() if path.parent.name != "compat"}

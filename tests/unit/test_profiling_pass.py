@@ -43,6 +43,12 @@ def run(
     return done
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> ProfilingPass:
+    """Run the pass once for the tests that only read it."""
+    return run(tmp_path_factory.mktemp("recorded"))
+
+
 def lookup(
     done: ProfilingPass,
     nodeid: str,
@@ -63,43 +69,43 @@ def arguments(tmp_path: Path) -> list[str]:
     return (tmp_path / "pass" / "arguments").read_text().split("\n")
 
 
-def test_call_has_the_counters_of_its_range(tmp_path: Path) -> None:
-    profile = lookup(run(tmp_path), GEMM)
+def test_call_has_the_counters_of_its_range(recorded: ProfilingPass) -> None:
+    profile = lookup(recorded, GEMM)
     assert [kernel.name for kernel in profile.kernels] == ["matmul_kernel"]
     assert profile.combined["registers_per_thread"] == 238
     assert profile.combined["occupancy_limiter"] == "shared_mem"
     assert (profile.cache_control, profile.clock_control) == ("all", "none")
 
 
-def test_two_launches_of_one_call_are_kept_and_combined(tmp_path: Path) -> None:
-    profile = lookup(run(tmp_path), CHAIN, "square", label="both")
+def test_two_launches_of_one_call_are_kept_and_combined(recorded: ProfilingPass) -> None:
+    profile = lookup(recorded, CHAIN, "square", label="both")
     durations = [kernel.metrics["duration_us"] for kernel in profile.kernels]
     assert durations == [4.896, 4.96]
     assert profile.combined["duration_us"] == pytest.approx(4.896 + 4.96)
     assert profile.combined["kernels"] == 2
 
 
-def test_one_launch_of_a_call_is_kept_alone(tmp_path: Path) -> None:
-    profile = lookup(run(tmp_path), CHAIN, "square", label="both", launches="last")
+def test_one_launch_of_a_call_is_kept_alone(recorded: ProfilingPass) -> None:
+    profile = lookup(recorded, CHAIN, "square", label="both", launches="last")
     assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == [4.96]
     assert (profile.combined["kernels"], profile.combined["duration_us"]) == (1, 4.96)
     assert profile.launches == "last"
 
 
-def test_regex_without_a_match_names_the_kernels(tmp_path: Path) -> None:
+def test_regex_without_a_match_names_the_kernels(recorded: ProfilingPass) -> None:
     with pytest.raises(
         GpuperfError, match=r"no kernel .* for the regex 'softmax'; these ran: a_kernel, b_kernel"
     ):
-        lookup(run(tmp_path), SQUARE, "softmax")
+        lookup(recorded, SQUARE, "softmax")
 
 
-def test_unknown_metric_is_named_with_its_nearest(tmp_path: Path) -> None:
+def test_unknown_metric_is_named_with_its_nearest(recorded: ProfilingPass) -> None:
     with pytest.raises(GpuperfError, match=r"'dram__bytes_raed.sum'.*did you mean dram__bytes_read.sum"):
-        lookup(run(tmp_path), SQUARE, None, "dram__bytes_raed.sum")
+        lookup(recorded, SQUARE, None, "dram__bytes_raed.sum")
 
 
-def test_raw_metric_is_kept_with_the_short_ones(tmp_path: Path) -> None:
-    profile = lookup(run(tmp_path), SQUARE, None, "dram__bytes.sum")
+def test_raw_metric_is_kept_with_the_short_ones(recorded: ProfilingPass) -> None:
+    profile = lookup(recorded, SQUARE, None, "dram__bytes.sum")
     assert profile.combined["dram__bytes.sum"] == 5700608
 
 
@@ -146,14 +152,14 @@ def test_names_of_the_chip_are_requested_and_recorded(tmp_path: Path) -> None:
     assert lookup(done, SQUARE).chip == "gb202"
 
 
-def test_only_raw_names_are_suggested_for_an_unknown_metric(tmp_path: Path) -> None:
+def test_only_raw_names_are_suggested_for_an_unknown_metric(recorded: ProfilingPass) -> None:
     with pytest.raises(GpuperfError, match=r"did you mean sm__throughput\?$"):
-        lookup(run(tmp_path), SQUARE, None, "sm_throughputt")
+        lookup(recorded, SQUARE, None, "sm_throughputt")
 
 
-def test_call_that_was_not_reached_says_so(tmp_path: Path) -> None:
+def test_call_that_was_not_reached_says_so(recorded: ProfilingPass) -> None:
     with pytest.raises(GpuperfError, match="did not profile print: it ended with exit status 0 before; see"):
-        lookup(run(tmp_path), "test_other.py::test_other")
+        lookup(recorded, "test_other.py::test_other")
 
 
 def test_crash_names_the_signal_and_the_log(tmp_path: Path) -> None:
@@ -209,7 +215,7 @@ def test_plain_patterns_are_joined_into_one_filter(tmp_path: Path) -> None:
     assert "regex:(square_kernel)|(matmul|gemm)" in arguments(tmp_path)
 
 
-@pytest.mark.parametrize("regex", [None, "^square_kernel$", r"(?i)Square", r"\bsquare"])
+@pytest.mark.parametrize("regex", [None, r"\bsquare"])
 def test_special_pattern_removes_the_filter(tmp_path: Path, regex: str | None) -> None:
     run(tmp_path, wanted=[SelectedTest(SQUARE, "square_kernel", ()), SelectedTest(GEMM, regex, ())])
     assert "--kernel-name" not in arguments(tmp_path)
