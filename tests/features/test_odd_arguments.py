@@ -21,7 +21,7 @@ from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.records import Correctness, Fuzzing, Profile, TestRecord, Timing, Trace, WarmUp
 from pytest_gpuperf.records.runs import encode_run
 from pytest_gpuperf.session.marker import MARKER_KEYS, ItemState, Marker
-from run_builders import run, timing
+from run_builders import H200, run, timing
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
@@ -165,6 +165,7 @@ class FakeRunner:
     source = Source()
     on_gpu = True
 
+    environment = SimpleNamespace(gpu=H200)
     settings = SimpleNamespace(mode="auto", counters="auto", root=Path())
 
     def static(self, call: Call) -> object:
