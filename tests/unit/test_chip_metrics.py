@@ -52,9 +52,7 @@ def test_metrics_know_their_chips(cupti_host_library: None, chip: str) -> None:
 
 
 @pytest.mark.parametrize("chip", KNOWN_TO_ALL_LIBRARIES)
-def test_passes_of_the_presets_are_those_of_what_they_must_count(
-    cupti_host_library: None, chip: str
-) -> None:
+def test_passes_of_the_presets_are_those_of_what_they_must_count(cupti_host_library: None, chip: str) -> None:
     """Neither the weights of means, nor pipes, conflicts and coalescing in the default, need another pass."""
     known = chip_metrics.supported_metrics(chip)
     units = {name.partition("__")[0] for name in known}
