@@ -7,13 +7,14 @@ import posixpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.records.change import printable, printable_lines
 from pytest_gpuperf.report.rows import failure_message, failures, overall_status, split_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.report.rows import Summary
+from pytest_gpuperf.report.rows import Summary
 
 MOST = 10
 """GitHub shows ten errors of a step and drops the others."""
@@ -75,11 +76,11 @@ def _command(properties: Mapping[str, str], message: str) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _data(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def _folder_in_repository(root: Path) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.baseline.judged import judge_run, not_measured
 from pytest_gpuperf.cli.output import output_file, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
@@ -17,6 +18,7 @@ from pytest_gpuperf.features.github.request_comment import (
     refused_comment,
     request_comment,
 )
+from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.merging import merge_runs
 
@@ -83,7 +85,10 @@ def command(
         for run in merged.runs:
             results = judge_run(run, project.store, project.tolerance_pct)
             missing = [] if partial else not_measured(run, project.store)
-            judged.append(JudgedRun(run, results, missing))
+            expected = Expectations(project.store, run.environment.gpu)
+            slugs = ("", STATIC_SOURCE)
+            known = any(expected.of(test.nodeid, slug) for test in run.tests for slug in slugs)
+            judged.append(JudgedRun(run, results, missing, known))
     except GpuperfError as error:
         write({output: refused_comment(str(error), facts).encode()})
         raise

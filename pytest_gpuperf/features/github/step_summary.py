@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from html import escape as escape_html
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.writing import named
@@ -23,12 +24,10 @@ from pytest_gpuperf.report.rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.report.rows import Summary
-
-_T = TypeVar("_T")
 
 TABLE_BYTES = 500_000
 """Room for the rows. GitHub refuses a whole step summary above 1 MiB."""
@@ -41,68 +40,56 @@ MESSAGE_CHARACTERS = 4_000
 def summary_markdown(summary: Summary) -> str:
     """Return the headline, environment, table, notices and failure messages, together below 1 MiB.
 
-    If there is not enough room, the rows of passed tests are left out first, and the text says how many.
-    Names and messages may come from a pull request: none of them can become markup.
+    The worst verdicts come first. If there is not enough room, the rows of passed tests are left out, and the
+    text says how many. Names and messages may come from a pull request: none of them can become markup.
     """
     results = summary.results
-    counts = ", ".join(f"{count:,} {status.value}" for status, count in counts_by_status(results).items())
-    parts = [f"## gpuperf: {counts or 'no tests'}"]
+    parts = [f"## gpuperf: {counted(results) or 'no tests'}"]
     parts += [escape(line) for line in header_lines(summary.environment, summary.replayed_from)]
-    parts += _table(results)
+    parts += _table(results) if results else []
     if remarks := [*notices(summary), *undecided(results)]:
         parts.append(bullets(remarks).rstrip())
-    parts += _failures(results)
+    blocks = [
+        f"<pre><b>{escape_html(printable(result.record.nodeid))}</b>\n{escape_html(message)}</pre>\n"
+        for result in failures(results)
+        if (message := cut(failure_message(result), MESSAGE_CHARACTERS))
+    ]
+    kept = within(blocks, MESSAGES_BYTES)
+    if kept:
+        rest = [f"Left out for lack of room: {len(blocks) - len(kept):,} more."] * (len(kept) < len(blocks))
+        parts.append(folded(f"{len(blocks):,} failed", ["".join(kept).rstrip(), *rest]))
     return "\n\n".join(parts) + "\n"
 
 
 def _table(results: Sequence[TestResult]) -> list[str]:
-    if not results:
-        return []
-    rows_of = build_rows(results)
+    worst = sorted(results, key=lambda result: SEVERITY[overall_status(result)])
+    rows_of = build_rows(worst)
     head, lines = table_rows(columns_of([row for rows in rows_of for row in rows]))
     line = iter(lines)
-    lines_of = ["".join(next(line) for _ in rows) for rows in rows_of]
-    order = sorted(range(len(results)), key=lambda index: SEVERITY[overall_status(results[index])])
-    kept = set(within(order, [len(lines_of[index].encode()) for index in order], TABLE_BYTES))
-    parts = [head + "".join(lines for index, lines in enumerate(lines_of) if index in kept).rstrip()]
-    left = counts_by_status([result for index, result in enumerate(results) if index not in kept])
-    if left:
-        what = ", ".join(f"{count:,} {status.value}" for status, count in left.items())
-        parts.append(f"Left out for lack of room: {what}. The run file has them all.")
-    return parts
+    kept = within(["".join(next(line) for _ in rows) for rows in rows_of], TABLE_BYTES)
+    left = f"Left out for lack of room: {counted(worst[len(kept) :])}. The run file has them all."
+    return [head + "".join(kept).rstrip(), *[left] * (len(kept) < len(worst))]
 
 
-def _failures(results: Sequence[TestResult]) -> list[str]:
-    blocks = []
-    for result in failures(results):
-        message = failure_message(result)
-        if len(message) > MESSAGE_CHARACTERS:
-            message = message[:MESSAGE_CHARACTERS] + "\n…"
-        blocks.append(
-            f"<pre><b>{escape_html(printable(result.record.nodeid))}</b>\n{escape_html(message)}</pre>\n"
-        )
-    kept = within(blocks, [len(block.encode()) for block in blocks], MESSAGES_BYTES)
-    if not kept:
-        return []
-    more = len(blocks) - len(kept)
-    rest = [f"Left out for lack of room: {more:,} more."] if more else []
-    return [
-        f"<details><summary>{len(blocks):,} failed</summary>",
-        "".join(kept).rstrip(),
-        *rest,
-        "</details>",
-    ]
+def counted(results: Sequence[TestResult]) -> str:
+    """Return `1 regressed, 3 pass`, the worst first; empty without tests."""
+    return ", ".join(f"{number:,} {status.value}" for status, number in counts_by_status(results).items())
 
 
-def within(items: Sequence[_T], sizes: Iterable[int], room: int) -> list[_T]:
-    """Return the first items that together fit into `room` bytes."""
-    kept = []
-    for item, size in zip(items, sizes, strict=True):
-        room -= size
-        if room < 0:
-            break
-        kept.append(item)
-    return kept
+def within(texts: Sequence[str], room: int) -> list[str]:
+    """Return the first texts that together fit into `room` bytes, each with two more."""
+    sizes = accumulate(len(text.encode()) + 2 for text in texts)
+    return [text for text, size in zip(texts, sizes, strict=True) if size <= room]
+
+
+def cut(text: str, most: int) -> str:
+    """Return at most so many characters of a text."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def folded(title: str, parts: Sequence[str]) -> str:
+    """Return parts that a reader unfolds."""
+    return "\n\n".join([f"<details><summary>{title}</summary>", *parts, "</details>"])
 
 
 def write_markdown(summary: Summary, name: str) -> None:

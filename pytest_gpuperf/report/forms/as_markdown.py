@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 MARKS: dict[Tone, str] = {"bad": "❌ ", "unsure": "❔ ", "new": "🆕 ", "good": "🚀 ", "pass": "✅ "}
 
 
+_ADDRESS = re.compile(r"(?i)://|\bwww\.")
+"""Parts of which GitHub makes a link by itself."""
 _ENTITIES = {ord(char): f"&#{ord(char)};" for char in r"\`*[]<>&|~@#!"}
 
 
@@ -42,7 +44,8 @@ def bullets(notes: Sequence[str]) -> str:
 @lru_cache(4096)  # many cells of a table are the same
 def escape(text: str) -> str:
     """Return text that Markdown shows as it is."""
-    return printable(text).translate(_ENTITIES)
+    shown = printable(text).translate(_ENTITIES)
+    return _ADDRESS.sub(lambda found: found[0].replace(":", "&#58;").replace(".", "&#46;"), shown)
 
 
 def _parts(table: Table) -> Iterator[str]:

@@ -23,11 +23,6 @@ def test_passed_tests_are_not_annotated() -> None:
     assert error_annotations([result(status=s) for s in Status if not s.fails]) == []
 
 
-def test_ten_failures_are_all_annotated() -> None:
-    commands = error_annotations([result(f"t.py::test_{n}", Status.LIMIT, line="x") for n in range(10)])
-    assert [command.rpartition("test_")[2][0] for command in commands] == [str(n) for n in range(10)]
-
-
 def test_tenth_annotation_sums_up_the_rest() -> None:
     failed = [result(f"t.py::test_{number}", Status.LIMIT, line="x") for number in range(40)]
     failed[39] = result("t.py::test_39", Status.WRONG, line="x")
@@ -40,23 +35,17 @@ def test_tenth_annotation_sums_up_the_rest() -> None:
 
 @given(st.text(), st.text())
 def test_names_and_messages_cannot_start_a_command(name: str, message: str) -> None:
-    hostile = f"{name}\r\n::add-mask::x"
-    results = [result(f"t.py::{hostile}", Status.WRONG, line=f"{message}\n::stop-commands::x")] * 11
+    hostile = f"{name}\r\n::add-mask::x##[add-mask]\x1b[31m\u202e"
+    results = [result(f"t.py::{hostile}", Status.WRONG, line=f"{message}\n::stop-commands::x##[error]")] * 11
     for command in error_annotations(results):
         assert command.startswith("::error ")
-        assert "\n" not in command
-        assert "\r" not in command
+        assert command.isprintable()
+        assert "##[" not in command
 
 
-@given(st.text(min_size=1))
-def test_escaped_properties_can_be_read_back(name: str) -> None:
-    [command] = error_annotations([result(f"t.py::{name}", Status.WRONG, line="100 %: a, b")])
-    properties, _, message = command.removeprefix("::error ").partition("::")
-    title = dict(entry.split("=", 1) for entry in properties.split(","))["title"]
-    for escaped, char in (("%2C", ","), ("%3A", ":"), ("%0A", "\n"), ("%0D", "\r"), ("%25", "%")):
-        title = title.replace(escaped, char)
-    assert title == f"gpuperf: wrong: {name}"
-    assert message == "gpuperf: 100 %25: a, b"
+def test_escaped_properties_can_be_read_back() -> None:
+    [command] = error_annotations([result("t.py::a,b:c%d", Status.WRONG, line="100 %: a, b")])
+    assert command == ("::error file=t.py,title=gpuperf%3A wrong%3A a%2Cb%3Ac%25d::gpuperf: 100 %25: a, b")
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,24 @@
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from inline_snapshot import snapshot
+from markdown_it import MarkdownIt
 
 from pytest_gpuperf.features.github.step_summary import summary_markdown, write_markdown
 from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.report.forms import as_markdown
 from pytest_gpuperf.report.rows import Summary
+from pytest_gpuperf.report.table import Column, Report, Screen, Table
 from report_examples import ENVIRONMENT, RECORDED, result, timing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    import pytest
 
 MIB = 1024 * 1024
 
@@ -37,9 +40,9 @@ driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0
 
 | test | time | SOL | occupancy | top stall | change | verdict |
 | --- | ---: | ---: | ---: | --- | ---: | --- |
-| `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | ✅ pass |
-| `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | new | 🆕 new |
 | `test_slow` | 5.30 µs ±0.2 % |  |  |  | +0.3 ±0.5 % | ❌ regressed |
+| `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | new | 🆕 new |
+| `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | ✅ pass |
 
 - 1 test without a baseline: gpuperf baseline accept RUN takes what that run measured
 
@@ -53,16 +56,20 @@ gpuperf: 7 % slower</pre>
     assert "<details>" not in markdown_of([result()])
 
 
-def test_headline_counts_by_verdict_the_worst_first() -> None:
-    results = [result(), result(status=Status.WRONG), result(), result(failure="ValueError")]
-    assert markdown_of(results).splitlines()[0] == "## gpuperf: 1 invalid, 1 wrong, 2 pass"
-
-
 def test_name_cannot_leave_its_cell() -> None:
     [row] = [
         line for line in markdown_of([result("t.py::x[a|b`|\n<img>]")]).splitlines() if line.startswith("| `")
     ]
     assert row.startswith("| ``x[a\\|b`\\|�<img>]`` |")
+
+
+@pytest.mark.parametrize("name", ["https://evil.example/x", "HTTP://evil.example", "www.evil.example"])
+def test_text_like_an_address_is_no_link(name: str) -> None:
+    table = Table([Column("test", [name], "name")], [name], [name])
+    text = as_markdown.render(Report([table], []), Screen(80))
+    links = [token for block in MarkdownIt("gfm-like").parse(text) for token in block.children or ()]
+    assert "link_open" not in [token.type for token in links]
+    assert not re.search(r"://|www\.", text, re.IGNORECASE)
 
 
 def test_message_cannot_leave_its_block() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,8 +62,10 @@ PARSER = MarkdownIt("gfm-like")
 FOLDS = re.compile(r"<details><summary>(\d[\d,]* failed|All [\d,]+ times?)</summary>\n?|</details>\n?")
 
 
-def judged(*results: TestResult, gpu: GpuInfo = H200, missing: Sequence[str] = ()) -> JudgedRun:
-    return JudgedRun(run(*(one.record for one in results), gpu=gpu), results, missing)
+def judged(
+    *results: TestResult, gpu: GpuInfo = H200, missing: Sequence[str] = (), known: bool = True
+) -> JudgedRun:
+    return JudgedRun(run(*(one.record for one in results), gpu=gpu), results, missing, known)
 
 
 def comment(*runs: JudgedRun, notes: Sequence[str] = ()) -> str:
@@ -151,6 +154,11 @@ def test_comment_without_changes_says_so() -> None:
     assert "No test changed." in text
 
 
+def test_head_says_that_no_time_was_compared() -> None:
+    text = request_comment([judged(result(change_pct=None), result(change_pct=None))], RequestFacts())
+    assert "## ❔ gpuperf: 2 pass, no time was compared\n" in text
+
+
 def test_failed_job_is_never_shown_as_passed() -> None:
     assert "## ❌ gpuperf: 1 pass" in request_comment([judged(result())], RequestFacts(conclusion="failure"))
 
@@ -161,7 +169,7 @@ def test_new_test_shows_its_time() -> None:
 
 
 def test_gpu_without_baselines_does_not_fill_the_table() -> None:
-    text = comment(judged(result(), gpu=B200), judged(result(status=Status.NEW)))
+    text = comment(judged(result(), gpu=B200), judged(result(status=Status.NEW), known=False))
     assert "No test changed." in text
     assert "- no test has a baseline on `NVIDIA H200`" in text
 
@@ -172,7 +180,7 @@ def test_large_runs_fit_into_a_comment(status: Status) -> None:
     results = [result(name, status, line="y" * 5000, measurements={"main": measured()}) for name in names]
     text = comment(judged(*results, missing=names), *[judged(*results[:9], gpu=B200)] * 9, notes=names)
     assert MOST_BYTES * 0.9 < len(text.encode()) <= MOST_BYTES
-    counted = {int(n.replace(",", "")) for n in re.findall(r"Left out for lack of room: ([\d,]+) test", text)}
+    counted = {int(n.replace(",", "")) for n in re.findall(r"Left out for lack of room: ([\d,]+) time", text)}
     shown = len(re.findall(r"^\| .*µs ±", text, re.MULTILINE))
     assert counted == {1000 + 5 * 9 - shown}
     assert codes_in(text)
@@ -235,6 +243,28 @@ def test_slowdowns_that_the_request_accepts_are_listed(files: Path) -> None:
     text = (files / "comment.md").read_text(encoding="utf-8")
     said = "1 slowdown that the baselines of this pull request accept on `NVIDIA H200`: "
     assert f"- {said}`{NODEID}` +69.8 %\n" in text
+
+
+def test_new_label_does_not_hide_the_baseline(files: Path) -> None:
+    labelled = write(files, run(record(main=measured(), other=measured())))
+    assert CliRunner().invoke(main, ["comment", labelled, "-o", "comment.md"]).exit_code == 0
+    text = (files / "comment.md").read_text(encoding="utf-8")
+    assert "no test has a baseline" not in text
+    assert "(other)` | 5.30 µs ±0.1 % | new | 🆕 new |" in text
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "place"), [("ranks", {"ranks": []}, "ranks.ranks"), ("spread_pct", 1e300, "spread_pct")]
+)
+def test_impossible_run_is_refused_by_its_place(files: Path, part: str, value: object, place: str) -> None:
+    found = json.loads(encode_run(one_test()))
+    found["tests"][0]["measurements"]["main"]["timing"][part] = value
+    (files / "run.json").write_text(json.dumps(found))
+    for command in (["comment", "-o", "comment.md"], ["report", "-o", "r.html"], ["explain"]):
+        done = CliRunner().invoke(main, [command[0], "run.json", *command[1:]])
+        assert done.exit_code == 2
+        assert place in done.output
+    assert "nothing was judged" in (files / "comment.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("partial", [False, True])
