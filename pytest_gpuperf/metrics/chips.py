@@ -11,7 +11,7 @@ from pytest_gpuperf.errors import GpuperfError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Feature: TypeAlias = Literal["tensor cores", "cp.async", "TF32", "sparsity", "FP8", "TMA", "multicast"]
+Feature: TypeAlias = Literal["tensor cores", "TF32"]
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,7 @@ _BY_CAPABILITY = {chip.compute_capability: chip for chip in CHIPS}
 
 OLDER = "older"
 """Name for all chips before GV100, which have none of the features."""
-_SINCE: Mapping[Feature, str] = {
-    "tensor cores": "7.0",
-    "cp.async": "8.0",
-    "TF32": "8.0",
-    "sparsity": "8.0",
-    "FP8": "8.9",
-    "TMA": "9.0",
-    "multicast": "9.0",
-}
+_SINCE: Mapping[Feature, str] = {"tensor cores": "7.0", "TF32": "8.0"}
 """First compute capability with each feature (CUDA programming guide)."""
 _SMALL_TURING = re.compile(r"GTX 16\d\d|\bMX\d{3}\b|\bT(?:400|500|550|600|1000|1200|2000)\b", re.IGNORECASE)
 """Names of GPUs with TU116 or TU117, which lack tensor cores."""

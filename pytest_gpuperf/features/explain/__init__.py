@@ -2,7 +2,7 @@
 
 Command: `gpuperf explain`, for runs and files of ncu.
 Adds an explanation below the first broken limit of a label, and to `gpuperf trace`.
-A rule is a function in `bounds`, `causes` or `calls` and a row in `rules`.
+A rule is a function in `bounds` or `causes`, below its condition.
 Public to other features: `explained` and `report`, for details of the HTML page.
 """
 

@@ -5,118 +5,84 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.explain.calls import OFF_TENSOR_CORES, is_for_tensor_cores
+from pytest_gpuperf.features.explain.evidence import LAUNCH_US
+from pytest_gpuperf.features.explain.rule import Rules
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.explain.bounds import Said
     from pytest_gpuperf.features.explain.evidence import Evidence
-    from pytest_gpuperf.metrics.chips import Feature
+    from pytest_gpuperf.features.explain.rule import Said
 
+RULES = Rules()
 SATURATED_PCT = 80.0
 """ncu's `no_bound_threshold`: a unit above it is saturated, whatever warps wait for."""
-LAUNCH_US = 5.0
-"""Time of a kernel, in µs, below which its warps mostly wait for its own start and end."""
 CALL_SHARE_PCT = 10.0
 """Share of a call's time below which another type is not worth it."""
 _HALF = r"hgemm|[^a-z]b?f16|_bf16|_fp16|float16|half"
 _FLOAT32 = r"sgemm|f32|fp32|ffma|\bfloat\b"
 
 
-def spilling(evidence: Evidence, share_pct: float) -> Said:
-    """Find local memory that takes a good part of the instructions."""
-    spills, instructions = evidence.number("local_spill_instructions"), evidence.number("instructions")
-    requests, registers = evidence.number("local_spill_requests"), evidence.number("registers_per_thread")
-    share = 100 * spills / instructions if spills and instructions else 0.0
-    if share >= share_pct:
-        line = f"{share:.0f} % of the instructions load or store local memory: "
-    elif requests and _is_worth(requests, instructions, registers):
-        line = f"warps load or store spilled registers {_count(requests)} times: "
-    else:
-        return None
-    if registers is not None and registers >= 255:
-        line += "a thread needs more than the 255 registers there are"
-    else:
-        line += "spilled registers, or an array that is indexed at run time"
-    return (
-        line,
-        "less in each thread: smaller tiles, more warps a block, loops not unrolled",
+def _waiting(code: str, share_pct: float, source: str, what: str, advice: str, *reasons: str) -> None:
+    """Add a rule for warps that wait for one kind of thing."""
+
+    @RULES.row(
+        code,
+        f"waiting for {what} has {{}} % of the warps' cycles or more, and no unit is at 80 %",
+        share_pct,
+        source,
     )
+    def _says(evidence: Evidence, share_pct: float) -> Said:
+        share, roof, shortest = evidence.stalls(*reasons), evidence.nearest_roof, evidence.shortest_us
+        if share is None or share < share_pct or roof is None or roof >= SATURATED_PCT:
+            return None
+        if shortest is not None and shortest < LAUNCH_US:
+            return None
+        return f"warps wait for {what} in {share:.0f} % of their cycles", advice
 
 
-def _is_worth(requests: float, instructions: float | None, registers: float | None) -> bool:
-    """Return True if spill requests are many, or a part of the work of a thread without a register left."""
-    if instructions:
-        return 100 * requests / instructions >= (0.1 if registers is not None and registers >= 255 else 5)
-    return registers is None or registers >= 255 or requests >= 1e6
+_waiting(
+    "synchronisation-bound",
+    25,
+    "note; the 80 % are ncu's",
+    "others at barriers",
+    "the same work for each warp of a block, smaller blocks, fewer barriers, or warps that specialise",
+    "barrier",
+    "membar",
+)
+_waiting(
+    "memory-latency",
+    30,
+    "note; ncu CPIStall",
+    "data from L1, L2 or DRAM",
+    "more loads in flight: wider or unrolled loads, copies some stages ahead (cp.async, TMA since Hopper)",
+    "long_scoreboard",
+    "lg_throttle",
+    "tex_throttle",
+)
+_waiting(
+    "shared-memory-latency",
+    30,
+    "note; ncu CPIStall",
+    "shared memory or special functions",
+    "fewer and wider accesses of shared memory, shuffles in its place, no bank conflicts",
+    "short_scoreboard",
+    "mio_throttle",
+)
+_waiting(
+    "math-throttled",
+    20,
+    "note",
+    "a busy arithmetic pipe",
+    "work for several pipes at a time: other instructions between those of the busy one",
+    "math_pipe_throttle",
+)
 
 
-def _count(number: float) -> str:
-    for unit, name in ((1e9, "billion"), (1e6, "million")):
-        if number >= unit:
-            return f"{number / unit:.1f} {name}"
-    return f"{number:,.0f}"
-
-
-def _waiting(evidence: Evidence, share_pct: float, *reasons: str) -> float | None:
-    """Return the share of stall reasons; None if it is small, a unit is saturated or the kernel is short."""
-    share, roof = evidence.stalls(*reasons), evidence.nearest_roof
-    if share is None or share < share_pct or roof is None or roof >= SATURATED_PCT:
-        return None
-    shortest = evidence.shortest_us
-    return None if shortest is not None and shortest < LAUNCH_US else share
-
-
-def memory_latency(evidence: Evidence, share_pct: float) -> Said:
-    """Find warps that wait for data."""
-    share = _waiting(evidence, share_pct, "long_scoreboard", "lg_throttle", "tex_throttle")
-    if share is None:
-        return None
-    return (
-        f"warps wait for data from L1, L2 or DRAM in {share:.0f} % of their cycles",
-        f"more loads in flight: wider or unrolled loads, {_copies_ahead(evidence)}",
-    )
-
-
-def _copies_ahead(evidence: Evidence) -> str:
-    if not evidence.chip:
-        return "copies some stages ahead (cp.async since Ampere, TMA since Hopper)"
-    features: tuple[Feature, ...] = ("cp.async", "TMA")
-    ways = [feature for feature in features if evidence.may_have(feature)]
-    return f"copies some stages ahead ({', '.join(ways)})" if ways else "loads into registers a step ahead"
-
-
-def shared_memory_latency(evidence: Evidence, share_pct: float) -> Said:
-    """Find warps that wait for shared memory."""
-    share = _waiting(evidence, share_pct, "short_scoreboard", "mio_throttle")
-    if share is None:
-        return None
-    return (
-        f"warps wait for shared memory or special functions in {share:.0f} % of their cycles",
-        "fewer and wider accesses of shared memory, shuffles in its place, no bank conflicts",
-    )
-
-
-def synchronisation_bound(evidence: Evidence, share_pct: float) -> Said:
-    """Find warps that wait for each other."""
-    share = _waiting(evidence, share_pct, "barrier", "membar")
-    if share is None:
-        return None
-    return (
-        f"warps wait for others at barriers in {share:.0f} % of their cycles",
-        "the same work for each warp of a block, smaller blocks, fewer barriers, or warps that specialise",
-    )
-
-
-def math_throttled(evidence: Evidence, share_pct: float) -> Said:
-    """Find warps that queue for an arithmetic pipe."""
-    share = _waiting(evidence, share_pct, "math_pipe_throttle")
-    if share is None:
-        return None
-    return (
-        f"warps wait for a busy arithmetic pipe in {share:.0f} % of their cycles",
-        "work for several pipes at a time: other instructions between those of the busy one",
-    )
-
-
+@RULES.row(
+    "occupancy-limited",
+    "less than {} % of the warps fit or are there, with a wave or more, and nothing at 60 %",
+    50,
+    "note; ncu TheoreticalOccupancy",
+)
 def occupancy_limited(evidence: Evidence, occupancy_pct: float) -> Said:
     """Find an occupancy too low to hide latency in a grid with enough blocks."""
     roof, waves = evidence.nearest_roof, evidence.number("waves")
@@ -140,6 +106,13 @@ def occupancy_limited(evidence: Evidence, occupancy_pct: float) -> Said:
     return None
 
 
+@RULES.row(
+    "tensor-cores-idle",
+    "the tensor pipe is busy less than {} % of the time in a product of matrices that it could do; "
+    f"or such products without it have {CALL_SHARE_PCT:g} % of a call's GPU time or more",
+    1,
+    "own: a rest of other work",
+)
 def tensor_cores_idle(evidence: Evidence, busy_pct: float) -> Said:
     """Products of matrices without tensor cores, of a type that they take."""
     found = _products_of_call(evidence) or _product(evidence, busy_pct)
@@ -185,6 +158,12 @@ def _type_of_product(evidence: Evidence) -> str:
     return "" if kind == "float32" and not evidence.may_have("TF32") else f"of {kind} by its {by}"
 
 
+@RULES.row(
+    "uncoalesced",
+    "less than {} of 32 bytes of a sector are used; or more than 16 sectors a request",
+    24,
+    "own: a quarter is lost; 16 bytes a thread are the widest access (CUDA programming guide)",
+)
 def uncoalesced(evidence: Evidence, bytes_used: float) -> Said:
     """Find warps that touch more sectors than they need."""
     instructions = evidence.number("instructions")
@@ -209,6 +188,12 @@ def uncoalesced(evidence: Evidence, bytes_used: float) -> Said:
     )
 
 
+@RULES.row(
+    "bank-conflicts",
+    "bank conflicts take {} % of the steps of shared memory or more",
+    10,
+    "ncu SharedMemoryConflicts",
+)
 def bank_conflicts(evidence: Evidence, share_pct: float) -> Said:
     """Find bank conflicts of shared memory."""
     share = evidence.number("bank_conflict_pct")
@@ -220,6 +205,12 @@ def bank_conflicts(evidence: Evidence, share_pct: float) -> Said:
     )
 
 
+@RULES.row(
+    "power-limited",
+    "the blocks of the time ran below 97 % of the highest SM clock, and NVML named a reason",
+    0,
+    "NVML",
+)
 def power_limited(evidence: Evidence, _: float) -> Said:
     """Find a time during which the GPU held its clocks back."""
     if not evidence.throttle_reasons:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue
 
 
+LAUNCH_US = 5.0
+"""Time of a kernel, in µs, below which it is shorter than its launch, and its warps mostly wait for its own
+start and end."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """Metrics of one launch, or of several combined, with time and clocks."""

@@ -64,7 +64,7 @@ def explain_report(sections: Sequence[tuple[Sequence[str], Sequence[ExplainedMea
     """
     every = [one for _, found in sections for one in found]
     records = [record for one in every for record in _records(one)]
-    return Report([_table(above, found) for above, found in sections], records, [_data(one) for one in every])
+    return Report([_table(above, found) for above, found in sections], records)
 
 
 def _table(above: Sequence[str], found: Sequence[ExplainedMeasurement]) -> Table:
@@ -116,41 +116,18 @@ def _left_out(found: ExplainedMeasurement) -> str:
     return f"{where}{found.left_out} shorter launches are left out; a regex chooses among them"
 
 
-def _facts(row: Explained) -> dict[str, Any]:
-    return {
-        "kernel": "" if row.name == CALL else row.name,
-        "launches": row.launches,
-        "time_us": row.times_us[1] if row.times_us else None,
-        "share_pct": row.share_pct,
-    }
-
-
 def _records(found: ExplainedMeasurement) -> Iterator[dict[str, Any]]:
     """Yield a row for each diagnosis, and for each row without one; then one for each change."""
     of_test = {"gpu": found.gpu, "test": found.nodeid, "label": found.label}
     for row in found.rows:
+        facts = {
+            "kernel": "" if row.name == CALL else row.name,
+            "launches": row.launches,
+            "time_us": row.times_us[1] if row.times_us else None,
+            "share_pct": row.share_pct,
+        }
         said = [(one.code, one.line, one.next_step) for one in row.diagnoses] or [("", row.undiagnosed, "")]
         for code, line, step in said:
-            yield {**of_test, **_facts(row), "rule": code, "text": line, "next_step": step}
+            yield {**of_test, **facts, "rule": code, "text": line, "next_step": step}
     for line in found.changes:
         yield {**of_test, "rule": BASELINE, "text": line}
-
-
-def _data(found: ExplainedMeasurement) -> dict[str, Any]:
-    rows = [
-        {
-            **_facts(row),
-            "diagnoses": [
-                {"rule": one.code, "text": one.line, "next_step": one.next_step} for one in row.diagnoses
-            ],
-        }
-        for row in found.rows
-    ]
-    return {
-        "gpu": found.gpu,
-        "test": found.nodeid,
-        "label": found.label,
-        "explained": rows,
-        "since_the_baseline": found.changes,
-        "left_out": found.left_out,
-    }
