@@ -1,0 +1,103 @@
+"""The time that a card may spend on settling, by a clock that only the tests and the engine move."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_gpuperf.against.blocks import SideBlock
+from pytest_gpuperf.against.engine import OutOfTimeError, TimedTest
+from pytest_gpuperf.against.git import Commit, Repository
+from pytest_gpuperf.against.series import Series
+from pytest_gpuperf.judge.result import Suspect
+from pytest_gpuperf.records import Fingerprint, Measurement
+from pytest_gpuperf.records.passes import Invocation
+from pytest_gpuperf.session import settling
+from pytest_gpuperf.session.marker import ItemState, Marker
+from run_builders import timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+FIRST_S = 25.0
+NEXT_S = 9.0
+"""Seconds that a session takes longer by its first suspect and by each further one, on an H100."""
+BLOCKS = tuple(SideBlock(side, 10.0 + 2.0 * (side == "B"), 1980.0) for side in ("A", "B", "B", "A") * 3)
+
+
+class Clock:
+    """Time that passes on request."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+
+    class Engine:
+        built_s = 0.0
+        cost_s = FIRST_S
+
+        def __init__(self, *_: object) -> None: ...
+
+        def compare(
+            self, test: TimedTest, _r: object, _c: object, _say: object, left_s: Callable[[], float]
+        ) -> dict[str, Series]:
+            made.now += self.cost_s
+            self.cost_s = NEXT_S
+            if left_s() <= 0:
+                raise OutOfTimeError
+            series = Series()
+            for new_first in (False, True):
+                series.add(BLOCKS, "hot", 1.0, new_first=new_first)
+            series.judge(0.0, final=False)
+            return dict.fromkeys(test.calls, series)
+
+    monkeypatch.setattr(settling, "time", made)
+    monkeypatch.setattr(settling, "Engine", Engine)
+    return made
+
+
+def settled(root: Path, clock: Clock, suspects: int, *, test_s: float, settle_s: float | None = None) -> int:
+    """Run 100 tests, of which the last ones are suspects; return how many of these are settled in turn."""
+    settings = SimpleNamespace(root=root, settle_s=settle_s, budget_s=1.0, build="")
+    environment: Any = SimpleNamespace(gpu=SimpleNamespace(compute_capability="9.0", slug="x"))
+    judge: Any = SimpleNamespace(
+        settings=settings, environment=environment, expected=None, tolerance_pct=lambda _: 0.0
+    )
+    against = settling.Against(Repository(root), Commit("main", "a" * 40))
+    invocation = Invocation([], root, root)
+    progress: Any = None
+    settler = settling.Settler(judge, invocation, root, progress, lambda _: None, against)
+    found = 0
+    for number in range(100):
+        clock.now += test_s
+        if number >= 100 - suspects:
+            measured = Measurement(call=Fingerprint(mode="hot"), timing=timing(12.0))
+            state = ItemState(f"test_k.py::test_{number}", Marker(), measurements={"main": measured})
+            one = settler.settle(state, [Suspect("main", 0.0)], None)["main"]
+            found += one.how == "in turn"
+    return found
+
+
+def test_ten_suspects_of_a_hundred_tests_are_settled_by_default(tmp_path: Path, clock: Clock) -> None:
+    assert settled(tmp_path, clock, 10, test_s=0.1) == 10
+
+
+def test_a_long_run_may_settle_for_twice_its_own_time(tmp_path: Path, clock: Clock) -> None:
+    assert settled(tmp_path, clock, 50, test_s=4.0) == 50
+
+
+def test_accidents_end_at_the_limit(tmp_path: Path, clock: Clock) -> None:
+    assert settled(tmp_path, clock, 100, test_s=0.1) == 1 + (300 - FIRST_S) // NEXT_S
+
+
+def test_a_limit_of_the_user_counts(tmp_path: Path, clock: Clock) -> None:
+    assert settled(tmp_path, clock, 10, test_s=4.0, settle_s=30.0) == 1
