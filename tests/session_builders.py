@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.baseline.merge import accept
@@ -11,9 +12,9 @@ from run_builders import NODEID, measured, record, run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.baseline.entry import Which
     from pytest_gpuperf.baseline.merge import UpdatePlan
     from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.baseline.update import Which
     from pytest_gpuperf.records import Measurement, Run
 
 
@@ -37,8 +38,9 @@ def accepted(store: BaselineStore, *runs: Run, which: Which = "all") -> UpdatePl
 
 
 def content(store: BaselineStore) -> dict[str, Any]:
-    found = store.load_for_update("nvidia-h200", "test_square")
-    return found[1] if found else {}
+    path = store.path("nvidia-h200", "test_square")
+    found: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
+    return found
 
 
 def time_of(store: BaselineStore) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from benchmarks.gate_power.kernels import IN_STEPS
 from benchmarks.gate_power.verdicts import Tally
 from pytest_gpuperf.statistics.decision import Outcome
-from pytest_gpuperf.statistics.sequential import LOOKS, decide_restarts, next_look
+from pytest_gpuperf.statistics.sequential import decide_restarts, next_look
+from pytest_gpuperf.statistics.thresholds import LOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence

@@ -10,30 +10,18 @@ from random import Random
 from statistics import median, variance
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally
 from pytest_gpuperf.baseline.sessions import merged_time
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.screen import screen
-from pytest_gpuperf.judge.settlement import FRESH, compare_fresh
-from pytest_gpuperf.records import (
-    HELD_BACK,
-    RUN_SCHEMA,
-    Environment,
-    GpuInfo,
-    Run,
-    Settlement,
-    Toolchain,
-)
-from pytest_gpuperf.records.baseline import (
-    RunNote,
-    TimeBaseline,
-)
+from pytest_gpuperf.judge.settlement import compare_fresh
+from pytest_gpuperf.records import HELD_BACK, Settlement
+from pytest_gpuperf.records.baseline import RunNote
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.thresholds import FRESH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,12 +29,12 @@ if TYPE_CHECKING:
     from benchmarks.gate_power.samples import SessionSample
     from pytest_gpuperf.judge.screen import TimeComparison
     from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.records.baseline import TimeBaseline
 
 FULL_CLOCK, SHORT, BELOW_CLOCK, COLD = "full clock, from 5 µs on", "below 5 µs", "below full clock", "cold"
 """Classes of times."""
 SHORT_US = 5.0
 """Time below which figures are stated apart."""
-_SOMEWHERE = Environment(gpu=GpuInfo(name="", slug=""), toolchain=Toolchain())
 
 
 class Sessions:
@@ -137,7 +125,7 @@ class Sessions:
         line, known = self.lines[process].get((kernel, dose)), self._known(stored, kernel, base)
         if line is None or known is None:
             return None
-        notes = {_run(each).id: RunNote(gpu_uuid=self.card(each)) for each in stored}
+        notes = {_run_id(each): RunNote(gpu_uuid=self.card(each)) for each in stored}
         return screen(line.timing, known, Origin(card=line.card, runs=notes))
 
     def _known(self, stored: tuple[int, ...], kernel: str, dose: int) -> TimeBaseline | None:
@@ -146,13 +134,13 @@ class Sessions:
         if key not in self._baselines:
             self._baselines[key] = None
             lines = [self.lines[each].get((kernel, dose)) for each in stored]
-            timings = [(_run(at), one.timing) for at, one in zip(stored, lines, strict=True) if one]
+            timings = [(_run_id(at), one.timing) for at, one in zip(stored, lines, strict=True) if one]
             if len(timings) == len(stored):
-                source = timings[0][1].source
-                alike = [(run, found) for run, timing in timings if (found := timing.by(source))]
-                self._baselines[key] = msgspec.convert(
-                    merged_time({}, alike, replace=True, dates={}), TimeBaseline
-                )
+                known = None
+                for run, timing in timings:
+                    if alike := timing.by(timings[0][1].source):
+                        known = merged_time(known, run, alike, {})
+                self._baselines[key] = known
         return self._baselines[key]
 
     def typical_us(self, kernel: str) -> float:
@@ -297,5 +285,5 @@ def time_at(timing: Timing, mhz: float) -> float:
     return trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, timing.clock_model, mhz))
 
 
-def _run(process: int) -> Run:
-    return Run(schema=RUN_SCHEMA, id=f"{process:06}", started_at="", environment=_SOMEWHERE)
+def _run_id(process: int) -> str:
+    return f"{process:06}"

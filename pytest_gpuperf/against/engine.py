@@ -23,7 +23,7 @@ from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.processes.signals import signals_held_off
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.statistics.sequential import LOOKS
+from pytest_gpuperf.statistics.thresholds import FRESH, LOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,8 +40,6 @@ ORDERS: tuple[tuple[Side, ...], ...] = (("A", "B"), ("B", "A"))
 both orders come equally often."""
 MOST_TREES = 3
 """Number of worktrees at once; the entries of a baseline have commits of their own."""
-FRESH = 3
-"""Number of processes of new code by itself."""
 
 
 @dataclass(frozen=True)

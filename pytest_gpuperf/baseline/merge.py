@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.entry import Entry, gone_entry, only_new
-from pytest_gpuperf.baseline.gather import gather, in_order
-from pytest_gpuperf.baseline.update import ChangingFile, Update
+from pytest_gpuperf.baseline.rounding import round_to_digits
+from pytest_gpuperf.baseline.update import OF_PART, Accepted, Entry, update, why_refused
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.origin import Origin
-from pytest_gpuperf.judge.parts import split_run, unmeasured
+from pytest_gpuperf.judge.parts import split_record, unmeasured
 from pytest_gpuperf.records import NO_GPU, Measurement, Run
-from pytest_gpuperf.records.baseline import TestBaseline, suite_of
+from pytest_gpuperf.records.baseline import (
+    BASELINE_SCHEMA,
+    Baseline,
+    BaselineGpu,
+    MeasurementBaseline,
+    RunNote,
+    TestBaseline,
+    suite_of,
+)
 from pytest_gpuperf.settings.settings import in_ci
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.baseline.entry import Which
     from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.baseline.update import Which
+    from pytest_gpuperf.records import GpuInfo, TestRecord
+
+DURATION_DIGITS = 2
+"""More would change with every run."""
 
 
 @dataclass(frozen=True)
 class UpdatePlan:
     """Plan of an update."""
 
-    files: Mapping[Path, dict[str, Any]]
+    files: Mapping[Path, Baseline]
     """Complete new content of each file that changes."""
     entries: tuple[Entry, ...]
     """Effects on measurements, in the order in which the tests ran."""
@@ -41,20 +52,45 @@ class UpdatePlan:
         return [entry for entry in self.entries if entry.kind in kinds]
 
 
-def plan(
-    runs: Run | Sequence[Run],
-    store: BaselineStore,
-    which: Which,
-    tolerance_pct: float,
-) -> UpdatePlan:
-    """Plan the changes from accepting runs; writes nothing.
+def in_order(runs: Sequence[Run]) -> list[Run]:
+    """Return each run once, oldest first.
+
+    Raises:
+        GpuperfError: The runs are of several models of GPU.
+    """
+    slugs = sorted({run.environment.gpu.slug for run in runs})
+    if len(slugs) > 1:
+        raise GpuperfError(
+            f"the runs are of several models of GPU: {', '.join(slugs)}",
+            expected="runs of one model",
+            next_step="accept those of each model by themselves",
+        )
+    return sorted({run.id: run for run in runs}.values(), key=lambda run: (run.started_at, run.id))
+
+
+def is_wrong(test: TestRecord) -> bool:
+    """Return True if an output of a test was wrong."""
+    return any(measured.is_wrong for measured in test.measurements.values())
+
+
+def refusal(test: TestRecord, gpu: GpuInfo) -> str:
+    """Return why no value of a test can become a baseline; empty if they can."""
+    if is_wrong(test):
+        return "the output is wrong"
+    if test.failure:
+        return f"the test failed: {test.failure}"
+    findings = (impossible_time(one, gpu) for one in test.measurements.values())
+    return next((finding.line for finding in findings if finding is not None), "")
+
+
+def plan(runs: Run | Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float) -> UpdatePlan:
+    """Plan the changes from accepting runs, one after the other; writes nothing.
 
     Each time becomes a session of its baseline. A test that failed by itself, a wrong output, and a label
-    without any value are never accepted. Limits, tolerances, notes and keys that this
-    version does not know stay as they are.
+    without any value are never accepted. Limits, tolerances and notes stay as they are.
 
     Args:
-        runs: At least one run; several must be of the same code, and the oldest of them is compared.
+        runs: At least one run; several must be of the same code.
         store: The baselines to change; read from the disk.
         which: The values to accept.
         tolerance_pct: Slowdown that counts as none, in %; the tolerance of a test in the baseline file comes
@@ -63,71 +99,116 @@ def plan(
     Raises:
         GpuperfError: A baseline file is broken, or the runs are of several models of GPU.
     """
-    runs = [runs] if isinstance(runs, Run) else runs
-    parts = [part for run in runs for part in _parts(run, store)]
-    of_gpus = [part for part in parts if part.environment.gpu.slug != NO_GPU.slug]
-    compiled = [part for part in parts if part.environment.gpu.slug == NO_GPU.slug]
-    plans = [_plan(group, store, which, tolerance_pct) for group in (of_gpus, compiled) if group]
-    files = {path: content for part in plans for path, content in part.files.items()}
-    entries = tuple(entry for part in plans for entry in part.entries)
-    return UpdatePlan(files, entries)
+    runs = in_order([runs] if isinstance(runs, Run) else runs)
+    planner = _Planner(runs, store, which, tolerance_pct)
+    entries = [entry for run in runs for test in run.tests for entry in planner.take(run, test)]
+    return UpdatePlan(planner.changed(), tuple(entries))
 
 
-def _parts(run: Run, store: BaselineStore) -> list[Run]:
-    """Split a run; a test that has lost all of a part is in it without values, so that its baseline goes."""
-    load = cache(store.load_for_update)
-    parts = {part.environment.gpu.slug: part for part in split_run(run)}
-    for gpu in dict.fromkeys((run.environment.gpu, NO_GPU)):
-        part = parts.get(gpu.slug, replace(run, environment=replace(run.environment, gpu=gpu), tests=()))
-        measured = {test.nodeid for test in part.tests}
-        lost = []
-        for test in run.tests:
-            if test.nodeid not in measured and not test.failure:
-                found = load(gpu.slug, suite_of(test.nodeid))
-                if found is not None and found[0].tests.get(test.nodeid, TestBaseline()).measurements:
-                    lost.append(replace(test, measurements={}))
-        if lost:
-            parts[gpu.slug] = replace(part, tests=(*part.tests, *lost))
-    return list(parts.values())
+class _Planner:
+    """Baseline files while they change."""
+
+    def __init__(self, runs: Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float) -> None:
+        self._store, self._which, self._tolerance_pct = store, which, tolerance_pct
+        self._same_code = frozenset(run.id for run in runs)
+        self._wrong = {test.nodeid for run in runs for test in run.tests if is_wrong(test)}
+        self._files: dict[Path, tuple[dict[str, TestBaseline], Baseline]] = {}
+        """The tests of each file as they are, and the file as it will be."""
+
+    def take(self, run: Run, test: TestRecord) -> Iterator[Entry]:
+        """Put the values of a test into the files, and return the effects."""
+        why = refusal(test, run.environment.gpu)
+        if not why and test.nodeid in self._wrong:
+            why = "the output is wrong in another run"
+        if why:
+            yield Entry(test.nodeid, "", "refused", (why,))
+            return
+        gpu = run.environment.gpu
+        parts: list[tuple[GpuInfo, TestRecord | None]] = [(gpu, test)]
+        if gpu.slug != NO_GPU.slug:
+            parts = list(zip((gpu, NO_GPU), split_record(test), strict=True))
+        entries = [entry for of, part in parts for entry in self._take(run, test, of, part)]
+        yield from entries
+        if not test.measurements and not entries:
+            yield Entry(test.nodeid, "", "refused", ("nothing was measured",))
+
+    def _take(self, run: Run, test: TestRecord, gpu: GpuInfo, part: TestRecord | None) -> Iterator[Entry]:
+        """Take a part of a test, None if it has none; what it no longer measures goes."""
+        measurements = part.measurements if part is not None else {}
+        file = self._file(gpu, suite_of(test.nodeid), create=bool(measurements))
+        if file is None:
+            return
+        before = file.tests.get(test.nodeid, TestBaseline())
+        known, seconds = dict(before.measurements), before.seconds
+        if self._which != "new":
+            for label, one in before.measurements.items():
+                if gone := unmeasured(one, measurements.get(label, Measurement())):
+                    fields = {name for part_name in gone for name in OF_PART[part_name]}
+                    known[label] = _without(one, fields)
+                    yield Entry(test.nodeid, label, "changed", (f"no longer measured: {', '.join(gone)}",))
+        accepted = Accepted(
+            run.id,
+            Origin(test.gpu_uuid or run.environment.gpu.uuid, run.environment.toolchain, file.runs),
+            {run_id: note.date for run_id, note in file.runs.items()} | {run.id: run.started_at},
+            test.gpu_uuid,
+            self._same_code,
+            before.tolerance_pct or test.tolerance_pct or self._tolerance_pct,
+        )
+        for label, measurement in measurements.items():
+            stored = known.get(label)
+            if why := why_refused(measurement, stored, accepted):
+                yield Entry(test.nodeid, label, "refused", (why,))
+            elif found := update(test.nodeid, label, measurement, stored, accepted, self._which):
+                entry, known[label] = found
+                seconds = round_to_digits(test.seconds, DURATION_DIGITS) if test.seconds else seconds
+                file.runs[run.id] = _note(run)
+                yield entry
+        left = {label: one for label, one in known.items() if one != MeasurementBaseline()}
+        if left != before.measurements:
+            file.tests[test.nodeid] = replace(before, measurements=left, seconds=seconds)
+
+    def _file(self, gpu: GpuInfo, suite: str, *, create: bool) -> Baseline | None:
+        path = self._store.path(gpu.slug, suite)
+        if path not in self._files:
+            found = self._store.read(gpu.slug, suite)
+            if found is None and not create:
+                return None
+            gpu_of_file = BaselineGpu(slug=gpu.slug, name=gpu.name)
+            file = found or Baseline(schema=BASELINE_SCHEMA, gpu=gpu_of_file)
+            self._files[path] = dict(file.tests), file
+        return self._files[path][1]
+
+    def changed(self) -> dict[Path, Baseline]:
+        """Return the files that change."""
+        return {
+            path: _with_used_notes(file)
+            for path, (before, file) in self._files.items()
+            if file.tests != before
+        }
 
 
-def _plan(runs: Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float) -> UpdatePlan:
-    """Plan the changes from runs of one GPU, or of none."""
-    runs = in_order(runs)
-    slug = runs[0].environment.gpu.slug
-    entries: list[Entry] = []
-    tests = gather(runs)
-    suites = dict.fromkeys(suite_of(test.nodeid) for test in tests)
-    files = {
-        store.path(slug, suite): ChangingFile(store.load_for_update(slug, suite), runs) for suite in suites
-    }
-    cards, toolchain = runs[0].cards, runs[0].environment.toolchain
-    for test in tests:
-        path = store.path(slug, suite_of(test.nodeid))
-        entries += [Entry(test.nodeid, label, "refused", (why,)) for label, why in test.refused]
-        baseline = files[path].tests.get(test.nodeid, TestBaseline())
-        tolerance = baseline.tolerance_pct or test.tolerance_pct or tolerance_pct
-        if test.measured == {} and not baseline.measurements:
-            entries.append(Entry(test.nodeid, "", "refused", ("nothing was measured",)))
-        if which != "new" and test.measured is not None:
-            for label, stored in baseline.measurements.items():
-                if gone := unmeasured(stored, test.measured.get(label, Measurement())):
-                    files[path].drop(test.nodeid, label, gone)
-                    entries.append(gone_entry(test.nodeid, label, gone))
-        origin = Origin(cards.get(test.nodeid, ""), toolchain, files[path].notes)
-        for label, found in test.labels.items():
-            known = baseline.measurements.get(label)
-            if known is not None and known.time is not None:
-                found = found.by(known.time.source)
-            taken = only_new(found, known) if which == "new" and known is not None else found
-            if taken.has_values:
-                update = Update(test.nodeid, label, taken, known, origin, tolerance)
-                entry = update.apply(files[path], which)
-                if entry is not None:
-                    entries.append(entry)
-                    files[path].note_duration(test.nodeid, test.seconds)
-    contents = {path: file.changed() for path, file in files.items()}
-    return UpdatePlan({path: content for path, content in contents.items() if content}, tuple(entries))
+def _without(known: MeasurementBaseline, fields: Iterable[str]) -> MeasurementBaseline:
+    empty = MeasurementBaseline()
+    return replace(known, **{name: getattr(empty, name) for name in fields})
+
+
+def _note(run: Run) -> RunNote:
+    environment = run.environment
+    return RunNote(
+        date=run.started_at,
+        commit=environment.commit,
+        dirty=environment.dirty,
+        gpu_uuid=environment.gpu.uuid,
+        toolchain=environment.toolchain,
+    )
+
+
+def _with_used_notes(file: Baseline) -> Baseline:
+    """Keep only the notes of runs that a value or a session comes from."""
+    measured = [one for test in file.tests.values() for one in test.measurements.values()]
+    used = {one.counters_run for one in measured}
+    used |= {session.run for time in file.times for session in time.sessions}
+    return replace(file, runs={run: note for run, note in file.runs.items() if run in used})
 
 
 def accept(

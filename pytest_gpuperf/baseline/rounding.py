@@ -10,8 +10,6 @@ import msgspec
 from pytest_gpuperf import metrics as catalogue
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from pytest_gpuperf.records import Accuracy, MetricValue
 
 TIME_DIGITS = 5
@@ -22,26 +20,22 @@ _STATE_DIGITS = 3
 _COUNT_DIGITS = 6
 
 
-def round_to_digits(value: float, digits: int) -> float | int:
-    """Round to significant digits; a whole number becomes an int, which JSON writes shorter."""
-    if value == 0:
-        return 0
-    rounded = round(value, digits - 1 - math.floor(math.log10(abs(value))))
-    return int(rounded) if rounded == int(rounded) else rounded
+def round_to_digits(value: float, digits: int) -> float:
+    """Round to significant digits."""
+    return round(value, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0.0
 
 
-def stored_accuracy(accuracy: Accuracy) -> dict[str, Any]:
-    """Return the JSON object of an accuracy with rounded errors."""
-    stored: dict[str, Any] = msgspec.to_builtins(accuracy)
-    if accuracy.others:
-        stored["others"] = list(map(stored_accuracy, accuracy.others))
-    return {
-        name: round_to_digits(value, _ACCURACY_DIGITS) if isinstance(value, float) else value
-        for name, value in stored.items()
+def stored_accuracy(accuracy: Accuracy) -> Accuracy:
+    """Return an accuracy with rounded errors."""
+    rounded = {
+        name: round_to_digits(value, _ACCURACY_DIGITS)
+        for name, value in msgspec.structs.asdict(accuracy).items()
+        if isinstance(value, float)
     }
+    return msgspec.structs.replace(accuracy, **rounded, others=tuple(map(stored_accuracy, accuracy.others)))
 
 
-def round_counter(name: str, value: MetricValue) -> MetricValue | int:
+def round_counter(name: str, value: MetricValue) -> MetricValue:
     """Round a counter by its tier: one that moves from run to run keeps few digits."""
     if isinstance(value, str):
         return value
@@ -52,5 +46,5 @@ def round_counter(name: str, value: MetricValue) -> MetricValue | int:
         rounded = round_to_digits(value, _STATE_DIGITS)
         return round_to_digits(round(rounded, 2), _STATE_DIGITS) if metric.unit == "%" else rounded
     if metric.tier is catalogue.Tier.EXACT and value == int(value):
-        return int(value)
+        return value
     return round_to_digits(value, _COUNT_DIGITS)

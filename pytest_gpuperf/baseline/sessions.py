@@ -1,94 +1,79 @@
-"""Sessions of a time: their JSON objects, and merging new ones into a baseline."""
+"""Sessions of a time: made from a timing, and merged into a baseline."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
-from pytest_gpuperf.records.baseline import Session
+from pytest_gpuperf.records.baseline import Session, TimeBaseline
 from pytest_gpuperf.records.plausible import alike
 from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from pytest_gpuperf.records import ClockModel, Run, Timing
+    from pytest_gpuperf.records import ClockModel, Timing
 
 MAX_SESSIONS = 20
 """Maximum number of sessions. The oldest stays: small losses add up against its code."""
 
 
 def merged_time(
-    known: Mapping[str, Any],
-    times: Sequence[tuple[Run, Timing]],
-    *,
-    replace: bool,
+    known: TimeBaseline | None,
+    run: str,
+    timing: Timing,
     dates: Mapping[str, str],
-    cards: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Return the JSON object of a time with new sessions in it.
+    card: str = "",
+    *,
+    replaces: bool = False,
+) -> TimeBaseline:
+    """Return a baseline of a time with a new session in it.
 
     Args:
-        known: The time in the file; empty without one. Keys that a person added stay.
-        times: The new sessions, at least one, all of the mode and source of those that stay.
-        replace: True if the stored sessions go. A run that is stored is never doubled.
+        known: The stored sessions. A run that is stored is never doubled.
+        run: Id of the new session's run.
+        timing: Its time.
         dates: The start of each run, by run id.
-        cards: UUID of the card by run id, if it is another one than the run's.
+        card: UUID of its card, if it is another one than the run's.
+        replaces: True if the stored sessions go, as those of another mode or source have to.
     """
-    first = times[0][1]
-    reference = known.get("reference_mhz") or _reference_mhz(times)
-    stored = {session["run"]: session for session in known.get("sessions", ())}
-    sessions = {} if replace else dict(stored)
-    for run, timing in times:
-        by_hand = {
-            key: value
-            for key, value in stored.get(run.id, {}).items()
-            if key not in Session.__struct_fields__
-        }
-        sessions[run.id] = by_hand | _session(run.id, timing, reference)
-        if cards and run.id in cards:
-            sessions[run.id]["gpu_uuid"] = cards[run.id]
-    in_order = sorted(sessions.values(), key=lambda session: (dates.get(session["run"], ""), session["run"]))
-    merged = {
-        **known,
-        "mode": first.mode,
-        "source": first.source,
-        "sessions": [*in_order[:1], *in_order[1:][1 - MAX_SESSIONS :]],
-    }
-    if reference:
-        merged["reference_mhz"] = reference
-    return merged
+    model = timing.clock_model
+    reference = known.reference_mhz if known is not None else 0.0
+    if not reference and model is not None:
+        reference = round_to_digits(model.reference_mhz, TIME_DIGITS)
+    sessions = {one.run: one for one in known.sessions} if known is not None and not replaces else {}
+    sessions[run] = replace(_session(run, timing, reference), gpu_uuid=card)
+    in_order = sorted(sessions.values(), key=lambda one: (dates.get(one.run, ""), one.run))
+    return TimeBaseline(
+        mode=timing.mode,
+        source=timing.source,
+        reference_mhz=reference,
+        sessions=(*in_order[:1], *in_order[1:][1 - MAX_SESSIONS :]),
+    )
 
 
-def told(
-    before: Mapping[str, Any], after: Mapping[str, Any], taken: Sequence[str], *, replaced: bool, why: str
-) -> str:
+def describe_sessions(before: TimeBaseline | None, after: TimeBaseline, run: str, why: str) -> str:
     """Describe the change of the sessions: `session 3 of 3 added`; empty if they are of the same runs.
 
     Args:
-        before: The time in the file; empty without one.
+        before: The time in the file; None without one.
         after: The merged time.
-        taken: The ids of the accepted runs.
-        replaced: True if the stored sessions went.
-        why: The evidence that their code has changed.
+        run: Id of the accepted run.
+        why: Why the stored sessions went; empty if they stayed.
     """
-    old = [session["run"] for session in before.get("sessions", ())]
-    new = [session["run"] for session in after["sessions"]]
-    added = [run for run in new if run not in old]
-    gone = [run for run in old if run not in new]
-    parts = []
-    if replaced and gone:
-        parts.append(f"{count_sessions(len(old))} replaced by {len(new)} ({why})")
-    elif old and added:
-        one = f"session {new.index(added[0]) + 1} of {len(new)} added"
-        parts.append(one if len(added) == 1 else f"{count_sessions(len(added))} added to {len(old)}")
-        if gone:
-            parts.append("the second dropped" if len(gone) == 1 else f"{len(gone)} after the first dropped")
-    left_out = [run for run in taken if run not in new]
-    if left_out:
-        parts.append(f"{count_sessions(len(left_out))} older than the {MAX_SESSIONS} that are kept")
-    return ", ".join(parts)
+    old = [session.run for session in before.sessions] if before is not None else []
+    new = [session.run for session in after.sessions]
+    if run not in new:
+        return f"1 session older than the {MAX_SESSIONS} that are kept"
+    if why and set(old) - set(new):
+        return f"{count_sessions(len(old))} replaced by 1 ({why})"
+    if not old or run in old:
+        return ""
+    dropped = ", the second dropped" if set(old) - set(new) else ""
+    return f"session {new.index(run) + 1} of {len(new)} added{dropped}"
 
 
 def count_sessions(number: int) -> str:
@@ -96,41 +81,34 @@ def count_sessions(number: int) -> str:
     return f"{number} session{'' if number == 1 else 's'}"
 
 
-def _session(run_id: str, timing: Timing, reference_mhz: float) -> dict[str, Any]:
-    session: dict[str, Any] = {
-        "run": run_id,
-        "time_us": round_to_digits(timing.time_us, TIME_DIGITS),
-        "spread_pct": round_to_digits(timing.spread_pct, 2),
-    }
-    clock = timing.sm_clock_mhz
-    if clock:
-        session["sm_clock_mhz"] = round_to_digits(clock, TIME_DIGITS)
-    if timing.host_us:
-        session["host_us"] = round_to_digits(timing.host_us, 3)
-    if timing.autotuned:
-        session["autotuned"] = list(timing.autotuned)
-    model = timing.clock_model
+def _session(run: str, timing: Timing, reference_mhz: float) -> Session:
+    clock, model = timing.sm_clock_mhz, timing.clock_model
+    session = Session(
+        run=run,
+        time_us=round_to_digits(timing.time_us, TIME_DIGITS),
+        spread_pct=round_to_digits(timing.spread_pct, 2),
+        sm_clock_mhz=round_to_digits(clock, TIME_DIGITS),
+        host_us=round_to_digits(timing.host_us, 3),
+        autotuned=tuple(timing.autotuned),
+    )
     if model is None or timing.clock_model_stored:
         # A stored model is that of another session, and would count twice.
         return session
-    session["clock_model"] = _as_json(model)
+    normalised = 0.0
     if clock:
         normalised = trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, reference_mhz))
         # A clock that swings makes a mean time and a mean clock that do not belong together.
-        if alike(normalised, normalise(timing.time_us, clock, model, reference_mhz)):
-            session["normalised_us"] = round_to_digits(normalised, TIME_DIGITS)
-    return session
+        if not alike(normalised, normalise(timing.time_us, clock, model, reference_mhz)):
+            normalised = 0.0
+    normalised = round_to_digits(normalised, TIME_DIGITS)
+    return replace(session, clock_model=_rounded(model), normalised_us=normalised)
 
 
-def _reference_mhz(times: Sequence[tuple[Run, Timing]]) -> float:
-    models = (timing.clock_model for _, timing in times)
-    return next((round_to_digits(model.reference_mhz, TIME_DIGITS) for model in models if model), 0.0)
-
-
-def _as_json(model: ClockModel) -> dict[str, float]:
-    rounded = {
-        "cycles": round_to_digits(model.cycles, TIME_DIGITS),
-        "fixed_us": round_to_digits(model.fixed_us, TIME_DIGITS),
-        "reference_mhz": round_to_digits(model.reference_mhz, TIME_DIGITS),
-    }
-    return rounded | ({"share_error": round_to_digits(model.share_error, 2)} if model.share_error else {})
+def _rounded(model: ClockModel) -> ClockModel:
+    return replace(
+        model,
+        cycles=round_to_digits(model.cycles, TIME_DIGITS),
+        fixed_us=round_to_digits(model.fixed_us, TIME_DIGITS),
+        reference_mhz=round_to_digits(model.reference_mhz, TIME_DIGITS),
+        share_error=round_to_digits(model.share_error, 2),
+    )

@@ -72,26 +72,21 @@ class BaselineStore:
         path = self.path(slug, suite)
         if path not in self._read:
             try:
-                found = self._load(path)
+                self._read[path] = self.read(slug, suite)
             except GpuperfError as error:
                 self._read[path] = error
-            else:
-                self._read[path] = found[0] if found else None
         known = self._read[path]
         if isinstance(known, GpuperfError):
             raise known
         return known
 
-    def load_for_update(self, slug: str, suite: str) -> tuple[Baseline, dict[str, Any]] | None:
-        """Read a baseline from the disk as a record and as the JSON object to change and write back.
+    def read(self, slug: str, suite: str) -> Baseline | None:
+        """Read a baseline from the disk, to change it; None without a file.
 
         Raises:
             GpuperfError: As `load`.
         """
-        found = self._load(self.path(slug, suite))
-        return None if found is None else (found[0], json.loads(found[1]))
-
-    def _load(self, path: Path) -> tuple[Baseline, bytes] | None:
+        path = self.path(slug, suite)
         shown = show_path(path)
         refuse_pipe(path)
         try:
@@ -111,7 +106,7 @@ class BaselineStore:
         for nodeid, test in baseline.tests.items():
             _check_limits(test, f"{shown}, limits of {nodeid}")
         refuse_first(in_baseline(baseline), shown, next_step)
-        return baseline, data
+        return baseline
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -137,11 +132,11 @@ class BaselineStore:
         finally:
             self._lock.release()
 
-    def write(self, changes: Mapping[Path, dict[str, Any]]) -> None:
+    def write(self, changes: Mapping[Path, Baseline]) -> None:
         """Write baseline files, so that each is either complete or unchanged, whatever happens.
 
         Args:
-            changes: The complete new JSON object of each file.
+            changes: The complete new content of each file.
 
         Raises:
             GpuperfError: Another process holds the lock.
@@ -161,8 +156,25 @@ def _check_limits(test: TestBaseline, where: str) -> None:
         ) from None
 
 
-def encode_baseline(content: dict[str, Any]) -> bytes:
+def encode_baseline(baseline: Baseline) -> bytes:
     """Return the bytes of a baseline file: sorted keys, two spaces, lists of numbers on one line, newline."""
-    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_plain(baseline), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     text = _NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
     return f"{text}\n".encode()
+
+
+def _plain(value: Any) -> Any:
+    """Return JSON without values that are the default of their field; whole numbers are integers."""
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.fields(value)
+        return {one.name: _plain(getattr(value, one.name)) for one in fields if not _is_default(value, one)}
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_plain, value))
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _is_default(record: msgspec.Struct, field: msgspec.structs.FieldInfo) -> bool:
+    value = getattr(record, field.name)
+    return bool(value == field.default or (not value and field.default_factory is not msgspec.NODEFAULT))

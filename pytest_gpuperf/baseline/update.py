@@ -1,205 +1,306 @@
-"""Update of a baseline file with runs, one measurement after the other."""
+"""Effect of accepting one measurement: the new baseline, and lines of text about it."""
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import msgspec
+from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.entry import Entry, make_entry
-from pytest_gpuperf.baseline.notes import keep_used_notes
-from pytest_gpuperf.baseline.readings import sessions_and_range, stored_alike
-from pytest_gpuperf.baseline.rounding import round_counter, round_to_digits, stored_accuracy
-from pytest_gpuperf.baseline.sessions import merged_time, told
+from pytest_gpuperf.baseline.rounding import round_counter, stored_accuracy
+from pytest_gpuperf.baseline.sessions import describe_sessions, merged_time
+from pytest_gpuperf.judge.accuracy import is_comparable, paired_outputs, worse_figures
 from pytest_gpuperf.judge.counters import chosen_otherwise, compare_counters, distinct_kernels
-from pytest_gpuperf.judge.times import compare_time, judgement_of
-from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, same_quantity
-from pytest_gpuperf.records.change import show_signed
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.judge.times import judge_time
+from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
+from pytest_gpuperf.records.change import show_pair, show_signed, show_value
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping
 
-    from pytest_gpuperf.baseline.entry import Which
-    from pytest_gpuperf.baseline.gather import Taken
     from pytest_gpuperf.judge.origin import Origin
-    from pytest_gpuperf.judge.times import BaselineComparison
-    from pytest_gpuperf.records import Profile, Run
-    from pytest_gpuperf.records.baseline import Baseline, MeasurementBaseline
+    from pytest_gpuperf.judge.settlement import Judgement
+    from pytest_gpuperf.records import Accuracy, Measurement, Timing
+    from pytest_gpuperf.records.baseline import TimeBaseline
 
-_OF_PART = {
-    "time": ("time", "code", "call"),
-    "counters": (
-        "kernels",
-        "counters",
-        "counters_run",
-        "counters_by",
-        "counters_sessions",
-        "counters_range",
-        "launches",
-        "regex",
-    ),
+Which: TypeAlias = Literal["new", "changed", "all"]
+"""`new`: values without a baseline, even if only the time or the counters of a test; `changed`: also values
+that moved beyond their tolerance; `all`: everything."""
+Kind: TypeAlias = Literal["new", "changed", "refreshed", "refused"]
+"""`refreshed`: moved within the tolerance only."""
+TAKES: Mapping[Which, tuple[Kind, ...]] = {
+    "new": ("new",),
+    "changed": ("new", "changed"),
+    "all": ("new", "changed", "refreshed"),
 }
-DURATION_DIGITS = 2
-"""More would change with every run."""
-
-
-class ChangingFile:
-    """Baseline file while it changes.
-
-    Args:
-        found: The file as a record and as a JSON object; None if it does not exist.
-        runs: The accepted runs.
-    """
-
-    def __init__(self, found: tuple[Baseline, dict[str, Any]] | None, runs: Sequence[Run]) -> None:
-        self._runs = runs
-        self.tests = found[0].tests if found else {}
-        self.notes = found[0].runs if found else {}
-        self._before = found[1] if found else {}
-        self._after = copy.deepcopy(self._before)
-        self.dates = {run_id: note.date for run_id, note in self.notes.items()}
-        self.dates.update({run.id: run.started_at for run in runs})
-
-    def known_time(self, nodeid: str, label: str) -> dict[str, Any]:
-        """Return the JSON object of a time; empty without one."""
-        measurements = self._before.get("tests", {}).get(nodeid, {}).get("measurements", {})
-        return measurements.get(label, {}).get("time") or {}
-
-    def put(self, nodeid: str, label: str, part: dict[str, Any]) -> None:
-        """Replace parts of one measurement; parts that are None are removed."""
-        target: dict[str, Any] = self._after
-        for key in ("tests", nodeid, "measurements", label):
-            target = target.setdefault(key, {})
-        target.update(part)
-        for key in [key for key, value in part.items() if value is None]:
-            del target[key]
-
-    def drop(self, nodeid: str, label: str, gone: Sequence[str]) -> None:
-        """Remove parts of one measurement that its test no longer measures; all of it if nothing is left."""
-        measurements = self._after["tests"][nodeid]["measurements"]
-        for part in gone:
-            for key in _OF_PART.get(part, (part,)):
-                measurements[label].pop(key, None)
-        if not {"time", "counters", "trace", "accuracy"}.intersection(measurements[label]):
-            del measurements[label]
-
-    def note_duration(self, nodeid: str, seconds: float) -> None:
-        """Keep the duration of a test whose values were taken; 0 leaves it as it is."""
-        if seconds and (test := self._after.get("tests", {}).get(nodeid)) is not None:
-            test["seconds"] = round_to_digits(seconds, DURATION_DIGITS)
-
-    def changed(self) -> dict[str, Any] | None:
-        """Return the complete new content; None if nothing has changed."""
-        if self._after == self._before:
-            return None
-        gpu = self._runs[0].environment.gpu
-        self._after.setdefault("schema", BASELINE_SCHEMA)
-        self._after.setdefault("gpu", {"name": gpu.name, "slug": gpu.slug})
-        keep_used_notes(self._after, self._runs)
-        return self._after
+OF_PART: Mapping[str, tuple[str, ...]] = {
+    "time": ("time", "code", "call"),
+    "counters": ("kernels", "counters", "counters_run", "counters_by", "launches", "regex"),
+    "trace": ("trace",),
+    "accuracy": ("accuracy",),
+}
+"""Fields of a baseline by the part of a measurement that they are from."""
 
 
 @dataclass(frozen=True)
-class Update:
-    """New values of runs for one measurement of one test."""
+class Entry:
+    """Effect of an update on one measurement of one test."""
 
     nodeid: str
     label: str
-    taken: Taken
-    known: MeasurementBaseline | None
+    """Empty for the whole test."""
+    kind: Kind
+    lines: tuple[str, ...]
+    sessions: str = ""
+    """Change of the sessions of its time, if it is not new; also one of `lines`."""
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The run that is accepted, as far as one measurement needs to know."""
+
+    run: str
+    """Its id."""
     origin: Origin
+    dates: Mapping[str, str]
+    """The start of each run, by run id."""
+    card: str
+    """UUID of the card of the test, if it is another one than the run's."""
+    same_code: frozenset[str]
+    """Ids of the runs of the same code."""
     tolerance_pct: float
 
-    def apply(self, file: ChangingFile, which: Which) -> Entry | None:
-        """Put the values into the file and return the effect; None if they are not wanted."""
-        comparison = None if self.known is None else self._compare(self.known)
-        replaces, why = self._replaces(comparison)
-        part = self._counters(comparison)
-        if self.taken.trace is not None:
-            part["trace"] = self.taken.trace.exact
-        if self.taken.accuracy is not None:
-            part["accuracy"] = stored_accuracy(self.taken.accuracy)
-        line = ""
-        if self.taken.times:
-            before = file.known_time(self.nodeid, self.label)
-            cards = self.taken.cards
-            time = merged_time(before, self.taken.times, replace=replaces, dates=file.dates, cards=cards)
-            runs = [run.id for run, _ in self.taken.times]
-            line = told(before, time, runs, replaced=replaces, why=why)
-            part["time"] = time
-            part["code"] = None if self.taken.code is None else msgspec.to_builtins(self.taken.code)
-            part["call"] = None if self.taken.call is None else msgspec.to_builtins(self.taken.call)
-        entry = make_entry(self.nodeid, self.label, self.taken, self.known, comparison, line)
-        if not entry.wanted(which):
-            return None
-        file.put(self.nodeid, self.label, part)
-        return entry
 
-    def _compare(self, known: MeasurementBaseline) -> BaselineComparison:
-        measurement = self.taken.measurement
-        judgement = judgement_of(measurement, known, self.origin, self.tolerance_pct)
-        time = judgement.time if judgement is not None else None
-        return compare_time(measurement, known, compare_counters(measurement, known), time)
+def why_refused(measurement: Measurement, known: MeasurementBaseline | None, accepted: Accepted) -> str:
+    """Return why a measurement cannot become a baseline; empty if it can, or has nothing to compare."""
+    if not _has_values(measurement):
+        return "neither a time nor counters were measured" if measurement.profile is not None else ""
+    time = known.time if known is not None else None
+    timing = measurement.timing
+    if timing is None or time is None or accepted.same_code.isdisjoint(one.run for one in time.sessions):
+        return ""
+    timing = timing.by(time.source) or timing
+    if same_quantity(timing, time):
+        return ""
+    return f"the time was taken {timing.mode} by {timing.source}, not {time.mode} by {time.source}"
 
-    def _replaces(self, comparison: BaselineComparison | None) -> tuple[bool, str]:
-        """Return True if the stored sessions go, and why: the time moved, or is another quantity."""
-        known = None if self.known is None else self.known.time
-        if not self.taken.times or self.known is None or known is None or comparison is None:
-            return False, ""
-        if not same_quantity(self.taken.times[0][1], known):
-            return True, f"they were taken {known.mode} by {known.source}"
-        called = self.known.call
-        if called is not None and self.taken.call is not None and called.difference(self.taken.call):
-            return True, "they are of another call"
-        # The runs are of one code, so if one of them is stored, that is the code of the sessions.
-        stored = {session.run for session in known.sessions}
-        time = comparison.time
-        if time is None or not stored.isdisjoint(run.id for run, _ in self.taken.times):
-            return False, ""
-        moved = time.decision.outcome is not Outcome.PASS
-        return moved, f"time moved {show_signed(time.decision.change_pct)} %" if moved else ""
 
-    def _counters(self, comparison: BaselineComparison | None) -> dict[str, Any]:
-        profile = self.taken.profile
-        if profile is None or not profile.combined:
-            return {}
-        counters = {
-            name: round_counter(name, value)
-            for name, value in profile.combined.items()
-            if isinstance(value, str) or math.isfinite(value)
-        }
-        if profile.preset and self.known is not None and not chosen_otherwise(profile, self.known):
-            # Only some were requested; the others stay.
-            counters = {**self.known.counters, **counters}
-        part = {
-            "kernels": list(distinct_kernels(profile)),
-            "counters": counters,
-            "counters_run": self.taken.profile_run,
-            "counters_by": profile.read_by,
-            **self._sessions(counters, profile, comparison),
-        }
-        # A compiler reports all kernels.
-        chosen = {"launches": profile.launches or "all", "regex": profile.regex}
-        return part if profile.source == STATIC_SOURCE else {**part, **chosen}
+def _has_values(measurement: Measurement) -> bool:
+    """Return True if there is a value to compare with later."""
+    parts = (measurement.timing, measurement.trace, _accuracy(measurement))
+    return _has_counters(measurement) or any(part is not None for part in parts)
 
-    def _sessions(
-        self, names: Iterable[str], profile: Profile, comparison: BaselineComparison | None
-    ) -> dict[str, Any]:
-        """Return the number of sessions that have read the counters, and their range."""
-        known = self.known
-        readings = [found for _, found in self.taken.readings]
-        if known is None or comparison is None or not stored_alike(profile, known):
-            return sessions_and_range(names, readings, None, again=False)
-        timed = known.time.sessions if known.time else ()
-        stored = {known.counters_run, *(session.run for session in timed)}
-        again = not stored.isdisjoint(run_id for run_id, _ in self.taken.readings)
-        # A count that moved beyond its tolerance is of other code: the range between the two would hide
-        # changes to come.
-        moved = comparison.time is not None and comparison.time.decision.outcome is not Outcome.PASS
-        other = not again and (comparison.counters.work or comparison.counters.kernels or moved)
-        return sessions_and_range(names, readings, None if other else known, again=again)
+
+def update(
+    nodeid: str,
+    label: str,
+    measurement: Measurement,
+    known: MeasurementBaseline | None,
+    accepted: Accepted,
+    which: Which,
+) -> tuple[Entry, MeasurementBaseline] | None:
+    """Return the effect of accepting a measurement, and its new baseline; None if that is not wanted.
+
+    Args:
+        nodeid: The test.
+        label: Name of the measurement.
+        measurement: The new values.
+        known: The values of the baseline; None if it has none.
+        accepted: The run.
+        which: The values to accept.
+    """
+    stored = known or MeasurementBaseline()
+    measurement = _comparable(measurement, stored)
+    if which == "new":
+        measurement = _only_new(measurement, stored)
+    if not _has_values(measurement):
+        return None
+    judgement = judge_time(measurement, stored, accepted.origin, accepted.tolerance_pct)
+    new = replace(stored, **_counters(measurement, stored, accepted.run))
+    if measurement.trace is not None:
+        new = replace(new, trace=measurement.trace.exact)
+    if (accuracy := _accuracy(measurement)) is not None:
+        new = replace(new, accuracy=stored_accuracy(accuracy))
+    sessions = ""
+    if (timing := measurement.timing) is not None:
+        why = _why_replaced(measurement, stored, judgement, accepted)
+        time = merged_time(
+            stored.time, accepted.run, timing, accepted.dates, accepted.card, replaces=bool(why)
+        )
+        sessions = describe_sessions(stored.time, time, accepted.run, why)
+        new = replace(new, time=time, code=measurement.code, call=measurement.call)
+    if known is None:
+        return Entry(nodeid, label, "new", (_new_value(measurement),)), new
+    kind, lines = _effect(measurement, stored, judgement, sessions)
+    entry = Entry(nodeid, label, kind, tuple(lines), sessions)
+    return (entry, new) if kind in TAKES[which] else None
+
+
+def _comparable(measurement: Measurement, stored: MeasurementBaseline) -> Measurement:
+    """Take the time by the source of the baseline, as a run may have both; and only code that is known."""
+    timing, code, settlement = measurement.timing, measurement.code, measurement.settlement
+    if timing is not None and stored.time is not None:
+        timing = timing.by(stored.time.source) or timing
+    if code is not None and not code.kernels:
+        code = None
+    # One against a commit that the user named tells nothing of the baseline.
+    if settlement is not None and not settlement.sessions:
+        settlement = None
+    return replace(measurement, timing=timing, code=code, settlement=settlement)
+
+
+def _only_new(measurement: Measurement, stored: MeasurementBaseline) -> Measurement:
+    """Leave out the parts that the baseline can judge, so that accepting the rest hides no regression."""
+    timing, profile, time = measurement.timing, measurement.profile, stored.time
+    judged = (
+        timing is not None and time is not None and (same_quantity(timing, time) or _is_lost(timing, time))
+    )
+    others = profile is not None and _has_counters(measurement) and chosen_otherwise(profile, stored)
+    return replace(
+        measurement,
+        timing=None if judged else timing,
+        profile=None if stored.counters and not others else profile,
+        trace=None if stored.trace else measurement.trace,
+        correctness=None if stored.accuracy else measurement.correctness,
+    )
+
+
+def _is_lost(timing: Timing, known: TimeBaseline) -> bool:
+    """Return True if a time fell back to another mode: the quantity of the baseline is lost, not replaced."""
+    return bool(timing.not_captured) and (known.mode in ("hot", "cold") or bool(timing.not_recorded))
+
+
+def _has_counters(measurement: Measurement) -> bool:
+    """Return True if counters were read; a profile may also only say why they were not."""
+    return measurement.profile is not None and bool(measurement.profile.combined)
+
+
+def _accuracy(measurement: Measurement) -> Accuracy | None:
+    return measurement.correctness.accuracy if measurement.correctness is not None else None
+
+
+def _why_replaced(
+    measurement: Measurement, stored: MeasurementBaseline, judgement: Judgement, accepted: Accepted
+) -> str:
+    """Return why the stored sessions go: the time moved, or is another quantity; empty if they stay."""
+    known, timing = stored.time, measurement.timing
+    if known is None or timing is None:
+        return ""
+    if not same_quantity(timing, known):
+        return f"they were taken {known.mode} by {known.source}"
+    if _is_other_call(measurement, stored):
+        return "they are of another call"
+    # If a run of the same code is stored, that is the code of the sessions.
+    if not accepted.same_code.isdisjoint(session.run for session in known.sessions):
+        return ""
+    if judgement.time is None or judgement.outcome is Outcome.PASS:
+        return ""
+    return f"time moved {show_signed(judgement.time.decision.change_pct)} %"
+
+
+def _is_other_call(measurement: Measurement, stored: MeasurementBaseline) -> bool:
+    now, before = measurement.call, stored.call
+    return now is not None and before is not None and bool(now.difference(before))
+
+
+def _counters(measurement: Measurement, stored: MeasurementBaseline, run: str) -> dict[str, Any]:
+    profile = measurement.profile
+    if profile is None or not profile.combined:
+        return {}
+    counters = {
+        name: round_counter(name, value)
+        for name, value in profile.combined.items()
+        if isinstance(value, str) or math.isfinite(value)
+    }
+    if profile.preset and not chosen_otherwise(profile, stored):
+        # Only some were requested; the others stay.
+        counters = {**stored.counters, **counters}
+    # A compiler reports all kernels.
+    launches = "" if profile.source == STATIC_SOURCE else profile.launches or "all"
+    return {
+        "kernels": distinct_kernels(profile),
+        "counters": counters,
+        "counters_run": run,
+        "counters_by": profile.read_by,
+        "launches": launches,
+        "regex": profile.regex if launches else "",
+    }
+
+
+def _new_value(measurement: Measurement) -> str:
+    if (timing := measurement.timing) is not None:
+        return f"time {show_value(timing.time_us)} µs ({timing.mode})"
+    if _has_counters(measurement):
+        return "counters"
+    return "trace" if measurement.trace is not None else "accuracy"
+
+
+def _effect(
+    measurement: Measurement, stored: MeasurementBaseline, judgement: Judgement, sessions: str
+) -> tuple[Kind, list[str]]:
+    """Return the kind of an update of a baseline, and lines about it."""
+    counters = compare_counters(measurement, stored)
+    accuracy, accuracy_moved = _accuracy_change(measurement, stored)
+    added = _added(measurement, stored)
+    lines = [_time_line(measurement.timing, stored.time), sessions, *map(str, counters.changes)]
+    lines += [counters.kernels, counters.chosen_otherwise, counters.read_otherwise, accuracy]
+    lines.append(f"new: {', '.join(added)}" if added else "")
+    moved = judgement.outcome is not Outcome.PASS or judgement.not_compared_status is Status.REGRESSED
+    kind: Kind = "changed" if added else "refreshed"
+    if moved or counters.changes or counters.kernels or accuracy_moved or _is_other_call(measurement, stored):
+        kind = "changed"
+    elif _has_values(_only_new(measurement, stored)):
+        kind = "new"
+    return kind, list(filter(None, lines))
+
+
+def _added(measurement: Measurement, stored: MeasurementBaseline) -> list[str]:
+    parts = {
+        "time": measurement.timing is not None and stored.time is None,
+        "trace": measurement.trace is not None and not stored.trace,
+        "accuracy": _accuracy(measurement) is not None and stored.accuracy is None,
+        "counters": _has_counters(measurement) and not stored.counters,
+    }
+    added = [name for name, is_new in parts.items() if is_new]
+    if measurement.profile is not None and stored.counters:
+        added += sorted(measurement.profile.combined.keys() - stored.counters.keys())
+    return added
+
+
+def _accuracy_change(measurement: Measurement, stored: MeasurementBaseline) -> tuple[str, bool]:
+    """Return the change of the errors, and True if one moved beyond its tolerance; empty if none changed."""
+    now, before = _accuracy(measurement), stored.accuracy
+    if now is None or before is None:
+        return "", False
+    changed: list[str] = []
+    moved = False
+    for one, known in paired_outputs(now, before):
+        if not is_comparable(one, known):
+            if one.kind != known.kind:
+                return "the accuracy is of other types", True
+            continue
+        of = f" of {one.output}" if now.others else ""
+        pairs = [(name, show_value(old), one.values.get(name)) for name, old in known.values.items()]
+        changed += [
+            f"{name}{of} {old} -> {show_value(new)}"
+            for name, old, new in pairs
+            if new is not None and show_value(new) != old
+        ]
+        moved = moved or bool(worse_figures(one, known) or worse_figures(known, one))
+    return ", ".join(changed), moved
+
+
+def _time_line(timing: Timing | None, known: TimeBaseline | None) -> str:
+    if timing is None or known is None:
+        return ""
+    before, after = show_pair(known.mean_us, timing.time_us)
+    if timing.mode != known.mode:
+        return f"time {before} µs ({known.mode}) -> {after} µs ({timing.mode})"
+    if timing.source != known.source:
+        return f"time {before} µs (by {known.source}) -> {after} µs (by {timing.source})"
+    change_pct = 100 * (timing.time_us / known.mean_us - 1)
+    return f"time {before} -> {after} µs ({show_signed(change_pct)} %)"

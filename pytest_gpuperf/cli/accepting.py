@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pytest_gpuperf.baseline.gather import in_order
+from pytest_gpuperf.baseline.merge import in_order
 from pytest_gpuperf.cli.output import DEFAULT, echo, show
 from pytest_gpuperf.cli.project import count_tests
 from pytest_gpuperf.records.json_files import show_path
@@ -19,8 +19,8 @@ from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.baseline.entry import Entry
     from pytest_gpuperf.baseline.merge import UpdatePlan
+    from pytest_gpuperf.baseline.update import Entry
     from pytest_gpuperf.cli.project import Project
     from pytest_gpuperf.records import Run
 
@@ -102,7 +102,7 @@ def show_written(*plans: UpdatePlan) -> None:
     """Print the files that changed."""
     for plan in plans:
         for path, content in plan.files.items():
-            echo(f"wrote {show_path(path)} ({count_tests(content['tests'])})")
+            echo(f"wrote {show_path(path)} ({count_tests(content.tests)})")
     if not any(plan.files for plan in plans):
         echo("no baseline changed")
 

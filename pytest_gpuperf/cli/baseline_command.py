@@ -21,7 +21,7 @@ from pytest_gpuperf.cli.output import DEFAULT, output_form
 from pytest_gpuperf.cli.project import Project, project_options
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.baseline.entry import Which
+    from pytest_gpuperf.baseline.update import Which
 
 
 @click.group("baseline", cls=CommandGroup)

@@ -250,54 +250,43 @@ def parse_limits(limits: Mapping[str, str] | Iterable[str] | str) -> tuple[Limit
     return tuple(map(parse_limit, texts))
 
 
-@dataclass(frozen=True)
-class LimitCheck:
-    """Result of checking a limit on one measurement."""
-
-    status: Status
-    """`LIMIT`: broken. `INCONCLUSIVE`: broken by less than processes differ. `INVALID`: not judged, and the
-    user must fix the test. `PASS`: holds, or not judged for a reason on the machine's side."""
-    line: str = ""
-    """Message; empty if the limit holds."""
-
-
-HOLDS = LimitCheck(Status.PASS)
+_CALLS = {"timing": "time()", "profile": "profile()", "trace": "trace()", "correctness": "check()"}
+"""Calls that measure the part of a measurement."""
 
 
 def check_limit(
-    limit: Limit, measurement: Measurement, *, source: str = "", baseline: MetricValue | None = None
-) -> LimitCheck:
+    limit: Limit,
+    measurement: Measurement,
+    label: str = "",
+    source: str = "",
+    baseline: MetricValue | None = None,
+) -> Finding:
     """Compare one value with its limit.
 
     Args:
         limit: The limit.
         measurement: The measured values.
+        label: The measurement's label.
         source: Owner of the limit, for the message: `of the test`.
         baseline: The value's baseline, for the message.
+
+    Returns:
+        `limit`: broken; `inconclusive`: by less than processes differ; `invalid`: not judged, and the user
+        must fix the test; `pass`: holds, without a line, or not judged for a reason on the machine's side.
     """
     shown = f"the limit {limit.bound}" + (f" {source}" if source else "")
-    timing, profile = measurement.timing, measurement.profile
-    if limit.part == "trace":
-        return _check_trace(limit, measurement.trace, shown, baseline)
-    if limit.part == "correctness":
-        return _check_accuracy(limit, measurement.correctness, shown, baseline)
-    if limit.part == "profile" and profile is not None and profile.unavailable:
-        line = f"{limit.name} was not measured, so {shown} is not judged"
-        return LimitCheck(Status.PASS, line)
-    actual = _value(limit, timing, profile)
-    if actual is None and profile is not None and _is_lacking(limit.name, profile.chip):
-        line = f"{limit.name} is unavailable on {profile.chip.upper()}, so {shown} is not judged"
-        return LimitCheck(Status.PASS, line)
-    if actual is None:
-        reason = _no_time(limit.name, timing) if limit.part == "timing" else _no_counter(limit.name, profile)
-        return LimitCheck(Status.INVALID, f"{limit.name} was not measured for {shown}: {reason}")
-    if isinstance(actual, str) is not isinstance(limit.value, str):
-        kind = "a word" if isinstance(actual, str) else "a number"
-        return LimitCheck(
-            Status.INVALID, f"{limit.name} is {kind}, {actual}, and cannot be compared with {shown}"
-        )
-    between = spread_pct(timing) if timing is not None and limit.name in _OF_PROCESS else 0.0
-    return _compared(limit, actual, shown, baseline, between)
+    timing, profile, trace, checked = (getattr(measurement, part) for part in _CALLS)
+    if limit.part == "timing" and timing is not None:
+        status, line = _check_timing(limit, timing, shown, baseline)
+    elif limit.part == "profile" and profile is not None:
+        status, line = _check_profile(limit, profile, shown, baseline)
+    elif limit.part == "trace" and trace is not None:
+        status, line = _check_trace(limit, trace, shown, baseline)
+    elif limit.part == "correctness" and checked is not None:
+        status, line = _check_accuracy(limit, checked, shown, baseline)
+    else:
+        status, line = _not_measured(limit, shown, f"the test calls no {_CALLS[limit.part]}")
+    return Finding(status, line, label)
 
 
 def check_limits(
@@ -321,9 +310,9 @@ def check_limits(
             yield Finding(Status.INVALID, f"the limit {limit} {source} cannot be judged: the test {done}")
         for label in able:
             known = _known_value(limit.name, baselines.get(label))
-            outcome = check_limit(limit, measured[label], source=source, baseline=known)
-            if outcome.line:
-                yield Finding(outcome.status, outcome.line, label)
+            found = check_limit(limit, measured[label], label, source, known)
+            if found.line:
+                yield found
 
 
 def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue | None:
@@ -336,101 +325,96 @@ def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue
     return baseline.trace.get(name, baseline.counters.get(name))
 
 
+def _not_measured(limit: Limit, shown: str, why: str) -> tuple[Status, str]:
+    return Status.INVALID, f"{limit.name} was not measured for {shown}: {why}"
+
+
 def _compared(
     limit: Limit, actual: MetricValue, shown: str, baseline: MetricValue | None, spread_pct: float = 0.0
-) -> LimitCheck:
+) -> tuple[Status, str]:
     """Compare a value, of which other processes may find one that is up to `spread_pct` away."""
-    if _COMPARE[limit.op](actual, limit.value):
-        return HOLDS
+    if isinstance(actual, str) is not isinstance(limit.value, str):
+        kind = "a word" if isinstance(actual, str) else "a number"
+        return Status.INVALID, f"{limit.name} is {kind}, {actual}, and cannot be compared with {shown}"
+    holds = _COMPARE[limit.op]
+    if holds(actual, limit.value):
+        return Status.PASS, ""
+    value, _ = show_pair(actual, limit.value)
     if not isinstance(actual, str) and limit.op not in ("==", "!="):
         others = (actual * (1 - spread_pct / 100), actual * (1 + spread_pct / 100))
-        if any(_COMPARE[limit.op](other, limit.value) for other in others):
-            value, _ = show_pair(actual, limit.value)
-            line = (
-                f"{limit.name} {value} is across {shown}, by less than processes differ ({spread_pct:.1f} %)"
-            )
-            return LimitCheck(Status.INCONCLUSIVE, line)
-    value, _ = show_pair(actual, limit.value)
+        if any(holds(other, limit.value) for other in others):
+            by = f"by less than processes differ ({spread_pct:.1f} %)"
+            return Status.INCONCLUSIVE, f"{limit.name} {value} is across {shown}, {by}"
     expected = "" if baseline is None else f" (baseline {show_value(baseline)})"
-    return LimitCheck(Status.LIMIT, f"{limit.name} {value} {_BROKEN[limit.op]} {shown}{expected}")
+    return Status.LIMIT, f"{limit.name} {value} {_BROKEN[limit.op]} {shown}{expected}"
 
 
-def _check_trace(limit: Limit, trace: Trace | None, shown: str, baseline: MetricValue | None) -> LimitCheck:
-    if trace is None:
-        line = f"{limit.name} was not measured for {shown}: the test calls no trace()"
-        return LimitCheck(Status.INVALID, line)
+def _check_timing(
+    limit: Limit, timing: Timing, shown: str, baseline: MetricValue | None
+) -> tuple[Status, str]:
+    name, value = limit.name, getattr(timing, limit.name, None)
+    if value is not None:
+        return _compared(limit, value, shown, baseline, spread_pct(timing) if name in _OF_PROCESS else 0.0)
+    if name in ("skew_us", "exposed_us"):
+        why = "it needs gpuperf_ranks" + (", on GPUs" if name == "exposed_us" else "")
+    elif name == "bus_gb_per_s":
+        why = "it needs collective= and bytes= of the time() of gpuperf_ranks"
+    else:
+        keyword = "bytes" if name in ("gb_per_s", "dram_share") else "flops"
+        given = getattr(timing, keyword)
+        why = "the peak of this GPU is not known" if given else f"the test gives time() no {keyword}="
+    return _not_measured(limit, shown, why)
+
+
+def _check_profile(
+    limit: Limit, profile: Profile, shown: str, baseline: MetricValue | None
+) -> tuple[Status, str]:
+    name, kernels, metric = limit.name, profile.kernels, catalogue.get(limit.name)
+    if profile.unavailable:
+        return Status.PASS, f"{name} was not measured, so {shown} is not judged"
+    rows = [profile.combined, *(kernel.metrics for kernel in kernels if len(kernels) == 1)]
+    # `spills` counts bytes if a kernel was compiled.
+    names = [name, limit.measured_name][: 2 if limit.value == 0 else 1]
+    for value in (row[one] for one in names for row in rows if one in row):
+        return _compared(limit, value, shown, baseline)
+    if metric is not None and profile.chip and profile.chip not in metric.chips:
+        return Status.PASS, f"{name} is unavailable on {profile.chip.upper()}, so {shown} is not judged"
+    if len(kernels) > 1 and any(name in kernel.metrics for kernel in kernels):
+        why = f"{len(kernels)} kernels have no common value of it; choose one with kernels="
+    elif profile.preset and metric is not None and name not in metrics_of(profile.preset.split(",")):
+        why = f"not measured (preset {profile.preset}); add it with metrics= in the marker"
+    elif metric is not None and profile.chip:
+        why = "ncu gave no value for it"
+    else:
+        near = ", ".join(catalogue.nearest(name, profile.combined))
+        why = "the profile does not hold it" + (f"; the nearest names are {near}" if near else "")
+    return _not_measured(limit, shown, why)
+
+
+def _check_trace(limit: Limit, trace: Trace, shown: str, baseline: MetricValue | None) -> tuple[Status, str]:
     least = trace.values.get(limit.name)
     if least is None:
         line = f"{limit.name} is not known for {shown}: not all kernels of graphs were recorded"
-        return LimitCheck(Status.INVALID, line)
+        return Status.INVALID, line
     unknown = trace.tensor_cores_unknown_pct if limit.name == "tensor_core_share" else 0.0
     holds = _COMPARE[limit.op]
     if unknown and holds(least, limit.value) is not holds(least + unknown, limit.value):
         between = f"{show_value(least)} and {show_value(least + unknown)}"
         why = "neither name nor code of some kernels tells; tensor_active of profile() does"
-        line = f"{limit.name} is between {between}, so {shown} cannot be judged: {why}"
-        return LimitCheck(Status.INVALID, line)
+        return Status.INVALID, f"{limit.name} is between {between}, so {shown} cannot be judged: {why}"
     return _compared(limit, least, shown, baseline)
 
 
 def _check_accuracy(
-    limit: Limit, correctness: Correctness | None, shown: str, baseline: MetricValue | None
-) -> LimitCheck:
-    if correctness is None:
-        line = f"{limit.name} was not measured for {shown}: the test calls no check()"
-        return LimitCheck(Status.INVALID, line)
+    limit: Limit, correctness: Correctness, shown: str, baseline: MetricValue | None
+) -> tuple[Status, str]:
     accuracy = correctness.accuracy
     if accuracy is None:
-        line = f"the recorded check has no {limit.name}, so {shown} is not judged"
-        return LimitCheck(Status.PASS, line)
+        return Status.PASS, f"the recorded check has no {limit.name}, so {shown} is not judged"
     value = accuracy.values.get(limit.name)
     if value is None:
         why = accuracy.note or f"the reference has no output in {accuracy.dtype}"
-        return LimitCheck(Status.INVALID, f"{limit.name} was not measured for {shown}: {why}")
+        return _not_measured(limit, shown, why)
     if limit.name != "same_bits" and accuracy.reference not in ("float64", "complex128"):
         shown = f"{shown} against a reference in {accuracy.reference} ({accuracy.note})"
     return _compared(limit, value, shown, baseline)
-
-
-def _value(limit: Limit, timing: Timing | None, profile: Profile | None) -> MetricValue | None:
-    if limit.part == "timing":
-        value: float | None = getattr(timing, limit.name, None)
-        return value
-    if profile is None:
-        return None
-    rows = [profile.combined, *(kernel.metrics for kernel in profile.kernels if len(profile.kernels) == 1)]
-    # `spills` counts bytes if a kernel was compiled.
-    names = [limit.name, limit.measured_name][: 2 if limit.value == 0 else 1]
-    return next((row[name] for name in names for row in rows if name in row), None)
-
-
-def _is_lacking(name: str, chip: str) -> bool:
-    metric = catalogue.get(name)
-    return metric is not None and bool(chip) and chip not in metric.chips
-
-
-def _no_counter(name: str, profile: Profile | None) -> str:
-    if profile is None:
-        return "the test calls no profile()"
-    if len(profile.kernels) > 1 and any(name in kernel.metrics for kernel in profile.kernels):
-        return f"{len(profile.kernels)} kernels have no common value of it; choose one with kernels="
-    metric = catalogue.get(name)
-    if profile.preset and metric is not None and name not in metrics_of(profile.preset.split(",")):
-        return f"not measured (preset {profile.preset}); add it with metrics= in the marker"
-    if metric is not None and profile.chip:
-        return "ncu gave no value for it"
-    near = catalogue.nearest(name, profile.combined)
-    return "the profile does not hold it" + (f"; the nearest names are {', '.join(near)}" if near else "")
-
-
-def _no_time(name: str, timing: Timing | None) -> str:
-    if timing is None:
-        return "the test calls no time()"
-    if name in ("skew_us", "exposed_us"):
-        return "it needs gpuperf_ranks" + (", on GPUs" if name == "exposed_us" else "")
-    if name == "bus_gb_per_s":
-        return "it needs collective= and bytes= of the time() of gpuperf_ranks"
-    given, keyword = (
-        (timing.bytes, "bytes") if name in ("gb_per_s", "dram_share") else (timing.flops, "flops")
-    )
-    return "the peak of this GPU is not known" if given else f"the test gives time() no {keyword}="

@@ -1,7 +1,6 @@
 """The screen: a time next to the stored sessions of its baseline, at one SM clock.
 
-Nothing fails because of the screen: a time outside is a suspect, which is settled. Its widths are as wide as
-fresh processes of unchanged code differ, by `python -m benchmarks.gate_power screen`.
+Nothing fails because of the screen: a time outside is a suspect, which is settled.
 """
 
 from __future__ import annotations
@@ -18,29 +17,12 @@ from pytest_gpuperf.records import HELD_BACK
 from pytest_gpuperf.records.baseline import Session, card_of
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
+from pytest_gpuperf.statistics.thresholds import BELOW_CLOCK_PCT, HOST_PCT, NEW_CARD_PCT, SCREEN_PCT
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.origin import Origin
     from pytest_gpuperf.records import Timing
     from pytest_gpuperf.records.baseline import TimeBaseline
-
-SCREEN_PCT = 0.5
-"""Width for one stored session of the same card, on either side: outside are 0.2 % of the times of unchanged
-kernels at full clock, and 98 % of those with 1 % more work (`benchmarks/results/gate_power.json`)."""
-BELOW_CLOCK_PCT = 1.5
-"""The same below the full clock, as at the power limit: outside are 11 % of the times of unchanged kernels,
-and 95 % of those with 5 % more work (the same samples)."""
-NEW_CARD_PCT = 1.0
-"""The same on a card that the baseline has not seen: outside are 7 % of the times of unchanged kernels at
-full clock, and all of those with 5 % more work (the same samples)."""
-HOST_PCT = 25.0
-"""The same by the host's clock: outside are 13 of 48 pairs of sessions of unchanged eager calls
-(`baselines/*/test_token_reduction.json`)."""
-UNKNOWN_CLOCK = 0.1
-"""Standard deviation of the logarithm of an unknown SM clock: that of any clock between 1,400 and 1,980 MHz,
-as an H200 has under load."""
-ENOUGH_BLOCKS = 10
-"""Minimum number of blocks for a standard error."""
 
 
 class TimeComparison(msgspec.Struct, frozen=True, gc=False):
@@ -68,16 +50,6 @@ class TimeComparison(msgspec.Struct, frozen=True, gc=False):
     def in_turn(self) -> bool:
         """True if both were taken in turn on one machine."""
         return self.how == "in turn"
-
-    @property
-    def slower(self) -> bool:
-        """True if the time has regressed."""
-        return self.decision.outcome is Outcome.REGRESSED
-
-    @property
-    def faster(self) -> bool:
-        """True if the time has improved."""
-        return self.decision.outcome is Outcome.IMPROVED
 
 
 def screen(
@@ -137,10 +109,10 @@ def _width_pct(timing: Timing, sessions: Sequence[Session], *, new_card: bool) -
     """Return the width for one session by the classes that are noisy, in %."""
     if timing.mode == "host":
         return HOST_PCT
-    state = timing.conditions
-    highest = state.max_sm_clock_mhz if state is not None else 0
+    highest = timing.conditions.max_sm_clock_mhz if timing.conditions is not None else 0
     clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in sessions)]
-    below = any(0 < mhz < HELD_BACK * highest for mhz in clocks)
+    # A clock that is not known may have been any.
+    below = any(clocks) and any(mhz < HELD_BACK * highest or not mhz for mhz in clocks)
     return max(SCREEN_PCT, BELOW_CLOCK_PCT * below, NEW_CARD_PCT * new_card)
 
 
@@ -180,17 +152,13 @@ def _at_one_clock(timing: Timing, known: TimeBaseline) -> _Sides | None:
 
 
 def _as_measured(timing: Timing, known: TimeBaseline) -> _Sides:
-    """Take both as measured, with the error of clocks that are unlike, or unknown on one side.
+    """Take both as measured, with the error of clocks that differ.
 
     Without a model, the share of the time that depends on the clock may be anything from 0 to 1: its root
     mean square counts.
     """
-    clock = OneClock.of(known, timing)
-    share = clock.model.sm_clock_share if clock is not None else 1 / math.sqrt(3)
     clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in known.sessions)]
-    apart = share * UNKNOWN_CLOCK if any(clocks) else 0.0
-    if all(clocks):
-        apart = share * abs(math.log(clocks[0]) - fmean(map(math.log, clocks[1:])))
+    apart = abs(math.log(clocks[0]) - fmean(map(math.log, clocks[1:]))) / math.sqrt(3) if all(clocks) else 0.0
     return _Sides(
         timing.time_us,
         math.hypot(_error(timing.blocks_us, timing.time_us), apart),
@@ -201,4 +169,4 @@ def _as_measured(timing: Timing, known: TimeBaseline) -> _Sides:
 
 
 def _error(blocks: Sequence[float], time_us: float) -> float:
-    return standard_error(blocks) / time_us if len(blocks) >= ENOUGH_BLOCKS else 0.0
+    return standard_error(blocks) / time_us

@@ -8,34 +8,44 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
-from pytest_gpuperf.statistics.sequential import ALIKE_PCT, change_pct, decide_restarts
+from pytest_gpuperf.statistics.sequential import change_pct, decide_restarts
+from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, LARGE_PCT
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.origin import Differences
     from pytest_gpuperf.records import AgainstTiming, Settlement
 
-FRESH = 3
-"""Fresh processes that confirm a change. All are outside the screen on one side for less than 0.1 % of the
-unchanged kernels at full clock, 0.4 % of those below it and 0.8 % of the cold ones, and for 89 % of those at
-full clock with 1 % more work (`benchmarks/results/gate_power.json`)."""
-MACHINE_PCT = 5.0
-"""Width of the screen of fresh processes on another machine than the baseline's: no unchanged kernel of these
-samples differs by more than 3.3 % between two cards of a model."""
-
 
 class Judgement(msgspec.Struct, frozen=True, gc=False):
     """Outcome of a time next to its baseline, and how it came about."""
 
-    time: TimeComparison
-    """With the outcome."""
+    time: TimeComparison | None = None
+    """With the outcome; None if it was compared with nothing."""
     why: tuple[str, ...] = ()
     """Facts that decided, besides the restarts or the screen."""
     drift: str = ""
     """What else than the code moved the time: `driver 580 -> 590`; empty if nothing did."""
     suspect: bool = False
     """True if it has to be settled."""
+    not_compared: str = ""
+    """Why a time was not compared with that of the baseline; empty if it was, or if one side has none."""
+    not_compared_status: Status = Status.NEW
+    """The verdict then."""
+    named: bool = False
+    """True if the reason is that of old code that the user named."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome of the comparison; `pass` if nothing was compared."""
+        return self.time.decision.outcome if self.time is not None else Outcome.PASS
+
+    @property
+    def decided(self) -> bool:
+        """True if the time has regressed or improved."""
+        return self.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
 
 
 def judge_suspect(
@@ -59,36 +69,29 @@ def judge_suspect(
     """
     if settlement is None:
         return Judgement(time, ("not settled",), suspect=True)
-    least_pct = (math.inf if by_host else MACHINE_PCT) if differences.machine else 0.0
+    least_pct = (math.inf if by_host else LARGE_PCT) if differences.machine else 0.0
     fresh = compare_fresh(settlement, time, tolerance_pct, least_pct)
     if settlement.how == "fresh" and fresh is not None:
         return Judgement(fresh, (f"old code could not be timed in turn: {settlement.reason}",))
     turn = compare_restarts(settlement.against, tolerance_pct) if settlement.against is not None else None
     if settlement.how != "in turn" or turn is None:
         return Judgement(time, (settlement.reason or "not settled",))
-    if turn.decision.outcome is not Outcome.PASS:
-        return Judgement(turn)
-    if ALIKE_PCT < turn.decision.change_pct <= tolerance_pct:
+    tolerated = ALIKE_PCT < turn.decision.change_pct <= tolerance_pct
+    if turn.decision.outcome is not Outcome.PASS or tolerated:
         return Judgement(turn)
     alike = "old and new code are alike in turn"
-    if differences.machine and differences.packages:
-        changed = ", ".join((*differences.machine, *differences.packages))
-        return Judgement(time, (alike, f"the machine and packages changed: {changed}"))
-    if differences.machine:
-        drift = ", ".join(differences.machine)
-        return Judgement(_called(time, Outcome.PASS), (alike, drift), drift)
-    if differences.packages:
-        changed = ", ".join(differences.packages)
-        if fresh is None:
-            return Judgement(time, (alike, f"{changed}, and no fresh processes confirm it"))
-        return Judgement(fresh, (alike, f"by the toolchain: {changed}"))
-    if known_code:
-        return Judgement(_called(time, Outcome.PASS), (alike, "the stored session is off"))
-    return Judgement(time, (alike, "nothing that is known differs from the baseline"))
-
-
-def _called(time: TimeComparison, outcome: Outcome) -> TimeComparison:
-    return msgspec.structs.replace(time, decision=msgspec.structs.replace(time.decision, outcome=outcome))
+    machine, packages = ", ".join(differences.machine), ", ".join(differences.packages)
+    if machine and packages:
+        return Judgement(time, (alike, f"the machine and packages changed: {machine}, {packages}"))
+    if packages and fresh is None:
+        return Judgement(time, (alike, f"{packages}, and no fresh processes confirm it"))
+    if packages:
+        return Judgement(fresh, (alike, f"by the toolchain: {packages}"))
+    if not (machine or known_code):
+        return Judgement(time, (alike, "nothing that is known differs from the baseline"))
+    passed = msgspec.structs.replace(time.decision, outcome=Outcome.PASS)
+    why = machine or "the stored session is off"
+    return Judgement(msgspec.structs.replace(time, decision=passed), (alike, why), machine)
 
 
 def compare_restarts(against: AgainstTiming, tolerance_pct: float = 0.0) -> TimeComparison | None:

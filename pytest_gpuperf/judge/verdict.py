@@ -8,13 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from pytest_gpuperf.judge.accuracy import compare_accuracy
-from pytest_gpuperf.judge.counters import compare_counters
+from pytest_gpuperf.judge.counters import compare_counters, counter_findings, counter_remarks
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record, unmeasured
 from pytest_gpuperf.judge.result import Finding, Hints, Status, Suspect, TestVerdict
-from pytest_gpuperf.judge.times import judge_time
+from pytest_gpuperf.judge.settlement import Judgement
+from pytest_gpuperf.judge.times import judge_time, time_findings
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.registry import registry
@@ -135,21 +136,20 @@ class _Verdict:
             yield impossible
         hints = expected.hints
         known = baseline or MeasurementBaseline()
-        counters = compare_counters(measurement, known, label, hints.accept)
-        judged = judge_time(
-            label, measurement, baseline, counters, expected.origin, expected.tolerance_pct, hints
-        )
-        if judged.time is not None:
-            self.times[label] = judged.time
-        if judged.suspect is not None:
-            self.suspects.append(judged.suspect)
+        counters = compare_counters(measurement, known)
+        judgement = judge_time(measurement, known, expected.origin, expected.tolerance_pct)
+        if judgement.time is not None:
+            self.times[label] = judgement.time
+            if judgement.suspect:
+                self.suspects.append(Suspect(label, judgement.time.decision.change_pct))
         accuracy = measurement.correctness.accuracy if measurement.correctness is not None else None
         yield from compare_accuracy(accuracy, known.accuracy, label, hints.accept)
-        yield from counters.remarks
-        if not judged.moved:
-            yield from counters.findings
-        yield from judged.findings
-        if baseline is None and judged.time is None and _is_comparable(measurement):
+        yield from counter_remarks(counters, measurement, known, label)
+        if not judgement.decided:
+            yield from counter_findings(counters, label, hints.accept)
+        if baseline is not None or judgement != Judgement():
+            yield from time_findings(judgement, measurement, known, counters, label, hints)
+        elif _is_comparable(measurement):
             yield Finding(Status.NEW, f"no baseline yet; {hints.no_baseline}", label)
 
 

@@ -1,7 +1,6 @@
 """Baseline files as typed records.
 
-These types are for reading. A writer changes the JSON object itself, so that keys that a person added stay
-in the file.
+A key that is not known is an error: a person who edits a file may have misspelt it.
 """
 
 from __future__ import annotations
@@ -28,8 +27,6 @@ from pytest_gpuperf.records.quantities import (
     Clock,
     Count,
     DateOrNone,
-    Number,
-    Positive,
     Schema,
     Seconds,
     Spread,
@@ -47,14 +44,14 @@ BY_NCU = "ncu/all"
 """`MeasurementBaseline.counters_by` of ncu as this plugin starts it."""
 
 
-class BaselineGpu(Record, frozen=True, kw_only=True):
+class BaselineGpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The model of GPU that the file is for."""
 
     slug: str
     name: str = ""
 
 
-class RunNote(Record, frozen=True, kw_only=True):
+class RunNote(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Origin of values of a baseline."""
 
     date: DateOrNone = ""
@@ -65,7 +62,7 @@ class RunNote(Record, frozen=True, kw_only=True):
     toolchain: Toolchain = Toolchain()
 
 
-class Session(Record, frozen=True, kw_only=True):
+class Session(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Time of one test from one run, kept in a baseline."""
 
     run: str
@@ -84,7 +81,7 @@ class Session(Record, frozen=True, kw_only=True):
     """The card, if it is another one than in the note of its run."""
 
 
-class TimeBaseline(Record, frozen=True, kw_only=True):
+class TimeBaseline(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Expected time of one callable: sessions of one mode and source."""
 
     mode: TimingMode
@@ -101,7 +98,7 @@ class TimeBaseline(Record, frozen=True, kw_only=True):
         return sum(session.time_us for session in self.sessions) / len(self.sessions)
 
 
-class MeasurementBaseline(Record, frozen=True, kw_only=True):
+class MeasurementBaseline(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Expected values of one measurement of a test."""
 
     time: TimeBaseline | None = None
@@ -112,11 +109,6 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     counters_run: str = ""
     counters_by: str = BY_NCU
     """Tool that read them and its control of the caches, as in `Profile.read_by`."""
-    counters_sessions: Positive = 1
-    """Number of sessions of the same code that have read them in this way; `counters` has the newest
-    values."""
-    counters_range: dict[str, tuple[Number, Number]] = {}
-    """Minimum and maximum over those sessions of near-exact counters that differed."""
     launches: str = ""
     """Launches that were read: `all`, `first`, `last` or an index; empty for compiled kernels."""
     regex: str = ""
@@ -131,7 +123,7 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True):
     """Values of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
 
 
-class TestBaseline(Record, frozen=True, kw_only=True):
+class TestBaseline(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Expected values of one test on one model of GPU."""
 
     __test__ = False  # pytest: not a test class
@@ -148,7 +140,7 @@ class TestBaseline(Record, frozen=True, kw_only=True):
     """By label."""
 
 
-class Baseline(Record, frozen=True, kw_only=True):
+class Baseline(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Baseline file: expected values of one suite on one model of GPU."""
 
     schema: Schema

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.counters import WORDS, is_raw_name
@@ -68,10 +68,6 @@ def in_baseline(baseline: Baseline) -> Found:
         for label, known in test.measurements.items():
             owner = f"{nodeid} ({label})"
             yield from _of(owner, _counters(known.counters))
-            for name, (low, high) in known.counters_range.items():
-                value: Any = known.counters.get(name, low)
-                if isinstance(value, str) or not low <= value <= high:
-                    yield f"counters_range.{name} of {owner}", [low, high], f"a range with {value}"
             yield from _of(owner, _times(known.time)) if known.time else ()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.against.engine import FRESH, Engine, OutOfTimeError, TimedTest
+from pytest_gpuperf.against.engine import Engine, OutOfTimeError, TimedTest
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
@@ -26,6 +26,7 @@ from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.thresholds import FRESH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

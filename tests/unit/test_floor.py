@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from pytest_gpuperf.baseline.merge import refusal
 
 from judging import HINTS
-from pytest_gpuperf.baseline.gather import gather
 from pytest_gpuperf.judge.floor import floor_of, impossible_time
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records import Conditions, Correctness, GpuInfo, KernelProfile, Measurement, Profile
 from pytest_gpuperf.records.runs import load_run
-from run_builders import record, run, timing
+from run_builders import record, timing
 
 H200 = GpuInfo(
     name="NVIDIA H200",
@@ -135,9 +135,7 @@ def test_impossible_time_fails_and_is_no_baseline() -> None:
     found = judge(test, measured=Expected(hints=HINTS, gpu=H200))
     assert (found.status, found.fails) == (Status.INVALID, True)
     assert "accept" not in found.message()
-    (gathered,) = gather([run(test, gpu=H200)])
-    assert gathered.labels == {}
-    assert gathered.refused[0][1].startswith("time_us 1 is impossible")
+    assert refusal(test, H200).startswith("time_us 1 is impossible")
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)

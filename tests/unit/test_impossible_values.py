@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.baseline.merge import accept
-from pytest_gpuperf.baseline.store import BaselineStore, encode_baseline
+from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.screen import screen
@@ -88,8 +88,7 @@ OF_A_BASELINE: list[Edit] = [
     ("time.sessions", [SESSION, SESSION]),
     ("time.sessions", [{"run": one, "time_us": us} for one, us in (("a", 5), ("b", 5), ("c", 5e6))]),
     *(("time.reference_mhz", value) for value in (0, 1e-320, 1.5e6, 9000.0)),
-    *(("counters.instructions", value) for value in (200, -1, 1e308, math.nan, 10**400, "few")),
-    *(("counters_range.instructions", value) for value in ([0, 1e308], [101, 99], [math.nan, 101])),
+    *(("counters.instructions", value) for value in (-1, 1e308, math.nan, 10**400)),
     *(("trace.launches", value) for value in (-1, 10**400)),
 ]
 
@@ -98,7 +97,6 @@ def baseline() -> dict[str, Any]:
     values = {
         "time": {"mode": "hot", "reference_mhz": 1500.0, "sessions": [SESSION, {**SESSION, "run": "b"}]},
         "counters": {"registers_per_thread": 32, "instructions": 100},
-        "counters_range": {"instructions": [99, 101]},
         "trace": {"launches": 3, "copies": 0, "synchronizations": 0},
     }
     return {
@@ -145,7 +143,7 @@ def test_edited_run_is_refused_with_its_place(tmp_path: Path, place: str, value:
 
 @pytest.mark.parametrize(("place", "value"), OF_A_BASELINE)
 def test_edited_baseline_is_refused_with_its_place(tmp_path: Path, place: str, value: Any) -> None:
-    document = json.loads(encode_baseline(baseline()))
+    document = json.loads(json.dumps(baseline()).encode())
     edited(document["tests"][NODEID]["measurements"]["main"], place, value)
     with pytest.raises(GpuperfError, match=r"baselines/nvidia-h200/test_square\.json ") as caught:
         load_baseline_of(tmp_path, json.dumps(document).encode())
@@ -194,7 +192,7 @@ def test_unusual_but_possible_run_is_read(tmp_path: Path, changes: dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("load", "data"), [(load_run_of, encode_run(NEW)), (load_baseline_of, encode_baseline(baseline()))]
+    ("load", "data"), [(load_run_of, encode_run(NEW)), (load_baseline_of, json.dumps(baseline()).encode())]
 )
 def test_file_without_an_edit_is_read(
     tmp_path: Path, load: Callable[[Path, bytes], None], data: bytes
@@ -226,7 +224,7 @@ def test_run_with_a_swinging_clock_makes_a_baseline_that_is_read(tmp_path: Path)
 
 
 def test_blocks_below_zero_at_the_clock_of_a_baseline_are_judged_as_measured(tmp_path: Path) -> None:
-    load_baseline_of(tmp_path, encode_baseline(baseline()))
+    load_baseline_of(tmp_path, json.dumps(baseline()).encode())
     known = BaselineStore(tmp_path / "baselines").load("nvidia-h200", "test_square")
     assert known is not None
     noisy = msgspec.structs.replace(timing(5.3), blocks_us=(51.6, -41.0), blocks_mhz=(1000.0, 2000.0))

@@ -38,7 +38,7 @@ def test_slower_test_shows_baseline_in_one_line_and_counters_below() -> None:
     result = verdict(record(main=in_turn(now, 0.098, 0.099)), known)
     assert result.status is Status.REGRESSED
     assert result.message().splitlines() == [
-        "gpuperf: 10.4 % slower: 5.29 → 5.84 µs (9.9 to 10.8 %; in turn, 2 restarts, old code 1a2b3c4)",
+        "gpuperf: 10.4 % slower: 5.29 → 5.84 µs (9.6 to 11.1 %; in turn, 2 restarts, old code 1a2b3c4)",
         "    l2_hit_rate 80 -> 40 % (-50.0 %)",
         "    registers_per_thread 32 -> 40 (+25.0 %)",
         "    accept it with: gpuperf baseline accept",
@@ -177,7 +177,7 @@ def test_kernel_time_of_a_call_that_waits_is_judged() -> None:
 @pytest.mark.parametrize(
     ("sessions", "shown"),
     [
-        ((261.0, 416.0), "; 261 to 416 µs in 2 sessions"),
+        ((261.0, 416.0), "; 416 µs in the baseline"),
         ((300.0,), "; 300 µs in the baseline"),
         ((0.0,), ""),
     ],
@@ -331,3 +331,17 @@ def test_refused_time_is_not_judged() -> None:
     found = verdict(record(main=replace(timed, timing=refused)), baseline(9.0))
     assert found.status is Status.INVALID
     assert [finding.line for finding in found.findings] == ["the time is refused: it skips calls"]
+
+
+def test_limit_on_a_value_that_no_label_has_is_one_finding() -> None:
+    test = record(a=measured(5.3), b=measured(5.3))
+    found = verdict(test, limits=parse_limits(("instructions < 5",)))
+    invalid = [finding for finding in found.findings if finding.status is Status.INVALID]
+    assert [finding.label for finding in invalid] == ["a"]
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_strict_verdict_fails_by_inconclusive_too(status: Status) -> None:
+    usual, strict = (TestVerdict(Status.PASS, strict=strict).fails_by(status) for strict in (False, True))
+    assert usual is status.fails
+    assert strict is (status.fails or status is Status.INCONCLUSIVE)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from pytest_gpuperf.judge import times
-from pytest_gpuperf.judge.counters import CounterComparison
 from pytest_gpuperf.judge.screen import TimeComparison
-from pytest_gpuperf.judge.times import BaselineComparison, time_line
+from pytest_gpuperf.judge.times import time_line
 from pytest_gpuperf.records.baseline import Session, TimeBaseline
-from pytest_gpuperf.records.change import Change
 from pytest_gpuperf.statistics.decision import Decision, Outcome
 from run_builders import timing
 
@@ -34,7 +31,6 @@ AT_CLOCK = TimeComparison(
     actual_mhz=1400,
     baseline_mhz=1700,
 )
-MORE_WORK = Change("instructions", 100, 200, 100.0, worse=True)
 
 
 def decided(time: TimeComparison = AT_CLOCK, **values: Any) -> TimeComparison:
@@ -65,34 +61,15 @@ def test_lines_of_times_have_all_parts() -> None:
     )
 
 
-def moved(time: TimeComparison | None, **counters: Any) -> str:
-    return times._machine_moved(BaselineComparison(CounterComparison(**counters), time))
-
-
 def test_machine_that_moved_is_told_from_the_kernel() -> None:
     said = "the machine moved, not the kernel: +20.0 % at 1400 instead of 1700 MHz, +0.5 % at 1500 MHz"
-    assert moved(AT_CLOCK) == said
-    assert moved(AT_CLOCK, compared=True) == f"{said}, instructions unchanged"
-
-
-@pytest.mark.parametrize(
-    ("raw_pct", "change_pct", "said"), [(1.5, 0.5, False), (1.51, 0.5, True), (-1.51, -0.5, True)]
-)
-def test_machine_moved_if_raw_time_moved_a_point_more(raw_pct: float, change_pct: float, said: bool) -> None:
-    time = replace(decided(change_pct=change_pct), raw_change_pct=raw_pct)
-    assert bool(moved(time)) is said
-
-
-def test_machine_is_not_blamed_for_other_times_and_other_work() -> None:
+    assert times._machine_moved(AT_CLOCK) == said
+    # Within the screen as measured, too: its whole width is 0.8 %.
+    near = [replace(AT_CLOCK, raw_change_pct=raw) for raw in (1.0, 1.01, -1.01)]
+    assert [bool(times._machine_moved(time)) for time in near] == [False, True, True]
     slower, uncertain = (decided(outcome=one) for one in (Outcome.REGRESSED, Outcome.INCONCLUSIVE))
     others = [None, replace(AT_CLOCK, at_mhz=0.0), replace(AT_CLOCK, how="in turn"), slower, uncertain]
-    assert [moved(time) for time in others] == [""] * 5
-    changes: list[dict[str, Any]] = [
-        {"work": (MORE_WORK,)},
-        {"worse_exact": (MORE_WORK,)},
-        {"kernels": "now runs b"},
-    ]
-    assert [moved(AT_CLOCK, **one) for one in changes] == [""] * 3
+    assert [times._machine_moved(time) for time in others] == [""] * 5
 
 
 def test_remark_of_a_time_without_a_host_or_autotuner_is_empty() -> None:

@@ -13,18 +13,11 @@ from msgspec.structs import replace
 from pytest_gpuperf.judge.limits import check_limit, parse_limit
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.judge.screen import (
-    BELOW_CLOCK_PCT,
-    HOST_PCT,
-    NEW_CARD_PCT,
-    SCREEN_PCT,
-    TimeComparison,
-    screen,
-    spread_pct,
-)
+from pytest_gpuperf.judge.screen import TimeComparison, screen, spread_pct
 from pytest_gpuperf.records import ClockModel, Conditions, Measurement, Timing, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, Session, TimeBaseline
 from pytest_gpuperf.statistics.decision import Outcome
+from pytest_gpuperf.statistics.thresholds import BELOW_CLOCK_PCT, HOST_PCT, NEW_CARD_PCT, SCREEN_PCT
 from run_builders import origin_of, timing
 
 CHANGES = st.floats(-40, 60)
@@ -58,8 +51,6 @@ def test_time_outside_the_screen_is_a_suspect(change_pct: float) -> None:
     inside = abs(math.log1p(change_pct / 100)) <= SCREEN_PCT / 100
     assert (time.decision.outcome is Outcome.PASS) is inside
     assert time.decision.change_pct == pytest.approx(change_pct, abs=1e-6)
-    assert not time.slower
-    assert not time.faster
 
 
 @given(CHANGES, st.floats(0.1, 1e6), st.integers(1, 20))
@@ -117,7 +108,7 @@ def test_host_times_have_the_widest_screen() -> None:
     assert half_pct(screened(now, before)) == pytest.approx(HOST_PCT)
 
 
-@pytest.mark.parametrize(("blocks", "wider"), [(9, False), (10, True)])
+@pytest.mark.parametrize(("blocks", "wider"), [(1, False), (10, True)])
 def test_error_of_the_time_itself_widens_the_screen(blocks: int, *, wider: bool) -> None:
     noisy = replace(timing(100.0), blocks_us=tuple(100.0 + 20 * (-1) ** at for at in range(blocks)))
     assert (half_pct(screened(noisy, known(100.0))) > 2 * SCREEN_PCT) is wider
@@ -148,7 +139,7 @@ def test_times_are_compared_at_one_clock_if_both_have_a_model() -> None:
 
 
 def test_clock_that_is_not_known_widens_the_screen() -> None:
-    assert half_pct(clocked(STORED, timing(0.5))) > 2
+    assert half_pct(clocked(STORED, timing(0.5))) == pytest.approx(BELOW_CLOCK_PCT)
 
 
 def test_sessions_of_the_same_card_driver_and_plugin_count() -> None:

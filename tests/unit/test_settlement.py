@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from judging import baseline, verdict
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.result import Status, TestVerdict
-from pytest_gpuperf.judge.settlement import MACHINE_PCT, compare_restarts
+from pytest_gpuperf.judge.settlement import compare_restarts
 from pytest_gpuperf.records import (
     AgainstTiming,
     Fingerprint,
@@ -23,6 +23,7 @@ from pytest_gpuperf.records import (
     Settlement,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
+from pytest_gpuperf.statistics.thresholds import LARGE_PCT
 from run_builders import measured, origin_of, record, timing
 
 SLOWER = (0.4, 0.41)
@@ -67,7 +68,7 @@ def test_slower_in_turn_has_regressed_with_one_next_step() -> None:
     found = settled(in_turn(*SLOWER))
     assert found.status is Status.REGRESSED
     assert found.message().splitlines() == [
-        "gpuperf: 49.9 % slower: 5.30 → 7.95 µs (49.4 to 50.5 %; in turn, 2 restarts, old code 1a2b3c4)",
+        "gpuperf: 49.9 % slower: 5.30 → 7.95 µs (48.9 to 50.9 %; in turn, 2 restarts, old code 1a2b3c4)",
         "    accept it with: gpuperf baseline accept",
     ]
 
@@ -160,7 +161,7 @@ def test_fresh_processes_on_another_machine_need_a_larger_change(
 ) -> None:
     settlement = fresh(*(5.3 * math.exp(pct / 100) for pct in changes_pct))
     found = settled(settlement, driver="580" if same else "590")
-    least = 0.5 if same else 100 * math.log1p(MACHINE_PCT / 100)
+    least = 0.5 if same else 100 * math.log1p(LARGE_PCT / 100)
     beyond = min(changes_pct) > least
     assert (found.status is Status.REGRESSED) is beyond
 

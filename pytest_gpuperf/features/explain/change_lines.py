@@ -12,15 +12,19 @@ from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from pytest_gpuperf.features.explain.diagnosis import Turned
-    from pytest_gpuperf.judge.times import BaselineComparison
+    from pytest_gpuperf.judge.counters import CounterComparison
+    from pytest_gpuperf.judge.settlement import Judgement
     from pytest_gpuperf.records import Timing
 
 
-def change_lines(comparison: BaselineComparison, timing: Timing | None, turned: Turned) -> tuple[str, ...]:
+def change_lines(
+    judgement: Judgement, counters: CounterComparison, timing: Timing | None, turned: Turned
+) -> tuple[str, ...]:
     """Show how a measurement differs from its baseline, if that is more than noise.
 
     Args:
-        comparison: The measurement compared with its baseline.
+        judgement: The judgement of its time.
+        counters: Its counters compared with their baseline.
         timing: Its time.
         turned: The diagnoses that came and went.
 
@@ -29,9 +33,10 @@ def change_lines(comparison: BaselineComparison, timing: Timing | None, turned: 
         came and went. Nothing if the time is within the screen, no exact counter is worse and the same
         kernels run.
     """
-    counters, time = comparison.counters, comparison.time
-    time_moved = time is not None and time.decision.outcome is not Outcome.PASS
-    if not (time_moved or comparison.worse_exact or counters.kernels):
+    time, outcome = judgement.time, judgement.outcome
+    time_moved = outcome is not Outcome.PASS
+    worse_exact = outcome is not Outcome.IMPROVED and counters.worse_exact
+    if not (time_moved or worse_exact or counters.kernels):
         return ()
     lines = [time_line(time, timing.mode)] if time and time_moved and timing else []
     lines += [counters.kernels] if counters.kernels else []

@@ -22,7 +22,7 @@ from pytest_gpuperf.features.explain.report import ExplainedMeasurement, explain
 from pytest_gpuperf.features.ncu.launches import failure_note
 from pytest_gpuperf.features.ncu.report import header_lines as ncu_header_lines
 from pytest_gpuperf.judge.counters import compare_counters
-from pytest_gpuperf.judge.times import compare_time, judgement_of
+from pytest_gpuperf.judge.times import judge_time
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.selection import check_regex
@@ -123,10 +123,10 @@ class _Changes:
         tolerance = known.tolerance_pct or test.tolerance_pct or self._tolerance_pct
         baseline = known.measurements[label]
         origin = self._expected.origin(test.nodeid, self._environment)
-        judgement = judgement_of(measurement, baseline, origin, tolerance)
-        time = judgement.time if judgement is not None else None
-        comparison = compare_time(measurement, baseline, compare_counters(measurement, baseline), time)
-        return change_lines(comparison, measurement.timing, turned(measurement, baseline.counters))
+        judgement = judge_time(measurement, baseline, origin, tolerance)
+        counters = compare_counters(measurement, baseline)
+        turned_since = turned(measurement, baseline.counters)
+        return change_lines(judgement, counters, measurement.timing, turned_since)
 
 
 def _chip(compute_capability: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_gpuperf.baseline.gather import gather
+from pytest_gpuperf.baseline.merge import refusal
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
 from pytest_gpuperf.features.history.lines import HISTORY_SCHEMA, HistoryLine
-from pytest_gpuperf.judge.screen import ENOUGH_BLOCKS
 from pytest_gpuperf.records import NO_GPU, ClockModel
 from pytest_gpuperf.records.plausible import alike
 from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
@@ -47,10 +46,12 @@ def lines_of(
     """
     gpu, environment = run.environment.gpu, run.environment
     lines, left_out = [], []
-    for test in gather([run]) if gpu.slug != NO_GPU.slug else []:
-        left_out += [(_name(test.nodeid, label), why) for label, why in test.refused]
-        for label, values in test.labels.items():
-            for _, measured in values.times:
+    for test in run.tests if gpu.slug != NO_GPU.slug else ():
+        if why := refusal(test, gpu):
+            left_out.append((test.nodeid, why))
+            continue
+        for label, measurement in test.measurements.items():
+            if (measured := measurement.timing) is not None:
                 if why := _why_left_out(measured):
                     left_out.append((_name(test.nodeid, label), why))
                     continue
@@ -66,7 +67,7 @@ def lines_of(
                         label=label,
                         gpu=gpu.slug,
                         gpu_name=gpu.name,
-                        gpu_uuid=values.cards.get(run.id, gpu.uuid),
+                        gpu_uuid=test.gpu_uuid or gpu.uuid,
                         run=run.id,
                         date=run.started_at,
                         url=url,
@@ -107,8 +108,7 @@ def _at_one_clock(timing: Timing, model: ClockModel | None) -> tuple[float, floa
         # A clock that swings makes a mean time and a mean clock that do not belong together.
         if alike(mean, normalise(timing.time_us, timing.sm_clock_mhz, model)):
             normalised_us, blocks = mean, tuple(at_reference)
-    enough = len(blocks) >= ENOUGH_BLOCKS
-    return normalised_us, standard_error(blocks) / (normalised_us or timing.time_us) if enough else 0.0
+    return normalised_us, standard_error(blocks) / (normalised_us or timing.time_us)
 
 
 def _rounded(model: ClockModel | None) -> ClockModel | None:

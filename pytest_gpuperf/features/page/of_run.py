@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from pytest_gpuperf.baseline.merge import plan
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.records.baseline import Baseline
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
+    from pytest_gpuperf.records.baseline import Baseline
 
 
 class RunAsBaseline(BaselineStore):
@@ -26,16 +24,13 @@ class RunAsBaseline(BaselineStore):
 
     def __init__(self, run: Run) -> None:
         super().__init__(Path(f"run {run.id}"))
-        self._made = {
-            path: msgspec.convert(content, Baseline)
-            for path, content in plan(run, self, "all", 0.0).files.items()
-        }
+        self._made = plan(run, self, "all", 0.0).files
 
     def load(self, slug: str, suite: str) -> Baseline | None:
         """Return the values of a suite; None if the run has none."""
         return self._made.get(self.path(slug, suite))
 
-    def load_for_update(self, slug: str, suite: str) -> tuple[Baseline, dict[str, Any]] | None:
+    def read(self, slug: str, suite: str) -> Baseline | None:
         """Return None: the values begin with this run."""
         del slug, suite
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.features.page.picture import Axis, Band, Line, Mark, Numbers, Picture, Points, Tone
 from pytest_gpuperf.records.baseline import card_of
 from pytest_gpuperf.report.show import count, show_change, show_time
+from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,7 +82,8 @@ def _new(comparison: TimeComparison, place: int) -> Points:
     low, high = (
         comparison.baseline_us * (1 + change / 100) for change in (decision.low_pct, decision.high_pct)
     )
-    tone: Tone = "bad" if comparison.slower else "good" if comparison.faster else "now"
+    tones: dict[Outcome, Tone] = {Outcome.REGRESSED: "bad", Outcome.IMPROVED: "good"}
+    tone = tones.get(decision.outcome, "now")
     tip = f"this run: {show_time(comparison.actual_us)}, {show_change(decision)}"
     y = (comparison.actual_us,)
     return Points(x=(place,), y=y, low=(low,), high=(high,), name="this run", tone=tone, tips=(tip,))

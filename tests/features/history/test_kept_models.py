@@ -34,7 +34,7 @@ def timed(mhz: float, *, stored: bool) -> Timing:
 def test_only_a_fitted_model_is_kept_in_baseline_and_history(*, stored: bool) -> None:
     found = timed(1980.0, stored=stored)
     of_run = run(record("t.py::t", main=Measurement(timing=found)))
-    (session,) = merged_time({}, [(of_run, found)], replace=False, dates={})["sessions"]
+    (session,) = merged_time(None, of_run.id, found, {}).sessions
     (line,) = lines_of(of_run, {}).lines
-    assert ("clock_model" in session, line.clock_model is not None) == (not stored, not stored)
-    assert session["sm_clock_mhz"] == line.sm_clock_mhz == 1980
+    assert (session.clock_model is not None, line.clock_model is not None) == (not stored, not stored)
+    assert session.sm_clock_mhz == line.sm_clock_mhz == 1980

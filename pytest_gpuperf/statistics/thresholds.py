@@ -1,0 +1,38 @@
+"""The constants that decide times: each names its sample, or is a choice.
+
+The samples are `benchmarks/results/gate_power*.jsonl.gz`, the shares those of `gate_power.json` next to them.
+"""
+
+from __future__ import annotations
+
+SCREEN_PCT = 0.5
+"""Width of the screen for one stored session of the same card, on either side: outside are 0.2 % of the times
+of unchanged kernels at full clock, and 98 % of those with 1 % more work."""
+BELOW_CLOCK_PCT = 1.5
+"""The same below the full clock, as at the power limit: outside are 11 % of the times of unchanged kernels,
+and 95 % of those with 5 % more work. Also if a clock is not known: as measured, none of 7,405 pairs of hot
+times of unchanged kernels at full clock differs by more."""
+NEW_CARD_PCT = 1.0
+"""The same on a card that the baseline has not seen: outside are 7 % of the times of unchanged kernels at
+full clock, and all of those with 5 % more work."""
+HOST_PCT = 25.0
+"""The same by the host's clock: outside are 13 of 48 pairs of sessions of unchanged eager calls
+(`baselines/*/test_token_reduction.json`)."""
+FRESH = 3
+"""Fresh processes that confirm a change. All are outside the screen on one side for less than 0.1 % of the
+unchanged kernels at full clock, 0.4 % of those below it and 0.8 % of the cold ones, and for 89 % of those at
+full clock with 1 % more work."""
+LARGE_PCT = 4.0
+"""Change that needs little evidence: two restarts, or fresh processes on another machine than the baseline's.
+None of 8,593 couples of restarts of unchanged code, one of each order, has both beyond 2 % on the same side,
+and no unchanged kernel differs by more than 3.3 % between two cards of a model."""
+ALIKE_PCT = 0.15
+"""Largest change in turn that counts as none, and the least spread between restarts of one order. Means of
+ten restarts of unchanged kernels differ from 0 by 0.08 % on three cards and 0.17 % on a fourth; nine in ten
+kernels spread by less. A noisier one counts as noisy as it is."""
+LOOKS = (2, 4, 6, 10)
+"""Choice: numbers of restarts after which a comparison may end; even, as the sides go ahead in turn."""
+LEVEL = 1e-4
+"""Choice: share of unchanged code that the last look may call slower; the same for faster."""
+BOUNDS_LEVEL = 0.05
+"""Choice: share of intervals of a change that may miss it on one side, over all looks."""
