@@ -89,10 +89,10 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
         read_otherwise = f"counters were read by {profile.read_by}, the baseline's by {baseline.counters_by}"
     moved = [
         found
-        for name, expected in baseline.counters.items()
-        if name in profile.combined
+        for name, actual in profile.combined.items()
+        if name in baseline.counters
         and (not read_otherwise or is_read_alike(name))
-        and (found := _moved(name, expected, profile.combined[name])) is not None
+        and (found := _moved(name, baseline.counters[name], actual)) is not None
     ]
     moved.sort(key=lambda pair: -pair[0])
     changes = tuple(change for _, change in moved)

@@ -208,9 +208,11 @@ run later-2, commit c0ffee1, 2026-11-22, NVIDIA H200, compared with baselines/nv
 test                                          effect
 ----------------------------------------------------
 suites/test_square.py::test_triton[1823x781]  new
-    time 5.30 µs (hot, mean of 3 sessions)
+    time 5.30 µs (hot)
 
-1 new
+1 new, 2 within the tolerance
+  of these 1: session 2 of 2 added
+  of these 1: session 3 of 3 added
 wrote baselines/nvidia-h200/test_square.json (1 test)
 """)
 

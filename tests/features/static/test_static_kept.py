@@ -57,7 +57,12 @@ def test_both_kinds_of_one_gpu_are_accepted_together(tmp_path: Path) -> None:
     store = BaselineStore(tmp_path / "baselines", state=tmp_path / ".gpuperf")
     both = record(NODEID, main=measured(5.3), sm_90=Measurement(profile=profile_of(kernel())))
     result = accept_runs([run(both), run(both, id="later")], store, "all", 5.0, environ={})
-    assert [(entry.label, entry.kind) for entry in result.entries] == [("main", "new"), ("sm_90", "new")]
+    assert [(entry.label, entry.kind) for entry in result.entries] == [
+        ("main", "new"),
+        ("sm_90", "new"),
+        ("main", "refreshed"),
+        ("sm_90", "refreshed"),
+    ]
     [of_gpu, of_none] = (store.load(slug, "test_k") for slug in ("nvidia-h200", "static"))
     assert of_gpu is not None
     assert of_none is not None
