@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from pytest_gpuperf.baseline.merge import refusal
 
 from judging import HINTS
+from pytest_gpuperf.baseline.merge import refusal
 from pytest_gpuperf.judge.floor import floor_of, impossible_time
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.verdict import Expected, judge
