@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from pytest_gpuperf.features.fuzz.layouts import LAYOUTS, code, make
+from pytest_gpuperf.features.fuzz.layouts import code, make
 from pytest_gpuperf.features.fuzz.signature import parse_signature
 
 if TYPE_CHECKING:
@@ -35,18 +36,11 @@ class FuzzCase:
     seed: int = 0
     """Seed of the random numbers."""
     device: str = "cuda"
-    _made: dict[str, tuple[torch.Tensor, ...]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """The tensors, made at the first use."""
-        if "tensors" not in self._made:
-            self._made["tensors"] = tuple(
-                make(shape, self.dtype, layout, self.device) for shape, layout in self._each()
-            )
-        return self._made["tensors"]
+        return tuple(make(shape, self.dtype, layout, self.device) for shape, layout in self._each())
 
     @property
     def elements(self) -> int:
@@ -120,9 +114,3 @@ def line_of(
 def _name(value: object, default: str) -> str:
     name = getattr(value, "__name__", "")
     return name if isinstance(name, str) and name.isidentifier() else default
-
-
-def layouts_for(dimensions: int, wanted: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the layouts that a tensor can have, the simplest first."""
-    possible = tuple(name for name in wanted if LAYOUTS[name].least_dimensions <= dimensions)
-    return possible or ("contiguous",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,81 +24,43 @@ class Layout:
     least_dimensions: int
     base: Callable[[Shape], Shape]
     """Shape of the memory."""
-    view: Callable[[torch.Tensor, Shape], torch.Tensor]
-    """Take the tensor out of the memory."""
-    code: Callable[[Shape], str]
-    """Python of `view`."""
+    view: Callable[[Shape], str]
+    """Python that takes the tensor out of the memory."""
 
 
 LAYOUTS = {
-    "contiguous": Layout(0, lambda shape: shape, lambda memory, _: memory, lambda _: ""),
-    "transposed": Layout(
-        2, lambda shape: (*shape[:-2], shape[-1], shape[-2]), lambda memory, _: memory.mT, lambda _: ".mT"
-    ),
+    "contiguous": Layout(0, lambda shape: shape, lambda _: ""),
+    "transposed": Layout(2, lambda shape: (*shape[:-2], shape[-1], shape[-2]), lambda _: ".mT"),
     "padded": Layout(
-        1,
-        lambda shape: (*shape[:-1], shape[-1] + PADDING),
-        lambda memory, shape: memory[..., : shape[-1]],
-        lambda shape: f"[..., :{shape[-1]}]",
+        1, lambda shape: (*shape[:-1], shape[-1] + PADDING), lambda shape: f"[..., :{shape[-1]}]"
     ),
-    "strided": Layout(
-        1,
-        lambda shape: (*shape[:-1], 2 * shape[-1]),
-        lambda memory, _: memory[..., ::2],
-        lambda _: "[..., ::2]",
-    ),
-    "misaligned": Layout(
-        0,
-        lambda shape: (_elements(shape) + 1,),
-        lambda memory, shape: memory[1:].view(shape),
-        lambda shape: f"[1:].view({shape})",
-    ),
+    "strided": Layout(1, lambda shape: (*shape[:-1], 2 * shape[-1]), lambda _: "[..., ::2]"),
+    "misaligned": Layout(0, lambda shape: (math.prod(shape) + 1,), lambda shape: f"[1:].view({shape})"),
 }
 """Layouts by name, the simplest first."""
 
 
-def _elements(shape: Shape) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
+def layouts_for(dimensions: int, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the layouts that a tensor can have, the simplest first."""
+    possible = tuple(name for name in wanted if LAYOUTS[name].least_dimensions <= dimensions)
+    return possible or ("contiguous",)
 
 
 def make(shape: Shape, dtype: torch.dtype, layout: str, device: str) -> torch.Tensor:
-    """Make a tensor of small random numbers."""
-    chosen = LAYOUTS[layout]
-    return chosen.view(_values(chosen.base(shape), dtype, device), shape)
+    """Make a tensor of small random numbers, by the Python that a failure shows."""
+    tensor: torch.Tensor = eval(code(shape, dtype, layout, device), {"torch": torch})  # noqa: S307
+    return tensor
 
 
 def code(shape: Shape, dtype: torch.dtype, layout: str, device: str) -> str:
-    """Return the Python that makes the same tensor as `make`."""
-    chosen = LAYOUTS[layout]
-    base, on = chosen.base(shape), f", device={device!r}"
-    whole = _integers(dtype)
-    if whole is not None:
-        made = f"torch.randint({whole[0]}, {whole[1]}, {base}, dtype={dtype}{on})"
-    elif _random(dtype) is dtype:
-        of_type = "" if dtype == torch.float32 else f", dtype={dtype}"
-        made = f"torch.randn({base}{of_type}{on})"
+    """Return Python that makes a tensor."""
+    base, on = LAYOUTS[layout].base(shape), f"device={device!r}"
+    if not (dtype.is_floating_point or dtype.is_complex):
+        low, high = (0, 2) if dtype == torch.bool else (-8 if dtype.is_signed else 0, 8)
+        made = f"torch.randint({low}, {high}, {base}, dtype={dtype}, {on})"
+    elif dtype.itemsize == 1:  # torch makes no random numbers of 8 bits
+        made = f"torch.randn({base}, {on}).to({dtype})"
     else:
-        made = f"torch.randn({base}{on}).to({dtype})"
-    return made + chosen.code(shape)
-
-
-def _values(shape: Shape, dtype: torch.dtype, device: str) -> torch.Tensor:
-    whole = _integers(dtype)
-    if whole is not None:
-        return torch.randint(*whole, shape, dtype=dtype, device=device)
-    return torch.randn(shape, dtype=_random(dtype), device=device).to(dtype)
-
-
-def _integers(dtype: torch.dtype) -> tuple[int, int] | None:
-    """Return the range of the random integers of a type; None for floating types."""
-    if dtype.is_floating_point or dtype.is_complex:
-        return None
-    return (0, 2) if dtype == torch.bool else (-8 if dtype.is_signed else 0, 8)
-
-
-def _random(dtype: torch.dtype) -> torch.dtype:
-    """Return the type that random numbers are made in: torch makes none of 8 bits."""
-    return torch.float32 if dtype.itemsize == 1 else dtype
+        of_type = "" if dtype == torch.float32 else f"dtype={dtype}, "
+        made = f"torch.randn({base}, {of_type}{on})"
+    return made + LAYOUTS[layout].view(shape)

@@ -97,7 +97,7 @@ class Search:
     def _shrink(self, case: FuzzCase) -> None:
         entry = InMemoryExampleDatabase()
         # One number too many: Hypothesis takes an entry that fits for one that it has made small before.
-        entry.save(self._key, choices_to_bytes([*self.space.numbers_of(case), 0]))
+        entry.save(self._key, choices_to_bytes([*self.space.nearest(case)[1], 0]))
         self._hypothesis(hypothesis.Phase.reuse, entry)
 
     @property
@@ -159,4 +159,4 @@ class Search:
             self.progress(f"{self.cases} cases, {now - self._begin:.0f} of {self.seconds:g} s: {case}")
 
     def _order(self, case: FuzzCase) -> tuple[int, list[int]]:
-        return case.elements, self.space.numbers_of(case)
+        return case.elements, self.space.nearest(case)[1]

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import count, cycle
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.fuzz.case import FuzzCase, layouts_for
+from pytest_gpuperf.features.fuzz.case import FuzzCase
+from pytest_gpuperf.features.fuzz.layouts import layouts_for
 from pytest_gpuperf.features.fuzz.signature import ANY_SIZE, LEADING, MOST_ELEMENTS, MOST_LEADING, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import torch
 
@@ -73,17 +74,15 @@ class Space:
             self.shapes, sizes, dtype, tuple(layouts), tuple(leading), seed=seed, device=self.device
         )
 
-    def numbers_of(self, case: FuzzCase) -> list[int]:
-        """Return the numbers from which `build` makes a case."""
+    def nearest(self, wanted: FuzzCase) -> tuple[FuzzCase, list[int]]:
+        """Return the case of this space that is most like another one, and the numbers that make it."""
         numbers = []
 
         def choose(name: str, low: int, high: int) -> int:
-            number = min(max(self._number(case, name), low), high)
-            numbers.append(number)
-            return number
+            numbers.append(min(max(self._number(wanted, name), low), high))
+            return numbers[-1]
 
-        self.build(choose)
-        return numbers
+        return self.build(choose), numbers
 
     def _number(self, case: FuzzCase, name: str) -> int:
         kind, _, at = name.partition(" ")
@@ -97,18 +96,27 @@ class Space:
             return case.leading[int(at)]
         if kind == "layout":
             shape = self.signature.shapes(case.sizes, case.leading)[int(at)]
-            return layouts_for(len(shape), self.layouts).index(case.layouts[int(at)])
+            possible = layouts_for(len(shape), self.layouts)
+            layout = case.layouts[int(at)]
+            return possible.index(layout) if layout in possible else 0
         if kind == "up-to":
             return next((i for i, size in enumerate(SIZES) if size >= case.sizes[at]), len(SIZES))
         allowed = self.signature.allowed[at]
-        return allowed.index(case.sizes[at]) if isinstance(allowed, tuple) else case.sizes[at]
+        return (
+            allowed.index(nearest(allowed, case.sizes[at])) if isinstance(allowed, tuple) else case.sizes[at]
+        )
 
     def corpus(self) -> list[FuzzCase]:
         """Return the fixed cases, those first that find most; the types take turns."""
         found: dict[str, FuzzCase] = {}
         dtypes = cycle(self.dtypes)
-        for sizes, layout, leading in self._fixed():
-            case = self._case(sizes, layout, leading, next(dtypes))
+        for sizes, (at, layout), leading in self._fixed():
+            tensors = range(len(self.signature.operands))
+            layouts = tuple(layout if at in (one, -1) else "" for one in tensors)
+            leading = leading if self.signature.has_leading else ()
+            case, _ = self.nearest(
+                FuzzCase(self.shapes, sizes, next(dtypes), layouts, leading, device=self.device)
+            )
             found.setdefault(str(case), case)
         return list(found.values())
 
@@ -140,28 +148,6 @@ class Space:
             if all(allowed[name] is ANY_SIZE or size in allowed[name] for name, size in sizes.items()):
                 cases.append(case)
         return cases[:1]
-
-    def _case(
-        self, sizes: Mapping[str, int], layout: tuple[int, str], leading: tuple[int, ...], dtype: torch.dtype
-    ) -> FuzzCase:
-        names = self.signature.allowed
-        taken = {name: nearest(allowed, sizes[name]) for name, allowed in names.items()}
-        while math.prod(taken.values()) > MOST_ELEMENTS and max(taken.values()) > SMALL:
-            largest = max(taken, key=lambda name: taken[name])
-            smaller = nearest(names[largest], max(SMALL, taken[largest] // 2))
-            if smaller >= taken[largest]:
-                break
-            taken[largest] = smaller
-        leading = leading if self.signature.has_leading else ()
-        shapes = self.signature.shapes(taken, leading)
-        at, wanted = layout
-        layouts = tuple(
-            wanted
-            if at in (index, -1) and wanted in layouts_for(len(shape), self.layouts)
-            else layouts_for(len(shape), self.layouts)[0]
-            for index, shape in enumerate(shapes)
-        )
-        return FuzzCase(self.shapes, taken, dtype, layouts, leading, device=self.device)
 
     def _fixed(self) -> Iterator[tuple[dict[str, int], tuple[int, str], tuple[int, ...]]]:
         names = list(self.signature.allowed)
