@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_gpuperf.errors import GpuperfError, NoCompilerError
 from pytest_gpuperf.features.static import nvcc, nvrtc
 from pytest_gpuperf.features.static.kernel import (
@@ -17,7 +19,6 @@ from pytest_gpuperf.features.static.kernel import (
 )
 from pytest_gpuperf.features.static.ptx import read_ptx
 from pytest_gpuperf.features.static.ptxas_log import read_log
-from pytest_gpuperf.measure.identity.cubin import Cubin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,10 +56,10 @@ def compile_cuda(
     for arch in archs:
         compute_capability(arch)
         chosen = _choose(_compile(given, arch, state), entry)
-        threads = block_size or chosen.threads
+        threads = block_size or chosen.ptx.threads
         if not threads:
             raise GpuperfError(
-                f"the block size of {chosen.name} is unknown",
+                f"the block size of {chosen.ptx.name} is unknown",
                 expected="block_size= in the call, or __launch_bounds__ on the kernel",
             )
         kernels[arch] = static_kernel(chosen, arch, block_size=threads, dynamic_bytes=shared_memory)
@@ -95,22 +96,13 @@ def _compile(source: CudaSource, arch: str, state: Path) -> list[Compiled]:
 
 def _kernels(output: CudaOutput) -> list[Compiled]:
     usage = read_log(output.log)
-    cubin = Cubin(output.cubin)
     return [
-        Compiled(
-            name=ptx.name,
-            compiler=output.compiler,
-            registers=usage[ptx.name].registers,
-            stack_bytes=usage[ptx.name].stack_bytes,
-            spills=usage[ptx.name].spills,
-            shared_memory_bytes=usage[ptx.name].shared_memory_bytes,
-            code_bytes=len(cubin.instructions(ptx.name)),
-            code=cubin.code_hash(ptx.name),
-            threads=ptx.threads,
-            barriers=usage[ptx.name].barriers,
-            tensor_instructions=ptx.tensor_instructions,
-            copy_instructions=ptx.copy_instructions,
-            widest_load_bits=ptx.widest_load_bits,
+        # ptxas knows the barriers, also those whose number is no constant.
+        Compiled.of(
+            output.compiler,
+            replace(ptx, barriers=usage[ptx.name][1]),
+            usage[ptx.name][0],
+            output.cubin,
         )
         for ptx in read_ptx(output.ptx)
     ]
@@ -118,12 +110,12 @@ def _kernels(output: CudaOutput) -> list[Compiled]:
 
 def _choose(kernels: Sequence[Compiled], entry: str) -> Compiled:
     try:
-        found = [kernel for kernel in kernels if re.search(entry, kernel.name)]
+        found = [kernel for kernel in kernels if re.search(entry, kernel.ptx.name)]
     except (re.error, OverflowError) as error:
         raise GpuperfError(f"entry={entry!r} is a broken regex: {error}", expected="a Python regex") from None
     if len(found) == 1:
         return found[0]
-    names = ", ".join(kernel.name for kernel in found or kernels) or "none"
+    names = ", ".join(kernel.ptx.name for kernel in found or kernels) or "none"
     raise GpuperfError(
         f"{len(found) or 'no'} kernels of the source match entry={entry!r}",
         expected="exactly one",

@@ -6,7 +6,9 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
+from pytest_gpuperf.features.static.ptx import PtxKernel
 from pytest_gpuperf.measure.device.occupancy import multiprocessor, occupancy
+from pytest_gpuperf.measure.identity.cubin import Cubin
 from pytest_gpuperf.records import Record, StaticKernel
 
 if TYPE_CHECKING:
@@ -39,25 +41,40 @@ class CudaOutput(NamedTuple):
     cubin: bytes
 
 
+class Resources(Record, frozen=True, kw_only=True):
+    """Resources of one kernel, as NVIDIA's tools tell them."""
+
+    registers: int
+    """Of a thread."""
+    stack_bytes: int
+    """Of a thread."""
+    spills: int
+    """Bytes that the code of a thread stores to and loads from its stack."""
+    shared_memory_bytes: int = 0
+    """Static shared memory; a launch may add dynamic memory."""
+
+
 class Compiled(Record, frozen=True, kw_only=True):
     """Compiled entry function."""
 
-    name: str
     compiler: str
-    registers: int
-    stack_bytes: int
-    spills: int
-    shared_memory_bytes: int
-    """Static shared memory; a launch may add dynamic memory."""
+    ptx: PtxKernel
+    resources: Resources
     code_bytes: int
     code: str
     """SHA-256 of the machine code."""
-    threads: int
-    """Threads of a block; 0 if the code does not state them."""
-    barriers: int
-    tensor_instructions: tuple[str, ...]
-    copy_instructions: tuple[str, ...]
-    widest_load_bits: int
+
+    @classmethod
+    def of(cls, compiler: str, ptx: PtxKernel, resources: Resources, cubin: bytes) -> Compiled:
+        """Add the machine code, in an ELF file for one architecture."""
+        elf = Cubin(cubin)
+        return cls(
+            compiler=compiler,
+            ptx=ptx,
+            resources=resources,
+            code_bytes=len(elf.instructions(ptx.name)),
+            code=elf.code_hash(ptx.name),
+        )
 
 
 def compute_capability(arch: str) -> tuple[int, int]:
@@ -86,33 +103,34 @@ def static_kernel(compiled: Compiled, arch: str, *, block_size: int, dynamic_byt
     Raises:
         GpuperfError: No SM of the architecture can hold a block of it.
     """
-    shared = compiled.shared_memory_bytes + dynamic_bytes
+    ptx, resources = compiled.ptx, compiled.resources
+    shared = resources.shared_memory_bytes + dynamic_bytes
     try:
         fits = occupancy(
             compute_capability(arch),
             block_size=block_size,
-            registers_per_thread=compiled.registers,
+            registers_per_thread=resources.registers,
             shared_memory_per_block=shared,
-            barriers=compiled.barriers,
+            barriers=ptx.barriers,
         )
     except GpuperfError as error:
         raise GpuperfError(
-            f"{compiled.name} cannot be launched on {arch}: {error.found}", expected=error.expected
+            f"{ptx.name} cannot be launched on {arch}: {error.found}", expected=error.expected
         ) from None
     return StaticKernel(
-        name=compiled.name,
+        name=ptx.name,
         arch=arch,
         compiler=compiled.compiler,
         block_size=block_size,
-        registers_per_thread=compiled.registers,
-        spills=compiled.spills,
-        stack_bytes=compiled.stack_bytes,
+        registers_per_thread=resources.registers,
+        spills=resources.spills,
+        stack_bytes=resources.stack_bytes,
         shared_memory_bytes=shared,
         code_bytes=compiled.code_bytes,
         code=compiled.code,
-        widest_load_bits=compiled.widest_load_bits,
-        tensor_instructions=compiled.tensor_instructions,
-        copy_instructions=compiled.copy_instructions,
+        widest_load_bits=ptx.widest_load_bits,
+        tensor_instructions=ptx.tensor_instructions,
+        copy_instructions=ptx.copy_instructions,
         theoretical_occupancy=fits.theoretical_occupancy_pct,
         blocks_per_sm=fits.blocks_per_sm,
         occupancy_limiter=fits.limiter,

@@ -6,10 +6,10 @@ Names and operands follow the PTX ISA 9.0.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.device.occupancy import BLOCK_BARRIERS
+from pytest_gpuperf.records.base import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,8 +50,7 @@ _BARRIER = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class PtxKernel:
+class PtxKernel(Record, frozen=True, kw_only=True):
     """One entry function."""
 
     name: str

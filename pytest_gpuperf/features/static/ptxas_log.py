@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from pytest_gpuperf.features.static.kernel import Resources
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _USED = re.compile(r"Used (?P<registers>\d+) registers(?P<more>[^\n]*)")
@@ -11,22 +12,8 @@ _BARRIERS = re.compile(r"used (\d+) barriers")
 _SHARED = re.compile(r"(\d+) bytes smem")
 
 
-class Usage(NamedTuple):
-    """Resources of one kernel."""
-
-    registers: int
-    """Of a thread."""
-    barriers: int
-    shared_memory_bytes: int
-    """Static."""
-    stack_bytes: int
-    """Of a thread."""
-    spills: int
-    """Bytes of spill stores and spill loads."""
-
-
-def read_log(log: str) -> dict[str, Usage]:
-    """Return the usage by mangled name."""
+def read_log(log: str) -> dict[str, tuple[Resources, int]]:
+    """Return the resources and the number of barriers by mangled name."""
     said = _ENTRY.split(log)
     return {
         name: _usage(name, used, log)
@@ -35,7 +22,7 @@ def read_log(log: str) -> dict[str, Usage]:
     }
 
 
-def _usage(name: str, used: re.Match[str], log: str) -> Usage:
+def _usage(name: str, used: re.Match[str], log: str) -> tuple[Resources, int]:
     barriers, shared = _BARRIERS.search(used["more"]), _SHARED.search(used["more"])
     # Functions that the kernel calls have such a line too, so look it up by name.
     frame = re.search(
@@ -44,10 +31,10 @@ def _usage(name: str, used: re.Match[str], log: str) -> Usage:
         log,
     )
     stack, stores, loads = map(int, frame.groups()) if frame else (0, 0, 0)
-    return Usage(
+    resources = Resources(
         registers=int(used["registers"]),
-        barriers=int(barriers[1]) if barriers else 0,
-        shared_memory_bytes=int(shared[1]) if shared else 0,
         stack_bytes=stack,
         spills=stores + loads,
+        shared_memory_bytes=int(shared[1]) if shared else 0,
     )
+    return resources, int(barriers[1]) if barriers else 0

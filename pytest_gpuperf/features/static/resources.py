@@ -7,15 +7,13 @@ import shutil
 import subprocess
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.static.kept import Kept
-from pytest_gpuperf.measure.identity.cubin import Cubin
-from pytest_gpuperf.records import Record
+from pytest_gpuperf.features.static.kernel import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,26 +22,6 @@ _USAGE = re.compile(r"Function (?P<name>[\w$]+):\s*REG:(?P<registers>\d+) STACK:
 _LOCAL = re.compile(r"\b(?:LDL|STL)(?P<modifiers>(?:\.\w+)*)")
 _WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _REGISTER_BYTES = 4
-
-
-@dataclass(frozen=True)
-class CubinTools:
-    """Paths of `cuobjdump` and `nvdisasm`; both have to know the architecture."""
-
-    cuobjdump: Path
-    nvdisasm: Path
-
-
-class Resources(Record, frozen=True, kw_only=True):
-    """Resources of one kernel."""
-
-    registers: int
-    """Registers of a thread."""
-    stack_bytes: int
-    """Local memory of a thread."""
-    spills: int
-    """Bytes that the code of a thread stores to and loads from its stack."""
-    code_bytes: int
 
 
 def find_tool(name: str) -> Path:
@@ -58,7 +36,7 @@ def find_tool(name: str) -> Path:
     return Path(shutil.which(name) or name)
 
 
-def read_cubin(cubin: bytes, kernel: str, tools: CubinTools, state: Path) -> Resources:
+def read_cubin(cubin: bytes, kernel: str, state: Path) -> Resources:
     """Read the resources of one kernel of a cubin.
 
     Spills are counted in the machine code: each instruction that stores to or loads from local memory counts
@@ -68,7 +46,6 @@ def read_cubin(cubin: bytes, kernel: str, tools: CubinTools, state: Path) -> Res
     Args:
         cubin: An ELF file for one architecture.
         kernel: Mangled name of an entry function.
-        tools: Tools that read the cubin.
         state: The project's `.gpuperf` folder, which keeps the result.
 
     Raises:
@@ -77,27 +54,22 @@ def read_cubin(cubin: bytes, kernel: str, tools: CubinTools, state: Path) -> Res
     kept = Kept(state, "cubin", kernel, cubin)
     resources = kept.load(Resources)
     if resources is None:
-        resources = _read(cubin, kernel, tools)
+        resources = _read(cubin, kernel)
         kept.store(resources)
     return resources
 
 
-def _read(cubin: bytes, kernel: str, tools: CubinTools) -> Resources:
+def _read(cubin: bytes, kernel: str) -> Resources:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        found = _usage(run_tool(tools.cuobjdump, path, "-res-usage"))
+        found = _usage(run_tool("cuobjdump", path, "-res-usage"))
         if kernel not in found:
-            raise GpuperfError(f"{tools.cuobjdump.name} finds no {kernel} in its cubin")
+            raise GpuperfError(f"cuobjdump finds no {kernel} in its cubin")
         registers, stack = found[kernel]
         # Disassembling takes as long as compiling, and a kernel without a stack has spilled nothing.
-        spills = spilled_bytes(run_tool(tools.nvdisasm, path, "-c", "-ndf")) if stack else 0
-    return Resources(
-        registers=registers,
-        stack_bytes=stack,
-        spills=spills,
-        code_bytes=len(Cubin(cubin).instructions(kernel)),
-    )
+        spills = spilled_bytes(run_tool("nvdisasm", path, "-c", "-ndf")) if stack else 0
+    return Resources(registers=registers, stack_bytes=stack, spills=spills)
 
 
 def _usage(text: str) -> Mapping[str, tuple[int, int]]:
@@ -114,25 +86,25 @@ def _width(modifiers: str) -> int:
     return next((_WIDTHS[name] for name in modifiers.split(".") if name in _WIDTHS), _REGISTER_BYTES)
 
 
-def run_tool(tool: Path, path: Path, *options: str) -> str:
+def run_tool(name: str, path: Path, *options: str) -> str:
     """Run a tool on a file with machine code, and return its output.
 
     Raises:
         GpuperfError: The tool is missing or cannot read the file.
     """
-    command = [str(tool), *options, str(path)]
+    command = [str(find_tool(name)), *options, str(path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError as error:
         raise GpuperfError(
-            f"{tool.name} cannot be run: {error.strerror}",
+            f"{name} cannot be run: {error.strerror}",
             expected="the tools that Triton brings, or those of a CUDA installation",
             next_step="reinstall triton, or put the CUDA toolkit's bin folder on PATH",
         ) from None
     if done.returncode:
         reason = (done.stderr.strip() or done.stdout.strip()).partition("\n")[0]
         raise GpuperfError(
-            f"{tool.name} cannot read the machine code: {reason}",
+            f"{name} cannot read the machine code: {reason}",
             next_step="install a newer Triton or CUDA toolkit, whose tools know the architecture",
         )
     return done.stdout

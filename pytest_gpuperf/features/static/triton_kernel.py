@@ -22,9 +22,8 @@ from pytest_gpuperf.features.static.kernel import (
     static_kernel,
 )
 from pytest_gpuperf.features.static.ptx import isa_version, read_ptx
-from pytest_gpuperf.features.static.resources import CubinTools, find_tool, read_cubin
+from pytest_gpuperf.features.static.resources import read_cubin
 from pytest_gpuperf.measure.device.occupancy import WARP_THREADS
-from pytest_gpuperf.measure.identity.cubin import Cubin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -284,31 +283,16 @@ def _compile(
         raise GpuperfError(f"{name} does not compile for {arch}: {reason}") from error
     assembly, metadata = compiled.asm, compiled.metadata
     [ptx] = read_ptx(assembly["ptx"])
-    resources = read_cubin(assembly["cubin"], ptx.name, cubin_tools(), state)
     return static_kernel(
-        Compiled(
-            name=ptx.name,
-            compiler=f"triton {version}, PTX {isa_version(assembly['ptx'])}",
-            registers=resources.registers,
-            stack_bytes=resources.stack_bytes,
-            spills=resources.spills,
+        Compiled.of(
+            f"triton {version}, PTX {isa_version(assembly['ptx'])}",
+            ptx,
             # Triton's shared memory is all dynamic.
-            shared_memory_bytes=0,
-            code_bytes=resources.code_bytes,
-            code=Cubin(assembly["cubin"]).code_hash(ptx.name),
-            threads=ptx.threads,
-            barriers=ptx.barriers,
-            tensor_instructions=ptx.tensor_instructions,
-            copy_instructions=ptx.copy_instructions,
-            widest_load_bits=ptx.widest_load_bits,
+            read_cubin(assembly["cubin"], ptx.name, state),
+            assembly["cubin"],
         ),
         arch,
         # Only the code counts the warps that Triton adds for warp specialisation.
         block_size=ptx.threads or WARP_THREADS * metadata.num_warps,
         dynamic_bytes=metadata.shared,
     )
-
-
-def cubin_tools() -> CubinTools:
-    """Return the tools that Triton brings; those on PATH if it was packaged without them."""
-    return CubinTools(find_tool("cuobjdump"), find_tool("nvdisasm"))

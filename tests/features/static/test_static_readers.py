@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.static import resources
+from pytest_gpuperf.features.static.kernel import Resources
 from pytest_gpuperf.features.static.ptx import isa_version, read_ptx
-from pytest_gpuperf.features.static.ptxas_log import Usage, read_log
-from pytest_gpuperf.features.static.resources import CubinTools, find_tool, read_cubin, spilled_bytes
+from pytest_gpuperf.features.static.ptxas_log import read_log
+from pytest_gpuperf.features.static.resources import find_tool, read_cubin, spilled_bytes
 from pytest_gpuperf.measure.identity.cubin import Cubin
 
 DATA = Path(__file__).parents[2] / "data" / "static"
@@ -148,10 +150,8 @@ def test_any_text_is_readable_as_ptx(text: str) -> None:
 
 def test_log_separates_kernels_and_called_functions() -> None:
     assert read_log((DATA / "spill.log").read_text()) == {
-        SPILLING: Usage(
-            registers=32, barriers=1, shared_memory_bytes=0, stack_bytes=1376, spills=1376 + 1556
-        ),
-        "staged": Usage(registers=16, barriers=1, shared_memory_bytes=4096, stack_bytes=0, spills=0),
+        SPILLING: (Resources(registers=32, stack_bytes=1376, spills=1376 + 1556), 1),
+        "staged": (Resources(registers=16, stack_bytes=0, spills=0, shared_memory_bytes=4096), 1),
     }
 
 
@@ -162,7 +162,7 @@ def test_the_log_of_nvrtc_is_read_too() -> None:
         "ptxas         .     8 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n"
         "ptxas info    : Used 255 registers, 8 bytes cumulative stack size, 368 bytes cmem[0]\n"
     )
-    assert read_log(log) == {"k": Usage(255, 0, 0, 8, 20)}
+    assert read_log(log) == {"k": (Resources(registers=255, stack_bytes=8, spills=20), 0)}
 
 
 def test_code_size_comes_from_the_cubin() -> None:
@@ -207,44 +207,40 @@ def test_spills_are_local_memory_stores_and_loads(instruction: str, bytes: int) 
 
 
 @pytest.fixture
-def tools() -> CubinTools:
-    from pytest_gpuperf.features.static.triton_kernel import cubin_tools
-
+def _tools() -> None:
     pytest.importorskip("triton")
-    return cubin_tools()
 
 
-def test_tools_and_log_agree_on_a_cubin(tools: CubinTools, tmp_path: Path) -> None:
-    found = read_cubin(unpacked("spill.cubin"), SPILLING, tools, tmp_path)
-    said = read_log((DATA / "spill.log").read_text())[SPILLING]
-    assert (found.registers, found.stack_bytes, found.spills) == (
-        said.registers,
-        said.stack_bytes,
-        said.spills,
-    )
+@pytest.mark.usefixtures("_tools")
+def test_tools_and_log_agree_on_a_cubin(tmp_path: Path) -> None:
+    found = read_cubin(unpacked("spill.cubin"), SPILLING, tmp_path)
+    assert found == read_log((DATA / "spill.log").read_text())[SPILLING][0]
 
 
-def test_cubin_result_is_cached(tools: CubinTools, tmp_path: Path) -> None:
-    first = read_cubin(unpacked("spill.cubin"), SPILLING, tools, tmp_path)
-    gone = CubinTools(tmp_path / "cuobjdump", tmp_path / "nvdisasm")
-    assert read_cubin(unpacked("spill.cubin"), SPILLING, gone, tmp_path) == first
+@pytest.mark.usefixtures("_tools")
+def test_cubin_result_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = read_cubin(unpacked("spill.cubin"), SPILLING, tmp_path)
+    monkeypatch.setattr(resources, "find_tool", lambda name: tmp_path / name)
+    assert read_cubin(unpacked("spill.cubin"), SPILLING, tmp_path) == first
     with pytest.raises(GpuperfError, match="cuobjdump cannot be run"):
-        read_cubin(unpacked("spill.cubin"), "staged", gone, tmp_path)
+        read_cubin(unpacked("spill.cubin"), "staged", tmp_path)
 
 
-@pytest.mark.parametrize("kept", [b"", b"{}", b"[1]", b"\xff"])
-def test_unreadable_cache_file_is_replaced(tools: CubinTools, tmp_path: Path, kept: bytes) -> None:
-    first = read_cubin(unpacked("spill.cubin"), "staged", tools, tmp_path)
+@pytest.mark.usefixtures("_tools")
+@pytest.mark.parametrize("kept", [b"", b"{}", b"\xff"])
+def test_unreadable_cache_file_is_replaced(tmp_path: Path, kept: bytes) -> None:
+    first = read_cubin(unpacked("spill.cubin"), "staged", tmp_path)
     [path] = (tmp_path / "static").glob("*.json")
     good = path.read_bytes()
     path.write_bytes(kept)
-    assert read_cubin(unpacked("spill.cubin"), "staged", tools, tmp_path) == first
+    assert read_cubin(unpacked("spill.cubin"), "staged", tmp_path) == first
     assert path.read_bytes() == good
 
 
-def test_unreadable_cubin_is_an_error(tools: CubinTools, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_tools")
+def test_unreadable_cubin_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"cuobjdump cannot read the machine code: .*; install a newer"):
-        read_cubin(b"\x7fELF no cubin", "k", tools, tmp_path)
+        read_cubin(b"\x7fELF no cubin", "k", tmp_path)
 
 
 def test_stand_in_for_triton_has_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
