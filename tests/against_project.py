@@ -18,6 +18,7 @@ import pytest
 import pytest_gpuperf
 from forked import fork_children, run_forked
 from pytest_gpuperf.against import engine as engine_module
+from pytest_gpuperf.against import side_process
 from pytest_gpuperf.against.engine import Engine, TimedTest
 from pytest_gpuperf.against.git import Repository
 from pytest_gpuperf.records import AgainstTiming, Fingerprint, Run, Settlement
@@ -180,13 +181,14 @@ class Project:
             monkeypatch.chdir(self.root)
             monkeypatch.setattr("tempfile.tempdir", str(self.temporary))
             monkeypatch.setattr(engine_module, "LOOKS", looks)
+            monkeypatch.setattr(side_process, "PATIENCE_S", patience_s)
             monkeypatch.setattr(sequential, "LOOKS", looks)
             fork_children(monkeypatch.setattr)
             command = [*ARGUMENTS, *arguments]
             invocation = Invocation(command, self.root, self.root, "auto", str(self.root), self.environment())
             logs = self.root / ".gpuperf" / "runs" / "1" / "against"
             progress = lambda _: nullcontext(lambda _: None)  # noqa: E731
-            made = Engine(self.root, invocation, logs, 0.01, build, "9.0", progress, patience_s)
+            made = Engine(self.root, invocation, logs, 0.01, build, "9.0", progress)
             with closing(made) as engine:
                 yield engine
 

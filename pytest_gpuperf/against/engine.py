@@ -16,7 +16,7 @@ from pytest_gpuperf.against.build import build
 from pytest_gpuperf.against.launching import Launcher
 from pytest_gpuperf.against.messages import Collected
 from pytest_gpuperf.against.series import Series
-from pytest_gpuperf.against.side_process import CRASH, PATIENCE_S, LostError, SideProcess
+from pytest_gpuperf.against.side_process import CRASH, LostError, SideProcess
 from pytest_gpuperf.against.sides import Sides
 from pytest_gpuperf.against.turns import Taken, Turns
 from pytest_gpuperf.against.worktree import old_tree
@@ -76,7 +76,6 @@ class Engine:
         command: `gpuperf_build`; empty for none.
         capability: Compute capability of the GPU.
         progress: Begins a line about a build.
-        patience_s: Seconds that a side process may be silent.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class Engine:
         command: str,
         capability: str,
         progress: OpenProgress,
-        patience_s: float = PATIENCE_S,
     ) -> None:
         self.notices: list[str] = []
         """Facts that a reader of the results should know."""
@@ -101,7 +99,6 @@ class Engine:
         self._command = command
         self._capability = capability
         self._progress = progress
-        self._patience_s = patience_s
         self._rng = Random(secrets.randbits(64))  # noqa: S311
         self._stack = ExitStack()
         self._trees: dict[str, tuple[ExitStack, Sides]] = {}
@@ -280,9 +277,8 @@ class Engine:
         try:
             for side in order:
                 plan = sides.plan(side, test.nodeid, test.path, labels, driver)
-                processes[side] = SideProcess(
-                    side, self._launcher, sides, plan, self._logs / LOGS[side], tick, self._patience_s
-                )
+                log = self._logs / LOGS[side]
+                processes[side] = SideProcess(side, self._launcher, sides, plan, log, tick)
             yield processes
             for process in processes.values():
                 process.let_go()

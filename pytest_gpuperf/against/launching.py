@@ -21,7 +21,7 @@ from pytest_gpuperf.against.fork_server import LIBRARIES, LONGEST, SLOW
 from pytest_gpuperf.processes.children import end_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from multiprocessing.connection import Connection
     from typing import Any, BinaryIO
 
@@ -60,8 +60,7 @@ class Launcher:
         self.why_not = ""
         """Why each process imports by itself; empty if they are forked, or if there is nothing slow."""
         if sys.platform == "linux" and (modules := slow_imports(sys.modules)):
-            self._server = ForkServer(environment)
-            self._server.prepare([str(checkout), *modules])
+            self._server = ForkServer(environment, [str(checkout), *modules])
 
     def start(self, sides: Sides, side: Side, channel: Connection, log: BinaryIO) -> Leader:
         """Start the process of a side; it leads its own group.
@@ -115,9 +114,10 @@ class ForkServer:
 
     Args:
         environment: Its environment: packages read it when they are imported.
+        asked: The folder of the checkout, then the modules that it imports.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], asked: Sequence[str]) -> None:
         self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         with theirs:
@@ -130,17 +130,10 @@ class ForkServer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._ready = False
-
-    def prepare(self, asked: list[str]) -> None:
-        """Order imports.
-
-        Args:
-            asked: The folder of the checkout, then modules.
-        """
         with suppress(OSError):
             # If the server has ended, the missing answer shows that.
             self._end.send(json.dumps(asked).encode())
+        self._ready = False
 
     def wait(self, tick: Callable[[], None]) -> None:
         """Wait for the imports.

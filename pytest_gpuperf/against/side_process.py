@@ -58,7 +58,6 @@ class SideProcess:
         plan: Its plan, without its end of the socket.
         log: File for its output, which is appended.
         tick: Called during each wait.
-        patience_s: Seconds that it may be silent.
     """
 
     def __init__(
@@ -69,12 +68,10 @@ class SideProcess:
         plan: SidePlan,
         log: Path,
         tick: Callable[[], None],
-        patience_s: float = PATIENCE_S,
     ) -> None:
         self.side = side
         self._log = log
         self._tick = tick
-        self._patience_s = patience_s
         ours, theirs = Pipe()
         self._end = ParentEnd(ours)
         sides.plan_file(side).write_bytes(
@@ -101,7 +98,7 @@ class SideProcess:
         Raises:
             LostError: The process has ended, or is silent.
         """
-        end = time.monotonic() + self._patience_s
+        end = time.monotonic() + PATIENCE_S
         try:
             while not self._end.has_answer(POLL_S):
                 # A process that a test left running may hold the other end open.
@@ -109,7 +106,7 @@ class SideProcess:
                     raise EOFError
                 if time.monotonic() > end:
                     end_group(self._process)
-                    raise self._lost(f"has not answered for {self._patience_s:.0f} s")
+                    raise self._lost(f"has not answered for {PATIENCE_S:.0f} s")
                 self._tick()
             return self._end.answer()
         except (OSError, EOFError):

@@ -83,13 +83,6 @@ def test_k(gpuperf):
     assert compared.new_first == tuple(side == "B" for side in order.read_text()[::2])
 
 
-def test_each_restart_has_new_processes(project: Project) -> None:
-    project.commit({"kernels.py": "import os\ndef kernel(): return float(os.getpid())\n"})
-    restarts = found(project.compare(K, looks=(3,))).restarts
-    assert len({block.time_us for restart in restarts for block in restart.blocks}) == 6
-    assert {block.sm_clock_mhz for restart in restarts for block in restart.blocks} == {1980.0}
-
-
 def test_restarts_share_random_numbers(project: Project) -> None:
     project.commit(
         {
