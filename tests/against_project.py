@@ -19,7 +19,7 @@ import pytest_gpuperf
 from forked import fork_children, run_forked
 from pytest_gpuperf.against import engine as engine_module
 from pytest_gpuperf.against import side_process
-from pytest_gpuperf.against.engine import Engine, TimedTest
+from pytest_gpuperf.against.engine import Engine, OutOfTimeError, TimedTest
 from pytest_gpuperf.against.git import Repository
 from pytest_gpuperf.records import AgainstTiming, Fingerprint, Run, Settlement
 from pytest_gpuperf.records.passes import Invocation
@@ -153,13 +153,19 @@ class Project:
             left_s: Returns the seconds that are left.
             build: `gpuperf_build`.
         """
+
+        def tick(text: str) -> None:
+            say(text)
+            if left_s() <= 0:
+                raise OutOfTimeError
+
         repository = Repository.around(self.root)
         commit = repository.commit(ref)
         with self.engine(arguments, looks, patience_s, build) as engine:
             series: dict[tuple[str, str], Series] = {}
             for nodeid in tests:
                 test = self.timed(nodeid, labels)
-                found = engine.compare(test, repository, commit, say, left_s)
+                found = engine.compare(test, repository, commit, tick)
                 series |= {(nodeid, label): one for label, one in found.items()}
         return Compared(commit, series, engine.notices)
 

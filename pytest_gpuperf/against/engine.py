@@ -119,8 +119,7 @@ class Engine:
         test: TimedTest,
         repository: Repository,
         commit: Commit,
-        say: Callable[[str], None],
-        left_s: Callable[[], float],
+        tick: Callable[[str], None],
     ) -> dict[str, Series]:
         """Time a test on both sides until each label is decided, or cannot be.
 
@@ -128,15 +127,14 @@ class Engine:
             test: The test.
             repository: The repository of the checkout.
             commit: The old code.
-            say: Shows the progress, many times a second.
-            left_s: Returns the seconds that are left.
+            tick: Called with the progress, many times a second; raises `OutOfTimeError` to end it.
 
         Raises:
             GpuperfError: git makes no worktree, or old code cannot be built.
-            OutOfTimeError: They were not enough.
+            OutOfTimeError: No label was decided before.
         """
         series = {label: Series() for label in test.calls}
-        say(f"old code {commit}")
+        tick(f"old code {commit}")
         sides = self._sides(repository, commit)
         last = LOOKS[-1]
         orders = self._rng.sample(ORDERS, len(ORDERS))
@@ -144,11 +142,11 @@ class Engine:
             labels = [label for label, one in series.items() if not one.is_settled]
             if not labels:
                 break
-            tick = partial(self._tick, partial(say, f"restart {restart} of at most {last}"), left_s)
+            each = partial(tick, f"restart {restart} of at most {last}")
             recorded = {label: one.recorded for label, one in series.items() if one.recorded is not None}
             driver = test.driver if restart == 1 else None
             try:
-                taken = self._restart(sides, test, labels, orders[restart % 2], driver, recorded, tick)
+                taken = self._restart(sides, test, labels, orders[restart % 2], driver, recorded, each)
             except LostError as lost:
                 whose = f"code of {commit}" if lost.side == "A" else "present code"
                 why = self._lost(lost, whose, test, sides)
@@ -170,26 +168,25 @@ class Engine:
         return series
 
     def fresh(
-        self, test: TimedTest, say: Callable[[str], None], left_s: Callable[[], float], count: int = FRESH
+        self, test: TimedTest, tick: Callable[[str], None], count: int = FRESH
     ) -> tuple[dict[str, list[tuple[SideBlock, ...]]], str]:
         """Time a test by fresh processes of new code; return their blocks by label, or why there are none.
 
         Args:
             test: The test.
-            say: Shows the progress, many times a second.
-            left_s: Returns the seconds that are left.
+            tick: Called with the progress, many times a second; raises `OutOfTimeError` to end it.
             count: Number of processes.
 
         Raises:
-            OutOfTimeError: They were not enough.
+            OutOfTimeError: The time was not enough.
         """
         blocks: dict[str, list[tuple[SideBlock, ...]]] = {label: [] for label in test.calls}
         why = ""
         sides = Sides(self._root, None, None, self._invocation, self._working_folder())
         for number in range(1, count + 1):
-            tick = partial(self._tick, partial(say, f"fresh process {number} of {count}"), left_s)
+            each = partial(tick, f"fresh process {number} of {count}")
             try:
-                taken = self._restart(sides, test, list(test.calls), ("B",), None, test.recorded, tick)
+                taken = self._restart(sides, test, list(test.calls), ("B",), None, test.recorded, each)
             except LostError as lost:
                 return {}, self._lost(lost, "present code", test, sides)
             for label, call in test.calls.items():
@@ -203,11 +200,6 @@ class Engine:
             if not blocks:
                 break
         return blocks, why
-
-    def _tick(self, say: Callable[[], None], left_s: Callable[[], float]) -> None:
-        say()
-        if left_s() <= 0:
-            raise OutOfTimeError
 
     def _working_folder(self) -> Path:
         if self._folder is None:

@@ -209,24 +209,26 @@ class Settler:
         allowed_s = self._allowed_s()
         end, built_s = time.monotonic() + allowed_s - self._spent_s, self._engine.built_s
 
-        def left_s() -> float:
-            return end + self._engine.built_s - built_s - time.monotonic()
+        def tick(text: str) -> None:
+            self._show(f"{state.nodeid}: settled, {text}")
+            if time.monotonic() >= end + self._engine.built_s - built_s:
+                raise OutOfTimeError
 
         try:
             for commit in commits:
                 if missing := [label for label in able if label not in found]:
-                    series, failure = self._compare(self._test(state, missing, known, commit), commit, left_s)
+                    series, failure = self._compare(self._test(state, missing, known, commit), commit, tick)
                     for label in missing:
                         if (one := series.get(label)) is None or one.reason or not one.restarts:
                             why[label] = why[label] or failure or (one.reason if one is not None else "")
                         elif commit != commits[-1] and _is_alike(one) and not self._measured(state, commit):
                             why[label] = f"{commit} need not have the code that was measured"
                         else:
-                            found[label] = self._in_turn(state, label, commit, one, known, left_s)
+                            found[label] = self._in_turn(state, label, commit, one, known, tick)
             if self._against is None and (missing := [label for label in able if label not in found]):
                 why |= {label: why[label] or no_commit for label in missing}
                 test = self._test(state, missing, known)
-                blocks, failure = self._engine.fresh(test, self._say(state.nodeid), left_s)
+                blocks, failure = self._engine.fresh(test, tick)
                 for label in missing:
                     times, clocks = _fresh(state.measurements[label], known.get(label), blocks.get(label, ()))
                     if times:
@@ -258,11 +260,11 @@ class Settler:
         return ""
 
     def _compare(
-        self, test: TimedTest, commit: Commit, left_s: Callable[[], float]
+        self, test: TimedTest, commit: Commit, tick: Callable[[str], None]
     ) -> tuple[dict[str, Series], str]:
         assert self._repository is not None
         try:
-            return self._engine.compare(test, self._repository, commit, self._say(test.nodeid), left_s), ""
+            return self._engine.compare(test, self._repository, commit, tick), ""
         except (GpuperfError, OSError) as error:
             # Without the file: a record has no folders of the machine.
             return {}, getattr(error, "strerror", None) or str(error)
@@ -274,7 +276,7 @@ class Settler:
         commit: Commit,
         series: Series,
         known: Mapping[str, MeasurementBaseline],
-        left_s: Callable[[], float],
+        tick: Callable[[str], None],
     ) -> Settlement:
         """Return the restarts of a label, and the times of new code in each.
 
@@ -290,7 +292,7 @@ class Settler:
         if others and len(fresh) < FRESH:
             test = self._test(state, [label], known)
             with suppress(OutOfTimeError):
-                more, _ = self._engine.fresh(test, self._say(state.nodeid), left_s, FRESH - len(fresh))
+                more, _ = self._engine.fresh(test, tick, FRESH - len(fresh))
                 fresh += map(list, more.get(label, ()))
         times, clocks = _fresh(measured, stored, fresh)
         return Settlement(how="in turn", against=series.record(commit), fresh_us=times, fresh_mhz=clocks)
@@ -342,9 +344,6 @@ class Settler:
         )
         packages = all(before.packages.get(name, known) == known for name, known in now.packages.items())
         return packages and all(getattr(before, name) == getattr(now, name) for name in names)
-
-    def _say(self, nodeid: str) -> Callable[[str], None]:
-        return lambda text: self._show(f"{nodeid}: settled, {text}")
 
     def _allowed_s(self) -> float:
         """Return the seconds for the settling of this card."""

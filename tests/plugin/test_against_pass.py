@@ -272,7 +272,7 @@ def test_what_is_decided_stays_after_the_time_is_spent(project: Project) -> None
 def test_a_label_that_is_gone_leaves_the_other_ones(project: Project) -> None:
     project.write({"test_k.py": TWO.format("kernel, 1")})
     with project.engine() as engine:
-        blocks, why = engine.fresh(project.timed(K, ("a", "b")), lambda _: None, lambda: 60.0)
+        blocks, why = engine.fresh(project.timed(K, ("a", "b")), lambda _: None)
     assert (list(blocks), len(blocks["a"])) == (["a"], 3)
     assert why.startswith("in a fresh process ")
 
@@ -280,14 +280,14 @@ def test_a_label_that_is_gone_leaves_the_other_ones(project: Project) -> None:
 def test_new_code_by_itself_runs_in_three_processes(project: Project) -> None:
     project.write({"kernels.py": "import os\ndef kernel(): return float(os.getpid())\n"})
     with project.engine() as engine:
-        blocks, why = engine.fresh(project.timed(K), lambda _: None, lambda: 60.0)
+        blocks, why = engine.fresh(project.timed(K), lambda _: None)
     assert (len({block.time_us for one in blocks["main"] for block in one}), why) == (3, "")
 
 
 def test_new_code_that_fails_by_itself_has_a_reason(project: Project) -> None:
     project.write({"test_k.py": TEST.replace("kernel)", "kernel.gone)")})
     with project.engine() as engine:
-        blocks, why = engine.fresh(project.timed(K), lambda _: None, lambda: 60.0)
+        blocks, why = engine.fresh(project.timed(K), lambda _: None)
     assert blocks == {}
     assert why.startswith("in a fresh process its call ended with AttributeError")
 
