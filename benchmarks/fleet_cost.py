@@ -84,7 +84,7 @@ class _AtOnce(Cluster):
 def cpu_ms(address: str, groups: int, tests: int) -> float:
     """Return the CPU time of this process for each group, in ms."""
     names = [Test(f"test_{group}.py::test[{number}]") for group in range(groups) for number in range(tests)]
-    job = Job("cost", ".", "baselines", git(ROOT, "rev-parse", "HEAD"), (), replay=True, patch=b"")
+    job = Job("cost", ".", "baselines", git(ROOT, "rev-parse", "HEAD"), (), replay=True)
     connected = _AtOnce(address, job)
     fleet = Fleet(connected, (MODEL,), 10.0, Counting())
     fleet.prepare()

@@ -138,12 +138,6 @@ class Counting:
             key = (results.model, nodeid)
             self.ends[key] = self.ends.get(key, 0) + 1
 
-    def progress(self, done: int, total: int, running: int, gpus: int) -> None:
-        """Do nothing."""
-
-    def keep(self) -> None:
-        """Do nothing."""
-
 
 def verdicts(results: ModelResults) -> Iterator[tuple[str, str]]:
     """Return the verdict of each judged test, by node id."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
@@ -9,19 +10,17 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
-from msgspec.structs import replace
-
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet.messages import Host, Job, decode, encode
-from pytest_gpuperf.features.fleet.on_worker import admit, leave, run_tests
+from pytest_gpuperf.features.fleet.on_worker import admit, run_tests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from distributed import Client, Future
 
-CONNECT_S = 10
+CONNECT_S = 5.0
 """Seconds in which a scheduler has to answer."""
 COMPARED = ("gpuperf", "torch", "triton", "driver")
 """Parts of the toolchain that all workers have to share."""
@@ -53,7 +52,7 @@ class Cluster:
 
     Args:
         address: Address of the scheduler.
-        job: The job, with its patch.
+        job: The job.
 
     Raises:
         GpuperfError: The scheduler does not answer.
@@ -63,10 +62,7 @@ class Cluster:
     """Runs on a worker."""
 
     def __init__(self, address: str, job: Job) -> None:
-        require_distributed()
-        from distributed import Client
-
-        self.address = address
+        self.address = address if "://" in address else f"tcp://{address}"
         self.hosts: dict[str, Host] = {}
         """The admitted workers by address, also those that have gone."""
         self.seen: dict[str, Host] = {}
@@ -74,25 +70,11 @@ class Cluster:
         self.refused: dict[str, str] = {}
         """The reason why a worker cannot take part, by address."""
         self._job = job
-        self._short_job = encode(replace(job, patch=b""))
-        # Dask logs each lost worker with a traceback; this package tells it in a line.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
-        try:
-            self._client: Client = Client(address, timeout=CONNECT_S, set_as_default=False)
-        except (OSError, ValueError, ImportError) as error:
-            raise GpuperfError(
-                f"no scheduler answers at {address}: {error}",
-                expected="the address that `dask scheduler` prints: tcp://HOST:8786",
-                next_step="type `dask scheduler` on a host that all workers reach",
-            ) from None
+        self._client = _connect(self.address)
 
     def close(self) -> None:
-        """Tell the workers that the job has ended, and disconnect."""
+        """Disconnect."""
         with suppress(Exception):  # nobody needs an answer
-            alive = [address for address in self._client.nthreads() if address in self.hosts]
-            if self._job.patch and alive:
-                self._client.run(leave, self._job.id, workers=alive, on_error="ignore")
-        with suppress(Exception):
             self._client.close(timeout=CONNECT_S)
 
     def look(self, models: Sequence[str] = ()) -> set[str]:
@@ -158,7 +140,7 @@ class Cluster:
         key = f"gpuperf-{self._job.id}-{secrets.token_hex(8)}"
         future = self._client.submit(
             self.task,
-            self._short_job,
+            encode(self._job),
             model,
             count,
             tuple(arguments),
@@ -175,6 +157,40 @@ class Cluster:
         """End tasks; their processes end within seconds."""
         with suppress(Exception):  # the scheduler may have gone
             self._client.cancel(list(futures), force=True)
+
+
+def _connect(address: str) -> Client:
+    """Connect to a scheduler.
+
+    Raises:
+        GpuperfError: Nothing that is a scheduler answers at the address.
+    """
+    require_distributed()
+    from distributed import Client
+
+    # Dask logs each lost worker with a traceback; this package tells it in a line.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    try:
+        # A client that finds no scheduler would wait much longer, and log a traceback when it is dropped.
+        asyncio.run(asyncio.wait_for(_greet(address), CONNECT_S))
+        return Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError, ImportError, asyncio.TimeoutError) as error:
+        raise GpuperfError(
+            f"no scheduler answers at {address}: {error or f'silent for {CONNECT_S:g} s'}",
+            expected="the address that `dask scheduler` prints: tcp://HOST:8786, or tls:// with certificates",
+            next_step="type `dask scheduler` on a host that all workers reach",
+        ) from None
+
+
+async def _greet(address: str) -> None:
+    from distributed.comm import connect, parse_host_port
+    from distributed.security import Security
+
+    scheme, _, host = address.partition("://")
+    if scheme in ("tcp", "tls"):
+        parse_host_port(host)
+    comm = await connect(address, timeout=CONNECT_S, **Security().get_connection_args("client"))
+    await comm.close()
 
 
 def _read(answer: object) -> Host:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -25,6 +26,9 @@ _MODELS = click.option(
     "(default: all that the workers have).",
 )
 
+_PLACES = ("--host", "--interface", "--listen-address", "--contact-address")
+"""Options of `dask worker` that say on what it listens."""
+
 
 @click.group("fleet", cls=CommandGroup)
 def command() -> None:
@@ -35,7 +39,6 @@ def command() -> None:
 @click.option("--scheduler", required=True, metavar="ADDRESS", help="Connect to this scheduler of Dask.")
 @_MODELS
 @click.option("--replay", is_flag=True, help="Judge the newest recordings again, on workers without a GPU.")
-@click.option("--ship-changes", is_flag=True, help="Send changes that are not committed as a patch.")
 @click.option(
     "--wait",
     "wait_s",
@@ -53,7 +56,6 @@ def run_command(
     scheduler: str,
     models: tuple[str, ...],
     replay: bool,
-    ship_changes: bool,
     wait_s: float,
     tests: tuple[str, ...],
     form: str,
@@ -65,7 +67,7 @@ def run_command(
     from pytest_gpuperf.features.fleet.running import Choice, run_on_fleet
 
     split = tests.index("--") if "--" in tests else len(tests)
-    choice = Choice(scheduler, models, replay, ship_changes, wait_s, tests[:split], tests[split + 1 :])
+    choice = Choice(scheduler, models, replay, wait_s, tests[:split], tests[split + 1 :])
     sys.exit(run_on_fleet(project, choice, form))
 
 
@@ -97,17 +99,26 @@ def worker_command(scheduler: str, claimed: tuple[str, ...], options: tuple[str,
             next_step="look at `nvidia-smi`, or announce one to replay: --gpu nvidia-h200=1",
         )
     shown = ", ".join(f"{name} {count}" for name, count in offered.items())
-    click.echo(f"announces {shown} to {scheduler}", err=True)
-    os.execv(sys.executable, dask_worker(scheduler, offered, options))  # noqa: S606
+    worker = dask_worker(scheduler, offered, options)
+    where = worker[worker.index("--host") + 1] if "--host" in worker else "all interfaces"
+    click.echo(f"announces {shown} to {scheduler}, listens on {where}", err=True)
+    os.execv(sys.executable, worker)  # noqa: S606
 
 
 def dask_worker(scheduler: str, offered: dict[str, int], options: Sequence[str]) -> list[str]:
-    """Return the command of the worker: a thread for each GPU, and no limit on memory, which pytest needs."""
+    """Return the command of the worker: a thread for each GPU, and no limit on memory, which pytest needs.
+
+    It listens on loopback if its scheduler does: Dask's workers run what anybody sends.
+    """
     threads = sum(count for name, count in offered.items() if not name.startswith(("GPU-", "MIG-")))
+    host = urlsplit(scheduler if "://" in scheduler else f"tcp://{scheduler}").hostname or ""
+    loopback = host == "localhost" or host.startswith("127.") or host == "::1"
+    own = any(option.partition("=")[0] in _PLACES for option in options)
     return [
         *(sys.executable, "-m", "distributed.cli.dask_worker", scheduler),
         *("--nworkers", "1", "--nthreads", str(threads), "--memory-limit", "0", "--no-dashboard"),
         *("--resources", ",".join(f"{name}={count}" for name, count in offered.items())),
+        *(("--host", "127.0.0.1" if host == "localhost" else host) if loopback and not own else ()),
         *options,
     ]
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 """Seconds between two looks at the workers."""
-KEPT_S = 30.0
-"""Seconds between two writes of the runs, which a killed command leaves behind."""
 FETCHED_S = 30.0
 """Seconds in which a worker has to send its results."""
 
@@ -38,12 +36,6 @@ class Watch(Protocol):
 
     def ended(self, results: ModelResults, nodeids: Sequence[str], worker: str) -> None:
         """Take the tests that have ended on a worker."""
-
-    def progress(self, done: int, total: int, running: int, gpus: int) -> None:
-        """Take the numbers of tests that have ended, of all, of groups that run, and of GPUs."""
-
-    def keep(self) -> object:
-        """Write the results so far."""
 
 
 class _Running(NamedTuple):
@@ -150,14 +142,13 @@ class Fleet:
             self.results[model] = ModelResults(model, own)
             counts = [models_of(self._cluster.hosts[one]).get(model, 0) for one in self._alive]
             waiting.add(make_groups(model, own, durations.get(model, {}), sum(counts), max(counts)))
-        looked = kept = alone = time.monotonic()
+        looked = alone = time.monotonic()
         try:
             while waiting or self._running:
                 while (chosen := waiting.take(self._free_gpus())) is not None:
                     group, worker = chosen
                     future = self._submit(group.tests, group.model, group.gpus, worker)
                     self._running[future.key] = _Running(future, group, worker)
-                self._tell_progress()
                 self._wait_for_one(waiting)
                 if time.monotonic() - looked >= LOOK_S:
                     self._look(waiting)
@@ -166,18 +157,8 @@ class Fleet:
                     alone = looked
                 elif looked - alone > self._wait_s:
                     raise self._deserted(waiting)
-                if time.monotonic() - kept >= KEPT_S:
-                    self._watch.keep()
-                    kept = time.monotonic()
         finally:
             self._cluster.cancel([running.future for running in self._running.values()])
-            self._tell_progress()
-
-    def _tell_progress(self) -> None:
-        results = self.results.values()
-        gpus = sum(sum(models_of(self._cluster.hosts[one]).values()) for one in self._alive)
-        done, total = sum(len(one.outcomes) for one in results), sum(len(one.nodeids) for one in results)
-        self._watch.progress(done, total, len(self._running), gpus)
 
     def _deserted(self, waiting: Waiting) -> GpuperfError:
         models = sorted({group.model for group in waiting})

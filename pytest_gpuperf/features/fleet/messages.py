@@ -30,8 +30,6 @@ class Job(msgspec.Struct, frozen=True):
     """Further arguments for pytest."""
     replay: bool
     """True if recorded runs are judged again."""
-    patch: bytes = b""
-    """Changes to the commit; only sent when a worker is admitted."""
 
 
 class Host(msgspec.Struct, frozen=True):

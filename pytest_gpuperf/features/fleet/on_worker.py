@@ -1,7 +1,6 @@
 """The functions that run on a worker of a fleet: admit it, collect tests, and run a group of them.
 
-A group runs in a process of its own, in the worker's checkout of the project. Changes that are not committed
-run in a worktree, which the worker removes.
+A group runs in a process of its own, in the worker's checkout of the project.
 """
 
 from __future__ import annotations
@@ -10,21 +9,18 @@ import functools
 import os
 import socket
 import sys
-import threading
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.against.git import Commit, Repository
-from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.fleet.code import code_of
 from pytest_gpuperf.features.fleet.gpus import Pool
 from pytest_gpuperf.features.fleet.messages import Answer, Host, Job, decode, encode
-from pytest_gpuperf.measure.device.environment import git_state, installed_toolchain
+from pytest_gpuperf.measure.device.environment import installed_toolchain
 from pytest_gpuperf.measure.device.visible import visible_gpus
 from pytest_gpuperf.processes.children import run_child
-from pytest_gpuperf.processes.git import GitError, run_git
 from pytest_gpuperf.records.runs import STATE_FOLDER, recordings
 from pytest_gpuperf.settings.settings import STATE_ENV
 
@@ -40,11 +36,8 @@ PYTEST = "import sys; sys.path[:] = filter(None, sys.path); import pytest; sys.e
 LAST_LINES = 20
 """Lines of pytest's output that an answer has."""
 
-_trees: dict[str, Path] = {}
+_roots: dict[str, Path] = {}
 """The project's folder of each job that this worker is admitted to."""
-_open: dict[str, ExitStack] = {}
-"""Removes the worktree of a job."""
-_one = threading.Lock()
 
 
 class _CancelledError(Exception):
@@ -57,10 +50,10 @@ def _pool() -> Pool:
 
 
 def admit(data: bytes, dask_worker: Worker) -> bytes:
-    """Check that this worker has the code of a job, and get it ready.
+    """Check that this worker has the code of a job.
 
     Args:
-        data: A `Job`, with its patch.
+        data: A `Job`.
         dask_worker: Given by Dask.
 
     Returns:
@@ -69,65 +62,18 @@ def admit(data: bytes, dask_worker: Worker) -> bytes:
     job = decode(data, Job)
     refused = ""
     try:
-        with _one:
-            if job.id not in _trees:
-                _trees[job.id] = _code(job)
+        here = code_of(Path.cwd())
+        _roots[job.id] = here.top / job.folder
+        if here.commit != job.commit:
+            raise GpuperfError(
+                f"it has commit {here.commit[:12]}",
+                expected=f"{job.commit[:12]}, as here",
+                next_step=f"there type `git fetch` and `git checkout {job.commit[:12]}`",
+            )
     except GpuperfError as error:
         refused = str(error)
     resources = {name: int(amount) for name, amount in dask_worker.state.total_resources.items()}
     return encode(Host(socket.gethostname(), installed_toolchain(), resources, refused))
-
-
-def _code(job: Job) -> Path:
-    here = Path.cwd()
-    try:
-        root = Path(os.fsdecode(run_git(here, "rev-parse", "--show-toplevel")).rstrip("\n"))
-    except GitError as error:
-        raise GpuperfError(
-            f"its folder {here} is in no git checkout: {error}",
-            expected="a checkout of the project",
-            next_step="start the worker in one",
-        ) from None
-    commit, dirty = git_state(root)
-    if not job.patch:
-        if commit != job.commit:
-            raise GpuperfError(
-                f"it has commit {commit[:12] or 'none'}",
-                expected=f"{job.commit[:12]}, as here",
-                next_step=f"there type `git -C {root} fetch` and `git -C {root} checkout {job.commit[:12]}`",
-            )
-        if dirty:
-            raise GpuperfError(
-                "its checkout has changes that are not committed",
-                expected=f"the files of commit {commit[:12]}",
-                next_step=f"there type `git -C {root} stash`",
-            )
-        return root / job.folder
-    return _patched(job, Repository.around(root)) / job.folder
-
-
-def _patched(job: Job, repository: Repository) -> Path:
-    with ExitStack() as undo:
-        try:
-            repository.git("cat-file", "-e", f"{job.commit}^{{commit}}")
-            tree = undo.enter_context(old_tree(repository, Commit(job.commit, job.commit)))
-            run_git(tree.root, "apply", "--whitespace=nowarn", "-", stdin=job.patch)
-        except GitError as error:
-            raise GpuperfError(
-                f"the changes to {job.commit[:12]} cannot be made there: {error}",
-                expected="a checkout with that commit",
-                next_step=f"there type `git -C {repository.root} fetch`",
-            ) from None
-        _open[job.id] = undo.pop_all()
-        return tree.root
-
-
-def leave(job_id: str) -> None:
-    """Forget a job, and remove its worktree."""
-    with _one:
-        _trees.pop(job_id, None)
-        if (tree := _open.pop(job_id, None)) is not None:
-            tree.close()
 
 
 def run_tests(data: bytes, model: str, count: int, arguments: tuple[str, ...], key: str) -> bytes:
@@ -145,7 +91,7 @@ def run_tests(data: bytes, model: str, count: int, arguments: tuple[str, ...], k
     """
     job = decode(data, Job)
     with _pool().take(model, count) as uuids, TemporaryDirectory(prefix="gpuperf-fleet-") as folder:
-        root, log, answer = _trees[job.id], Path(folder, "log"), Path(folder, "answer")
+        root, log, answer = _roots[job.id], Path(folder, "log"), Path(folder, "answer")
         env = {**os.environ, ANSWER_ENV: str(answer), PARENT_ENV: str(os.getpid())}
         env[STATE_ENV] = str(Path(folder, STATE_FOLDER))
         if job.replay:

@@ -3,69 +3,69 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.rows import build_rows, columns_of, header_lines, overall_status
 from pytest_gpuperf.report.show import count
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from pytest_gpuperf.report.rows import Summary
+    from pytest_gpuperf.features.fleet.results import ModelResults
 
 TESTS_SHOWN = 60
 """If a model has more tests, only those that did not pass are shown."""
+ENDINGS = ("passed", "skipped", "failed", "lost", "unjudged", "missing")
 
 
-@dataclass(frozen=True)
-class OfModel:
-    """The results on one model of GPU."""
-
-    gpu: str
-    tests: Sequence[dict[str, Any]]
-    """In pytest's order."""
-    missing: int
-    """Number of tests that did not end."""
-    runs: Sequence[str]
-    """Run files."""
-    summary: Summary | None
-    """None if no test was judged."""
-
-
-def fleet_report(models: Sequence[OfModel], exit_status: int) -> Report:
+def fleet_report(
+    models: Sequence[ModelResults], paths: Mapping[str, Sequence[Path]], exit_status: int
+) -> Report:
     """Return the report of `gpuperf fleet run`.
 
     Args:
         models: The results by model.
+        paths: The run files of each model.
         exit_status: Exit status of the command.
     """
-    tests = [test for model in models for test in model.tests]
-    counts = [_counts(model) for model in models]
+    tests = [test for model in models for test in _tests(model)]
+    counts = []
+    for model in models:
+        endings = Counter(outcome.ending for outcome in model.outcomes.values())
+        numbers = {name: endings[name] for name in ENDINGS}
+        numbers["missing"] = len(model.nodeids) - len(model.outcomes)
+        counts.append(
+            {"gpu": model.model, **numbers, "runs": [show_path(path) for path in paths[model.model]]}
+        )
     data = {"exit_status": exit_status, "models": counts, "tests": tests}
     return Report([*map(_table, models), _overview(counts)], tests, data)
 
 
-def _counts(model: OfModel) -> dict[str, Any]:
-    endings = Counter(test["ending"] for test in model.tests)
-    return {
-        "gpu": model.gpu,
-        "passed": endings["passed"],
-        "skipped": endings["skipped"],
-        "failed": endings["failed"],
-        "lost": endings["lost"],
-        "unjudged": endings["unjudged"],
-        "missing": model.missing,
-        "runs": list(model.runs),
-    }
+def _tests(model: ModelResults) -> list[dict[str, Any]]:
+    verdicts = {result.record.nodeid: overall_status(result).value for result in model.results}
+    return [
+        {
+            "test": nodeid,
+            "gpu": model.model,
+            "ending": outcome.ending,
+            "verdict": verdicts.get(nodeid, ""),
+            "seconds": outcome.seconds,
+            "message": outcome.message,
+            "worker": model.workers.get(nodeid, ""),
+        }
+        for nodeid in model.nodeids
+        if (outcome := model.outcomes.get(nodeid)) is not None
+    ]
 
 
-def _table(model: OfModel) -> Table:
-    summary = model.summary
+def _table(model: ModelResults) -> Table:
+    summary = model.summary()
     if summary is None:
-        return Table(notes=[f"{model.gpu}: no test was judged"])
+        return Table(notes=[f"{model.model}: no test was judged"])
     results = list(summary.results)
     notes = list(summary.notices)
     if len(results) > TESTS_SHOWN:
@@ -78,7 +78,7 @@ def _table(model: OfModel) -> Table:
 
 def _overview(models: Sequence[dict[str, Any]]) -> Table:
     columns = [Column("GPU", [model["gpu"] for model in models], "name")]
-    for name in ("passed", "skipped", "failed", "lost", "unjudged", "missing"):
+    for name in ENDINGS:
         numbers = [model[name] for model in models]
         if any(numbers):
             columns.append(Column(name, [f"{number:,}" for number in numbers]))

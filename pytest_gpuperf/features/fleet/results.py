@@ -49,7 +49,6 @@ class ModelResults:
         self._expected_failures: set[str] = set()
         self._files: dict[str, bytes] = {}
         self._started = timestamp(now())
-        self._ids: list[str] = []
 
     @property
     def complete(self) -> bool:
@@ -139,7 +138,8 @@ class ModelResults:
         merged = [
             Run(
                 schema=RUN_SCHEMA,
-                id=self._id(number),
+                # Ids tell a time of some microseconds, and these are made at once.
+                id=RunStore.new_id(now() + timedelta(milliseconds=number)),
                 started_at=self._started,
                 environment=environment,
                 complete=self.complete,
@@ -169,10 +169,3 @@ class ModelResults:
             traces = {file_of_run(path, name): self._files[name] for name in names if name in self._files}
             write_files({path: encode_run(run), **traces})
         return paths
-
-    def _id(self, number: int) -> str:
-        """Return the id of the first, second … run, the same one each time."""
-        while len(self._ids) <= number:
-            # Ids tell a time of some microseconds, and these are made at once.
-            self._ids.append(RunStore.new_id(now() + timedelta(milliseconds=len(self._ids))))
-        return self._ids[number]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,19 +13,16 @@ from pytest_gpuperf.features.fleet.cluster import Cluster, require_distributed
 from pytest_gpuperf.features.fleet.code import code_of
 from pytest_gpuperf.features.fleet.fleet import Fleet
 from pytest_gpuperf.features.fleet.messages import Job
-from pytest_gpuperf.features.fleet.report import OfModel, fleet_report
+from pytest_gpuperf.features.fleet.report import fleet_report
 from pytest_gpuperf.features.fleet.results import FAILING
 from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records.change import printable
-from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import RunStore
-from pytest_gpuperf.report.rows import overall_status
 from pytest_gpuperf.report.show import count
 from pytest_gpuperf.session.base import now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from pytest_gpuperf.cli.project import Project
     from pytest_gpuperf.features.fleet.results import ModelResults
@@ -44,7 +39,6 @@ class Choice(NamedTuple):
     scheduler: str
     models: tuple[str, ...]
     replay: bool
-    ship_changes: bool
     wait_s: float
     tests: tuple[str, ...]
     arguments: tuple[str, ...]
@@ -52,56 +46,23 @@ class Choice(NamedTuple):
 
 
 class _Screen:
-    """Shows each failure, and a line of progress, on standard error; writes the runs.
-
-    Args:
-        store: Store of the runs.
-    """
-
-    def __init__(self, store: RunStore) -> None:
-        self._store = store
-        self._begin = time.monotonic()
-        self._shown = ""
-        self.fleet: Fleet | None = None
+    """Shows each failure, and how many other tests have ended, on standard error."""
 
     def note(self, line: str) -> None:
-        self._write(f"gpuperf: {line}")
+        click.echo(printable(f"gpuperf: {line}"), err=True)
 
     def ended(self, results: ModelResults, nodeids: Sequence[str], worker: str) -> None:
         """Show the failed tests with their reasons, and how many others ended."""
         outcomes = [(nodeid, results.outcomes[nodeid]) for nodeid in nodeids]
         failed = [(nodeid, outcome) for nodeid, outcome in outcomes if outcome.ending in FAILING]
         for nodeid, outcome in failed:
-            self._write(f"{outcome.ending} on {results.model}: {nodeid}")
+            click.echo(printable(f"{outcome.ending} on {results.model}: {nodeid}"), err=True)
             for line in outcome.message.splitlines():
-                self._write(f"    {line}")
-        others = len(outcomes) - len(failed)
-        if others and not sys.stderr.isatty():
-            self._write(f"{results.model}: {count(others, 'test')} ended on {worker}")
-
-    def progress(self, done: int, total: int, running: int, gpus: int) -> None:
-        """Rewrite the line of progress."""
-        if sys.stderr.isatty():
-            seconds = time.monotonic() - self._begin
-            self._shown = f"{done}/{total} tests, {running} groups on {gpus} GPUs, {seconds:.0f} s"
-            click.echo(f"\r\x1b[2K{self._shown}", err=True, nl=False)
-
-    @property
-    def results(self) -> Sequence[ModelResults]:
-        """The results so far."""
-        return list(self.fleet.results.values()) if self.fleet is not None else []
-
-    def keep(self) -> dict[str, list[Path]]:
-        """Write the runs, and return their files by model of GPU."""
-        return {one.model: one.write(self._store) for one in self.results}
-
-    def close(self) -> None:
-        """Leave the line of progress."""
-        if self._shown:
-            click.echo("", err=True)
-
-    def _write(self, line: str) -> None:
-        click.echo(("\r\x1b[2K" if self._shown else "") + printable(line), err=True)
+                click.echo(printable(f"    {line}"), err=True)
+        if len(failed) < len(outcomes):
+            done = f"{len(results.outcomes)}/{len(results.nodeids)}"
+            ended = count(len(outcomes) - len(failed), "test")
+            click.echo(printable(f"{results.model}: {ended} ended on {worker}, {done} in all"), err=True)
 
 
 def run_on_fleet(project: Project, choice: Choice, form: str) -> int:
@@ -114,26 +75,19 @@ def run_on_fleet(project: Project, choice: Choice, form: str) -> int:
         GpuperfError: The tests cannot run; the results so far are written and reported before.
     """
     require_distributed()
-    code = code_of(project.root, ship=choice.ship_changes)
+    code = code_of(project.root)
+    folder = project.root.resolve().relative_to(code.top.resolve()).as_posix()
     baselines = project.baselines
     if baselines.is_relative_to(project.root):
         baselines = baselines.relative_to(project.root)
-    job = Job(
-        RunStore.new_id(now()),
-        code.folder,
-        str(baselines),
-        code.commit,
-        choice.arguments,
-        choice.replay,
-        code.patch,
-    )
-    screen = _Screen(project.runs)
+    run_id = RunStore.new_id(now())
+    job = Job(run_id, folder, str(baselines), code.commit, choice.arguments, choice.replay)
     cluster = Cluster(choice.scheduler, job)
+    fleet = Fleet(cluster, choice.models, choice.wait_s, _Screen())
     broken: GpuperfError | None = None
     interrupted = False
     with ended_in_order():
         try:
-            fleet = screen.fleet = Fleet(cluster, choice.models, choice.wait_s, screen)
             tests = {model: fleet.collect(model, choice.tests) for model in fleet.prepare()}
             fleet.run(tests, {model: load_durations(project.store, model) for model in tests})
         except KeyboardInterrupt:
@@ -141,41 +95,16 @@ def run_on_fleet(project: Project, choice: Choice, form: str) -> int:
         except GpuperfError as error:
             broken = error
         finally:
-            screen.close()
-            paths = screen.keep()
+            results = list(fleet.results.values())
+            paths = {one.model: one.write(project.runs) for one in results}
             cluster.close()
-    results = list(screen.results)
-    status = _status(results, interrupted=interrupted, broken=broken is not None)
+    statuses = {one.exit_status for one in results}
+    status = 1 if 1 in statuses else min(statuses, default=NO_TESTS)
+    status = NOT_FINISHED if interrupted or broken is not None else status
     if results:
-        show(fleet_report([_of_model(one, paths[one.model]) for one in results], status), form)
+        show(fleet_report(results, paths, status), form)
     if broken is not None:
         raise broken
     if interrupted:
         click.echo("gpuperf: interrupted", err=True)
     return status
-
-
-def _status(results: Sequence[ModelResults], *, interrupted: bool, broken: bool) -> int:
-    statuses = {one.exit_status for one in results}
-    if interrupted or broken:
-        return NOT_FINISHED
-    return 1 if 1 in statuses else min(statuses, default=NO_TESTS)
-
-
-def _of_model(results: ModelResults, paths: Sequence[Path]) -> OfModel:
-    judged = {result.record.nodeid: overall_status(result).value for result in results.results}
-    tests: list[dict[str, Any]] = [
-        {
-            "test": nodeid,
-            "gpu": results.model,
-            "ending": outcome.ending,
-            "verdict": judged.get(nodeid, ""),
-            "seconds": outcome.seconds,
-            "message": outcome.message,
-            "worker": results.workers.get(nodeid, ""),
-        }
-        for nodeid in results.nodeids
-        if (outcome := results.outcomes.get(nodeid)) is not None
-    ]
-    missing = len(results.nodeids) - len(tests)
-    return OfModel(results.model, tests, missing, [show_path(path) for path in paths], results.summary())

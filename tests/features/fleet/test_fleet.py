@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -122,26 +123,36 @@ def test_model_without_a_worker_is_an_error(workers: LocalCluster) -> None:
     assert "has nvidia-b200: its workers have nvidia-h200; expected a worker for each model" in result.stderr
 
 
-def test_missing_scheduler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Return the address of a server that says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "127.0.0.1", "tls://127.0.0.1:9", "http://x:1", ""])
+def test_address_without_a_scheduler_is_one_error(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setattr(clusters, "CONNECT_S", 0.2)
-    result = CliRunner().invoke(main, ["fleet", "run", "--scheduler", "tcp://127.0.0.1:9", "--replay"])
+    result = CliRunner().invoke(main, ["fleet", "run", "--scheduler", address, "--replay"])
     assert result.exit_code == 2
-    assert "no scheduler answers at tcp://127.0.0.1:9: " in result.stderr
+    assert f"no scheduler answers at {address if '://' in address else f'tcp://{address}'}: " in result.stderr
+    assert "Traceback" not in result.output
 
 
-def test_changes_are_refused_or_shipped(folder: Path, workers: LocalCluster) -> None:
+def test_silent_server_is_one_error_in_seconds(silent: str) -> None:
+    code = f"from {clusters.__name__} import Cluster; Cluster({silent!r}, None)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert done.stderr.splitlines()[-1].startswith(
+        "pytest_gpuperf.errors.GpuperfError: no scheduler answers at"
+    )
+    assert done.stderr.count("Traceback") == 1
+
+
+def test_changes_that_are_not_committed_are_refused(folder: Path, workers: LocalCluster) -> None:
     path = folder / "test_0.py"
     path.write_text(path.read_text().replace("0.001", "1000"))
-    (folder / "test_new.py").write_text("def test_new():\n    pass\n")
     refused = fleet_run(workers, "test_0.py::test_limit", status=2)
-    assert "files differ from commit" in refused.stderr
-    shipped = fleet_run(workers, "--ship-changes", "--json", "test_0.py::test_limit", "test_new.py", status=0)
-    (folder / "test_new.py").unlink()
-    assert endings(shipped) == {
-        "test_0.py::test_limit": ("passed", "new"),
-        "test_new.py::test_new": ("passed", ""),
-    }
-    assert len(git(folder, "worktree", "list").splitlines()) == 1
+    assert "differ from commit" in refused.stderr
 
 
 def test_interruption_reports_the_tests_that_have_ended(

@@ -131,6 +131,24 @@ def test_worker_has_a_thread_for_each_gpu() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "options", "host"),
+    [
+        ("tcp://127.0.0.1:8786", (), ["127.0.0.1"]),
+        ("localhost:8786", (), ["127.0.0.1"]),
+        ("tls://[::1]:8786", (), ["::1"]),
+        ("tcp://10.0.0.1:8786", (), []),
+        ("tcp://127.0.0.1:8786", ("--host", "10.0.0.2"), ["10.0.0.2"]),
+        ("tcp://127.0.0.1:8786", ("--interface=eth0",), []),
+    ],
+)
+def test_worker_of_a_loopback_scheduler_listens_on_loopback(
+    scheduler: str, options: tuple[str, ...], host: list[str]
+) -> None:
+    command = dask_worker(scheduler, {MODEL: 1}, options)
+    assert [command[at + 1] for at, part in enumerate(command) if part == "--host"] == host
+
+
 @pytest.mark.parametrize("arguments", [("run", "--scheduler", "tcp://s"), ("worker", "tcp://s")])
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
     monkeypatch.setattr(cluster, "find_spec", lambda _: None)
