@@ -35,7 +35,7 @@ def fleet_report(
     tests = [test for model in models for test in _tests(model)]
     counts = []
     for model in models:
-        endings = Counter(outcome.ending for outcome in model.outcomes.values())
+        endings: Counter[str] = Counter(outcome.ending for outcome in model.outcomes.values())
         numbers = {name: endings[name] for name in ENDINGS}
         numbers["missing"] = len(model.nodeids) - len(model.outcomes)
         counts.append(
