@@ -15,11 +15,20 @@ from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.judge.screen import screen
-from pytest_gpuperf.records import ClockModel, GpuInfo, Measurement, Run, Timing
+from pytest_gpuperf.records import (
+    Accuracy,
+    ClockModel,
+    Correctness,
+    Fingerprint,
+    GpuInfo,
+    Measurement,
+    Run,
+    Timing,
+)
 from pytest_gpuperf.records.baseline import Session, TimeBaseline
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.estimate import trimmed_mean
-from run_builders import in_turn, origin_of, profile, record, run, timing
+from run_builders import in_turn, measured, origin_of, profile, queued, record, run, timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -134,6 +143,9 @@ def test_older_session_model_replaces_a_missing_one() -> None:
 
 NODEID = "test_k.py::test_k"
 TEST = "def test_k(gpuperf):\n    gpuperf.time(print)\n    gpuperf.profile(print)\n"
+TIMED = "def test_k(gpuperf): gpuperf.time(print)"
+COUNTED = "def test_k(gpuperf): gpuperf.profile(print)"
+CHECKED = "def test_k(gpuperf): gpuperf.check(print, expected=print)"
 
 
 class Project:
@@ -228,16 +240,43 @@ def test_slower_test_fails_until_it_is_accepted(project: Project) -> None:
     project.run().assert_outcomes(passed=1)
 
 
-def test_worse_counter_fails_until_it_is_accepted(project: Project) -> None:
-    project.baseline(100.0, registers_per_thread=32)
-    worse = project.judged(100.0, registers_per_thread=64)
-    worse.assert_outcomes(failed=1)
-    accept_suggested(worse)
-    project.run().assert_outcomes(passed=1)
+def checked(rms_ulp: float) -> Correctness:
+    error = Accuracy(reference="float64", dtype="float32", elements=10**6, rms_ulp=rms_ulp)
+    return Correctness(passed=True, accuracy=error)
+
+
+def called(*arguments: str) -> Measurement:
+    return Measurement(timing=timing(100.0), call=Fingerprint(arguments=arguments, mode="hot"))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "body"),
+    [
+        (measured(100.0, {"registers_per_thread": 32}), measured(100.0, {"registers_per_thread": 64}), TEST),
+        (Measurement(correctness=checked(0.3)), Measurement(correctness=checked(9.0)), CHECKED),
+        (Measurement(timing=timing(100.0)), queued("it synchronises"), TIMED),
+        (called("float32"), called(), TIMED),
+        (measured(100.0, {"waves": 1.0}), Measurement(timing=timing(100.0)), TIMED),
+        (measured(100.0, {"waves": 1.0}), Measurement(profile=profile({"waves": 1.0})), COUNTED),
+    ],
+    ids=["exact counter", "accuracy", "no longer captured", "another call", "lost counters", "lost time"],
+)
+def test_failure_goes_away_by_the_command_that_it_suggests(
+    project: Project, pytester: pytest.Pytester, before: Measurement, now: Measurement, body: str
+) -> None:
+    first, second = (
+        replace(project.session(None, {}), tests=(record(NODEID, main=one),)) for one in (before, now)
+    )
+    accept(first, project.store, "all", 0.0, environ={})
+    pytester.makepyfile(test_k=body)
+    failed = project.recorded(second, "--gpuperf-strict")
+    failed.assert_outcomes(failed=1)
+    accept_suggested(failed)
+    project.run("--gpuperf-strict").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("body", ["pass", "gpuperf.profile(len)", "gpuperf.time(len)"])
-def test_lost_part_fails_until_it_is_accepted(project: Project, pytester: pytest.Pytester, body: str) -> None:
+def test_lost_part_fails(project: Project, pytester: pytest.Pytester, body: str) -> None:
     project.baseline(100.0)
     project.judged(100.0).assert_outcomes(passed=1)
     pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    {body}\n")
@@ -419,7 +458,10 @@ def test_strict_run_needs_a_baseline_of_the_gpu_model(project: Project) -> None:
     assert project.judged(100.0).ret == 0
     strict = project.run("--gpuperf-strict")
     assert strict.ret != 0
-    strict.stdout.fnmatch_lines(["*there is no baseline for nvidia-h200 (--gpuperf-strict)*"])
+    line = next(one for one in strict.outlines if "there is no baseline for nvidia-h200" in one)
+    command = line.partition("; gpuperf ")[2].removesuffix(" makes one")
+    assert CliRunner().invoke(main, command.split()).exit_code == 0, command
+    project.run("--gpuperf-strict").assert_outcomes(passed=1)
 
 
 def test_strict_run_fails_if_a_test_has_vanished(project: Project, pytester: pytest.Pytester) -> None:
@@ -433,6 +475,10 @@ def test_strict_run_fails_if_a_test_has_vanished(project: Project, pytester: pyt
     assert strict.ret != 0
     strict.stdout.fnmatch_lines(["*has a baseline of test_k.py::test_gone, which does not exist*"])
     assert project.run("--gpuperf-strict", "-k", "test_k").ret == 0
+    # The line says to remove it from the file.
+    del content["tests"]["test_k.py::test_gone"]
+    path.write_text(json.dumps(content))
+    assert project.run("--gpuperf-strict").ret == 0
 
 
 @pytest.mark.parametrize(
