@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import sys
 import time
 from itertools import chain
 from pathlib import Path
@@ -41,7 +42,7 @@ from benchmarks.defences.results import (
 from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
-    from benchmarks.defences.exploits.verdicts import Outcome
+    from exploits.verdicts import Outcome
 
 ROOT = Path(__file__).parents[2]
 HONEST = "from benchmarks.defences.honest import test_callable\n"
@@ -54,9 +55,9 @@ EXPLOITS_SHARE, COSTS_SHARE = 0.7, 0.95
 
 def exploits(folder: Path, seconds: float) -> list[Tried]:
     """Run the exploits."""
-    import benchmarks.defences.exploits.inner  # noqa: F401 - fills the list
-    from benchmarks.defences.exploits.case import EXPLOITS
-    from benchmarks.defences.exploits.verdicts import EXPLOITS_AND_TWINS, honest_us, run, verdict
+    import exploits.inner  # noqa: F401 - fills the list
+    from exploits.case import EXPLOITS
+    from exploits.verdicts import EXPLOITS_AND_TWINS, honest_us, run, verdict
 
     outcomes = run(folder, EXPLOITS_AND_TWINS, timeout_s=seconds)
     honest = honest_us(outcomes)
@@ -71,7 +72,7 @@ def exploits(folder: Path, seconds: float) -> list[Tried]:
 
 def honest(folder: Path, seconds: float, part: str) -> list[Tried]:
     """Run the honest callables of a part."""
-    from benchmarks.defences.exploits.verdicts import run
+    from exploits.verdicts import run
 
     os.environ[PART] = part
     return [_tried(one, fate(one)) for one in run(folder, HONEST, timeout_s=seconds)]
@@ -80,7 +81,7 @@ def honest(folder: Path, seconds: float, part: str) -> list[Tried]:
 def costs(folder: Path, seconds: float) -> list[Cost]:
     """Run honest tests with the usual timings, with the defences and without them, in turn."""
     from benchmarks.defences.costs import FIRST
-    from benchmarks.defences.exploits.verdicts import PLUGINS, run
+    from exploits.verdicts import PLUGINS, run
 
     taken: dict[str, dict[str, list[float]]] = {"with": {}, "without": {}}
     for one in run(folder, COSTS, "-ogpuperf_budget=1", timeout_s=seconds, plugins=PLUGINS[:-1]):
@@ -178,6 +179,8 @@ def main() -> None:
     joining.add_argument("files", type=Path, nargs="+")
     commands.add_parser("table", help="print the tables").add_argument("file", type=Path)
     chosen = parser.parse_args()
+    # The exploits belong to the tests.
+    sys.path.insert(0, str(ROOT / "tests"))
     if chosen.command == "measure":
         measure(chosen.out, chosen.minutes, tuple(chosen.only or KINDS), chosen.part)
         print(show(chosen.out))

@@ -10,7 +10,7 @@ import torch
 from suites.kernels.square import square_triton
 
 if TYPE_CHECKING:
-    from benchmarks.defences.exploits.verdicts import Recorder
+    from exploits.verdicts import Recorder
     from pytest_gpuperf.plugin.facade import Gpuperf
 
 FIRST = "first"

@@ -12,7 +12,7 @@ from benchmarks.defences.operators import DTYPES, OPERATORS
 from benchmarks.defences.results import PART
 
 if TYPE_CHECKING:
-    from benchmarks.defences.exploits.verdicts import Recorder
+    from exploits.verdicts import Recorder
     from pytest_gpuperf.plugin.facade import Gpuperf
 
 assert programs

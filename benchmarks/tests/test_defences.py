@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from benchmarks import results_file
 from benchmarks.defences.__main__ import fate, join
-from benchmarks.defences.exploits.verdicts import Outcome, verdict
 from benchmarks.defences.results import (
     Cost,
     Results,
@@ -20,6 +19,7 @@ from benchmarks.defences.results import (
     summary,
     themes_table,
 )
+from exploits.verdicts import Outcome, verdict
 from run_builders import one_test
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from benchmarks.defences.exploits.on_caches import keep_in_l2
+from exploits.on_caches import keep_in_l2
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.cuda_names import CU_LIMIT_PERSISTING_L2_CACHE_SIZE
