@@ -9,9 +9,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from suites.kernels.encoder import HEAD, EncoderBlock, norm
+from suites.kernels.encoder import HEAD, EncoderBlock
 from suites.kernels.naive_block import naive_block
-from suites.kernels.token_reduction import Encoder, attention_paid, keep, reducing_block, tokens_of
+from suites.kernels.token_reduction import Encoder, attention_paid, reducing_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,11 +68,6 @@ def test_attention_is_the_class_token_row_of_softmax(block: EncoderBlock) -> Non
     torch.testing.assert_close(attention_paid(query, key), whole[:, :, 0, 1:].mean(1))
 
 
-def test_attention_paid_is_float32_for_half_precision(block: EncoderBlock) -> None:
-    query, key, _ = block.to(torch.float16).heads_of(tokens(dtype=torch.float16))
-    assert attention_paid(query, key).dtype == torch.float32
-
-
 def test_reducing_block_keeps_most_attended_tokens(block: EncoderBlock) -> None:
     x = tokens(batch=2, count=10)
     query, key, value = block.heads_of(x)
@@ -86,28 +81,10 @@ def test_reducing_block_keeps_most_attended_tokens(block: EncoderBlock) -> None:
         torch.testing.assert_close(best[image], paid[image, order])
 
 
-def test_class_token_comes_first() -> None:
-    x = tokens(batch=2, count=4)
-    left = keep(x, torch.tensor([[2, 0], [1, 2]]))
-    assert torch.equal(left[0], x[0, [0, 3, 1]])
-    assert torch.equal(left[1], x[1, [0, 2, 3]])
-
-
 def test_reducing_blocks_keep_half_of_the_tokens() -> None:
     left, choices = encoder()(tokens(count=20))
     assert [places.shape[1] for _, places in choices] == [10, 5]
     assert left.shape == (2, 6, WIDTH)
-
-
-def test_an_encoder_that_drops_no_tokens_is_its_blocks() -> None:
-    stack = encoder(())
-    x = tokens()
-    expected = x
-    for block in stack.blocks:
-        expected = naive_block(block, expected)
-    left, choices = stack(x)
-    torch.testing.assert_close(left, norm(expected))
-    assert choices == ()
 
 
 def test_tokens_given_are_kept_in_place_of_the_best() -> None:
@@ -117,10 +94,6 @@ def test_tokens_given_are_kept_in_place_of_the_best() -> None:
     torch.testing.assert_close(again, left)
     other, _ = stack(x, tuple(places.flip(0) for _, places in choices))
     assert (other - left).abs().max() > 0.1
-
-
-def test_an_image_of_224_pixels_has_197_tokens() -> None:
-    assert (tokens_of(224), tokens_of(448)) == (197, 785)
 
 
 def test_an_encoder_without_data_has_the_shapes_of_one_with() -> None:

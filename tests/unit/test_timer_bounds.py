@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.timing import timer, warm_up
 from pytest_gpuperf.measure.timing.batch import Block, Work
-from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.timing.timer import Timer, disturbed
 from pytest_gpuperf.records import Conditions, WarmUp
 from run_builders import timing
@@ -19,7 +18,6 @@ from timer_bench import WARM_UP, Bench, Blocks, RecordedBlocks, repeating, with_
 
 if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.batch import Batch
-    from pytest_gpuperf.measure.timing.warm_up import Warmed
     from pytest_gpuperf.records import TimingMode
 
 
@@ -48,12 +46,6 @@ def test_blocks_of_the_warm_up_count(bench: Bench, noise: float, run: int) -> No
     found = bench.time(blocks, budget_s=2 * 12 / 128)
     assert len(found.blocks_us) == 20 + run
     assert blocks.now == run / 128
-
-
-def test_steady_blocks_end_with_their_time(bench: Bench) -> None:
-    # Blocks of 1/128 s add up without rounding.
-    blocks = Blocks(lambda now: 1 + now % 0.1, block_s=1 / 128)
-    assert len(bench.time(blocks, budget_s=2 * 32 / 128).blocks_us) == 32
 
 
 @pytest.mark.parametrize(
@@ -134,23 +126,6 @@ def test_clock_model_has_the_scale_of_the_time(bench: Bench) -> None:
     assert found.clock_model.sm_clock_share == pytest.approx(0.75, abs=0.01)
 
 
-@pytest.mark.parametrize(("max_mhz", "rests"), [(0.0, False), (2000.0, False), (4000.0, True)])
-def test_clock_that_is_held_back_is_also_measured_after_a_rest(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, max_mhz: float, *, rests: bool
-) -> None:
-    found: list[bool] = []
-
-    def at_other_clocks(batch: Batch, burn: object, *, held_back: bool) -> list[Block]:
-        found.append(held_back)
-        return [Block(100.0, 2000.0)]
-
-    monkeypatch.setattr(timer, "at_other_clocks", at_other_clocks)
-    timed = bench.timer(with_clock(bench, 1400.0), "hot", 1)
-    timed._max_sm_clock_mhz = max_mhz
-    timed.time(lambda: None, mode="hot")
-    assert found == [rests]
-
-
 @pytest.mark.parametrize(("budget_s", "burns"), [(0.5, 0), (0.6, 1)])
 def test_burn_needs_the_rest_of_the_budget(bench: Bench, budget_s: float, burns: int) -> None:
     """Half of the budget is for the blocks, and a burn takes 0.2 s; these are steady only at its end."""
@@ -164,24 +139,6 @@ def test_time_of_a_call_that_waits_has_its_spread(bench: Bench) -> None:
     found = bench.time(RecordedBlocks(5.0, 6.0), "kernels")  # type: ignore[arg-type]
     assert (found.time_us, found.cupti_us) == (5.5, 5.5)
     assert found.spread_pct == pytest.approx(100 / 5.5)
-
-
-def test_first_timing_by_kernels_warms_up_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[str] = []
-    warm_up = Prepared.warm_up
-
-    def counted(call: Prepared) -> Warmed:
-        steps.append("warm-up")
-        return warm_up(call)
-
-    monkeypatch.setattr(Prepared, "warm_up", counted)
-    monkeypatch.setattr(timer, "Burn", lambda: steps.append("burn"))
-    timed = bench.timer(RecordedBlocks(5.0), "kernels", 1e-9)  # type: ignore[arg-type]
-    timed.time(lambda: None, mode="kernels")
-    assert steps == ["warm-up", "burn", "warm-up"]
-    steps.clear()
-    timed.time(lambda: None, mode="kernels")
-    assert steps == ["warm-up"]
 
 
 def test_record_keeps_the_work_of_a_call(bench: Bench) -> None:
@@ -208,19 +165,6 @@ def test_cold_calls_flush_twice_the_l2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert prepared == [print, "cold", {"flush_bytes": 100, "stamps": "stamps"}]
 
 
-def test_window_of_a_warm_up_ends_at_a_tenth_of_a_second() -> None:
-    # Blocks of 1/1024 s add up without rounding.
-    batch = Blocks(lambda _: 5.0, block_s=1 / 1024)
-    assert warm_up.until_steady(batch, 3.0, batch.clock).warm_up.launches == (21 + 2 * 103) * 10
-
-
-def test_window_that_is_just_full_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_up, "WINDOW_S", 0.125)
-    monkeypatch.setattr(warm_up, "LEAD_S", 0)
-    batch = Blocks(lambda _: 5.0, block_s=1 / 64)
-    assert warm_up.until_steady(batch, 3.0, batch.clock).warm_up.launches == 2 * 8 * 10
-
-
 def test_last_window_of_a_warm_up_is_kept() -> None:
     times = iter(range(1000))
     batch = Blocks(lambda _: 5.0 + 1e-6 * next(times), block_s=1 / 16)
@@ -236,11 +180,6 @@ def test_windows_agree_within_half_a_percent(drift: float, *, steady: bool) -> N
     assert warm_up.until_steady(batch, 0.25, batch.clock).warm_up == WarmUp(
         seconds=0.25, launches=20, steady=steady
     )
-
-
-def test_time_of_a_record_is_also_at_one_clock(bench: Bench) -> None:
-    found = bench.time(with_clock(bench, 1400.0), budget_s=1)
-    assert (found.normalised_us, found.blocks_mhz) == (100.0, (2000.0,) * 20)
 
 
 class ClockedBlocks(RecordedBlocks):
@@ -279,20 +218,6 @@ def test_record_of_a_call_that_waits_is_rounded(bench: Bench, budget_s: float, *
 def test_noisy_kernels_take_half_the_budget(bench: Bench) -> None:
     noisy = RecordedBlocks(5.0, 6.0)
     assert len(bench.time(noisy, "kernels", 0.4).blocks_us) == pytest.approx(20, abs=1)  # type: ignore[arg-type]
-
-
-def test_short_time_has_a_clock_model(bench: Bench) -> None:
-    clocked = with_clock(bench, 1400.0)
-    batch = Blocks(lambda now: clocked._time_us(now) / 200, mhz=clocked._mhz)
-    assert bench.time(batch, budget_s=1).clock_model is not None
-
-
-def test_burn_that_just_fits_is_tried(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten blocks of 1/32 s leave 6/32 s of the budget."""
-    monkeypatch.setattr(timer, "BURN_S", 6 / 32)
-    batch = Blocks(lambda _: 100.0, mhz=lambda _: 2000.0, block_s=1 / 32)
-    bench.time(batch, budget_s=0.5)
-    assert bench.burn.burns == 1
 
 
 @pytest.mark.parametrize(
