@@ -170,7 +170,7 @@ def _native() -> Iterator[tuple[str, str]]:
             with suppress(OSError):  # closed meanwhile
                 is_written = one.lstat().st_mode & stat.S_IWUSR
                 places += [] if is_written else [str(one.readlink())]
-        for place in places:
+        for place in dict.fromkeys(places):
             if place.startswith(os.sep):
                 path = place.removesuffix(" (deleted)")
                 yield f"file {Path(path).name}", path
