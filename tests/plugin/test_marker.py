@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.session.marker import Marker
 
 
-def marker(pytester: pytest.Pytester, decorator: str, *, module: str = "") -> Marker:
-    item = pytester.getitem(
-        f"import pytest\n{module}\n@pytest.mark.gpuperf({decorator})\ndef test_func(): pass\n"
-    )
+def marker(*decorators: str) -> Marker:
+    """Read the markers of a test, the nearest first."""
+    marks = [eval(f"pytest.mark.gpuperf({decorator})").mark for decorator in decorators]
+    item: Any = SimpleNamespace(nodeid="test_k.py::test_k", iter_markers=lambda _: marks)
     return Marker.of(item)
 
 
-def test_kernels_may_be_a_list(pytester: pytest.Pytester) -> None:
-    assert marker(pytester, "kernels=['a+', 'b']").regex == "(?:a+)|(?:b)"
+def test_kernels_may_be_a_list() -> None:
+    assert marker("kernels=['a+', 'b']").regex == "(?:a+)|(?:b)"
 
 
-def test_limits_of_test_and_module_add_up(pytester: pytest.Pytester) -> None:
-    found = marker(
-        pytester,
-        "limits={'memory_throughput': '>= 60'}",
-        module="pytestmark = pytest.mark.gpuperf(limits=['stall.barrier <= 25'], kernels='x')",
-    )
+def test_limits_of_test_and_module_add_up() -> None:
+    found = marker("limits={'memory_throughput': '>= 60'}", "limits=['stall.barrier <= 25'], kernels='x'")
     assert [limit.name for limit in found.limits] == ["memory_throughput", "stall.barrier"]
     assert found.regex == "x"
 
 
-def test_metrics_with_limits_are_read_with_any_preset(pytester: pytest.Pytester) -> None:
+def test_metrics_with_limits_are_read_with_any_preset() -> None:
     limits = ["dram__bytes_read.sum <= 100", "waves > 1", "time_us < 5"]
-    found = marker(pytester, f"limits={limits}, preset='sol'")
+    found = marker(f"limits={limits}, preset='sol'")
     assert found.metrics == ("dram__bytes_read.sum", "waves")
 
 
 @pytest.mark.parametrize("written", ["'sol, stalls'", "['sol', 'stalls']", "('sol', 'stalls', 'sol')"])
-def test_presets_are_a_text_or_a_list(pytester: pytest.Pytester, written: str) -> None:
-    assert marker(pytester, f"preset={written}").preset == ("sol", "stalls")
+def test_presets_are_a_text_or_a_list(written: str) -> None:
+    assert marker(f"preset={written}").preset == ("sol", "stalls")
 
 
 @pytest.mark.parametrize(
@@ -67,9 +66,9 @@ def test_presets_are_a_text_or_a_list(pytester: pytest.Pytester, written: str) -
         ("limits=['memory_troughput >= 60']", "memory_throughput"),
     ],
 )
-def test_mistake_in_a_marker_is_named(pytester: pytest.Pytester, decorator: str, message: str) -> None:
+def test_mistake_in_a_marker_is_named(decorator: str, message: str) -> None:
     with pytest.raises(GpuperfError, match=message):
-        marker(pytester, decorator)
+        marker(decorator)
 
 
 @pytest.mark.parametrize("mistake", ["tolerance=-1", "metrics=['durration_us']"])
@@ -112,8 +111,5 @@ def test_marker_for_other_purposes_is_no_warning(pytester: pytest.Pytester, text
         ("preset='sol'", "preset='stalls'", "preset", ("sol",)),
     ],
 )
-def test_the_nearest_marker_counts(
-    pytester: pytest.Pytester, near: str, outer: str, field: str, value: object
-) -> None:
-    found = marker(pytester, near, module=f"pytestmark = pytest.mark.gpuperf({outer})")
-    assert getattr(found, field) == value
+def test_the_nearest_marker_counts(near: str, outer: str, field: str, value: object) -> None:
+    assert getattr(marker(near, outer), field) == value
