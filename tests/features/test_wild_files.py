@@ -58,7 +58,7 @@ def metrics_of(file: str) -> dict[str, Any]:
         ("trace", "proton_2026.json", ["kernels 15.0 µs in sum"]),
         ("trace", "graphs_without_kernels.json", ["kernels 1.81 ms in sum trace: 3 launches, tensor",
             "18 of 20 launches of graphs have no recorded kernel: busy and idle time are not known"]),
-        ("trace", "longer_than_the_next.json", ["1 kernel overlaps the next of their stream, attention_bwd",
+        ("trace", "longer_than_the_next.json", ["1 kernel overlaps the next in the same stream, attention_bwd",
                                                 "by 1.00 s: a duration is wrong, unless"]),
         ("trace", "backslash.json", [TWO_KERNELS, "not JSON"]),
         ("trace", "quote.json", [TWO_KERNELS, "not JSON"]),

@@ -26,6 +26,7 @@ from pytest_gpuperf.records.file_kinds import refuse_ncu
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.packed import as_utf8, read_unpacked
 from pytest_gpuperf.report.show import count, show_time
+from pytest_gpuperf.report.trace_report import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,8 +57,8 @@ _TORCH = frozenset({*_KEPT, "cpu_op", "python_function", "trace"})
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
 _LONGEST_US = 86_400e6
 """Times that are further from the others, and longer durations, are none."""
-_OVERLAP_US = 1.0
-"""Kernels of one stream may overlap by this, the rounding of old versions."""
+_OVERLAP_US = 2.0
+"""Kernels of one stream may overlap by this, if both are rounded to whole µs."""
 _EXPECTED = "a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
 
 
@@ -406,8 +407,8 @@ def _doubts(trace: ChromeTrace) -> Iterable[str]:
     if over:
         longest_us, name = max(over)
         yield (
-            f"{count(len(over), 'kernel overlaps', 'kernels overlap')} the next of their stream, "
-            f"{name} by {show_time(longest_us)}: a duration is wrong, unless they were launched to overlap"
+            f"{count(len(over), 'kernel overlaps', 'kernels overlap')} the next in the same stream, "
+            f"{short_name(name)} by {show_time(longest_us)}: a duration is wrong, unless they were launched to overlap"
         )
 
 

@@ -159,6 +159,11 @@ def read_report(
             expected="a complete report written by `ncu --export`",
             next_step="copy it again, or profile again",
         )
+    # A derived metric has the unit that was asked first among those of its kind (`thread` for `inst`, seen in
+    # 2026.3.1), unless the others were asked before.
+    for name in actions[0].metric_names() if actions else ():
+        if not name.startswith("derived__"):
+            actions[0].metric_by_name(name).unit()
     kernels = [_read(action, names, _rules(action, ncu_report) if rules else ()) for action in actions]
     if not kernels:
         raise GpuperfError(

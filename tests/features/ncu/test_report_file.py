@@ -75,6 +75,14 @@ def test_report_and_its_raw_page_agree() -> None:
     assert set(report[0].metrics) > {"duration_us", "dram_bytes", "stall.wait", "occupancy_limiter"}
 
 
+@needs_ncu_report
+def test_unit_of_a_metric_does_not_depend_on_the_others() -> None:
+    name = "derived__sm__sass_thread_inst_executed_op_ffma_pred_on_x2"
+    report = CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz"
+    for names in ([name], ["derived__avg_thread_executed", name]):
+        assert read_report(report, metrics=names)[0].unit(name) == "inst"
+
+
 def test_content_and_not_the_name_tells_the_format(tmp_path: Path) -> None:
     assert len(read_report(unpacked(WIDE, tmp_path, "looks_like.ncu-rep"))) == 26
     assert read_report(unpacked(WIDE, tmp_path, "looks_like.gz")) == read_report(WIDE)
