@@ -408,7 +408,7 @@ def _doubts(trace: ChromeTrace) -> Iterable[str]:
         longest_us, name = max(over)
         yield (
             f"{count(len(over), 'kernel overlaps', 'kernels overlap')} the next in the same stream, "
-            f"{short_name(name)} by {show_time(longest_us)}: a duration is wrong, unless they were launched to overlap"
+            f"{short_name(name)} by {show_time(longest_us)}: a duration is wrong, unless the launches allow it"
         )
 
 
