@@ -78,22 +78,6 @@ hangs = partial(on_rank_1, do=_hang)
 raises = partial(on_rank_1, do=_raise)
 
 
-def own_pid(x: torch.Tensor) -> torch.Tensor:
-    """Return the id of the process."""
-    return torch.full_like(x, os.getpid() % 10_000 + 100)
-
-
-def changes_input(x: torch.Tensor) -> torch.Tensor:
-    """Add up in place, and return the argument's memory as a copy."""
-    distributed.all_reduce(x)
-    return x.clone()
-
-
-def named_inputs(rank: int, world: int, seed: int) -> dict[str, torch.Tensor]:
-    """Return the same by name."""
-    return {"x": inputs(rank, world, seed)[0]}
-
-
 def bare_input(rank: int, world: int, seed: int) -> torch.Tensor:
     """Forget the comma."""
     return inputs(rank, world, seed)[0]

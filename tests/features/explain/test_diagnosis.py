@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from pytest_gpuperf.features.explain.bounds import PIPES
 from pytest_gpuperf.features.explain.diagnosis import diagnose_kernel
 from pytest_gpuperf.features.explain.rules import diagnose
 from pytest_gpuperf.measure.ncu.csv_reader import read_csv
@@ -78,14 +77,6 @@ def test_any_metrics_may_be_missing(metrics: dict[str, float]) -> None:
         assert diagnosis.next_step
         assert "nan" not in diagnosis.line
         assert "None" not in diagnosis.line
-
-
-@pytest.mark.parametrize("pipe", PIPES)
-def test_compute_bound_names_the_pipe(pipe: str) -> None:
-    metrics = {"sm_throughput": 88.0, "memory_throughput": 20.0, pipe: 88.0, "pipe.uniform": 90.0}
-    (found,) = diagnose(metrics)
-    assert found.code == "compute-bound"
-    assert f"by {PIPES[pipe][0]} (88 %)" in found.line
 
 
 ROOF = {"sm_throughput": 90.0, "memory_throughput": 60.0, "waves": 8.0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from judging import verdict
-from pytest_gpuperf.features.explain.diagnosis import Turned, explain_lines, shares_of_time, turned
+from pytest_gpuperf.features.explain.diagnosis import Turned, explain_lines, turned
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
 from run_builders import BUSY, record
@@ -57,10 +57,6 @@ def test_limited_time_shows_the_clock_of_its_blocks() -> None:
     )
     found = " ".join(explain_lines(measured(kernel("k", **BUSY), timing=timing)))
     assert "power-limited: the GPU held its clock back to 1385 MHz (sw_power_cap)" in found
-
-
-def test_kernels_without_a_time_have_equal_shares() -> None:
-    assert shares_of_time([kernel("a", duration_us=0.0), kernel("b")]) == [0.5, 0.5]
 
 
 def test_diagnoses_turn_only_for_a_single_kernel() -> None:

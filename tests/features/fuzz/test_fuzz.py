@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fuzz.case import FuzzCase, arguments_of, line_of
 from pytest_gpuperf.features.fuzz.fuzz import fuzz
 from pytest_gpuperf.features.fuzz.search import Search
-from pytest_gpuperf.features.fuzz.signature import nearest, parse_signature
+from pytest_gpuperf.features.fuzz.signature import parse_signature
 from pytest_gpuperf.features.fuzz.space import LARGE, Space
 from pytest_gpuperf.records.call import LAYOUTS, FuzzCall, Reference
 
@@ -84,16 +83,6 @@ def test_broken_signature_is_refused(text: Any) -> None:
 def test_wrong_sizes_are_refused(sizes: Any) -> None:
     with pytest.raises(GpuperfError, match="sizes"):
         parse_signature("(m,n)", sizes)
-
-
-def test_nearest_allowed_size() -> None:
-    assert nearest(range(1, 10), 100) == 9
-    assert nearest((16, 64), 39) == 16
-    assert nearest((16, 64), 41) == 64
-
-
-def test_range_with_steps_gives_its_sizes() -> None:
-    assert parse_signature("(n)", {"n": range(16, 65, 16)}).allowed["n"] == (16, 32, 48, 64)
 
 
 @pytest.mark.parametrize("shapes", ["(...,m,k),(k,64)", "(...,layout,k),(seed,leading,dtype)"])
@@ -163,17 +152,6 @@ def test_pasted_line_makes_the_arguments_of_the_case(layout: str, dtype: torch.d
         assert tensor.storage_offset() == other.storage_offset()
 
 
-def test_pasted_line_calls_the_factory_with_the_case() -> None:
-    case = FuzzCase("(n)", {"n": 3}, torch.float32, ("strided",), seed=7, device="cpu")
-
-    def with_scale(case: FuzzCase) -> tuple[object, ...]:
-        return (*case.tensors, 3)
-
-    line = line_of(case, abs, with_scale)
-    assert line.startswith("torch.manual_seed(7); abs(*with_scale(FuzzCase(")
-    assert eval(line[line.index("FuzzCase(") : -2], {"FuzzCase": FuzzCase, "torch": torch}) == case
-
-
 @pytest.mark.parametrize(
     ("make", "called"),
     [
@@ -219,13 +197,6 @@ def test_smallest_failing_case_is_found(shapes: str, fails: Any, smallest: str) 
     search = _search(shapes, fails)
     assert str(search.smallest) == smallest
     assert 1 <= search.found_after <= 50
-
-
-def test_failure_in_a_space_with_one_type_and_layout_is_made_smaller() -> None:
-    space = Space("(m,n)", parse_signature("(m,n)", {"n": range(1, 99)}), TYPES[:1], LAYOUTS[:1], "cpu")
-    search = Search(space, lambda case: "wrong" * (case.sizes["n"] > 2), "test", 9.0, lambda _: None)
-    search.run()
-    assert str(search.smallest) == "m=0, n=3, float32"
 
 
 def test_rare_failure_is_found_by_random_cases() -> None:
@@ -315,13 +286,6 @@ def test_random_numbers_of_the_test_go_on_as_before() -> None:
     assert torch.equal(torch.randn(4), expected)
     assert "1 cases, 0 of 0.1 s: n=1, float32" in shown[0]
     assert shown[-1] == ""
-
-
-def test_missing_hypothesis_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "pytest_gpuperf.features.fuzz.search")
-    monkeypatch.setitem(sys.modules, "hypothesis", None)
-    with pytest.raises(GpuperfError, match=r"hypothesis, which is not installed.*pytest-gpuperf\[fuzz\]"):
-        _fuzz(torch.square, torch.square, "(n)")
 
 
 @pytest.mark.parametrize(("name", "value"), [("dtypes", "float32"), ("dtypes", ()), ("layouts", ["odd"])])

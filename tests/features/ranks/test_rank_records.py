@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import msgspec
 import pytest
 
 from pytest_gpuperf.features.ranks.messages import TimesOfRank
 from pytest_gpuperf.features.ranks.results import correctness_of, timing_of
-from pytest_gpuperf.records import Conditions, Correctness
-from pytest_gpuperf.records.ranks import BUS_FACTORS, Collective, RankTime, RankTimes
+from pytest_gpuperf.records import Correctness
+from pytest_gpuperf.records.ranks import Collective, RankTime, RankTimes
 from run_builders import timing
 
 
@@ -34,23 +32,6 @@ def test_bus_bandwidth_of_eight_ranks(collective: Collective, factor: float | No
     call = msgspec.structs.replace(timing(1000.0, bytes=10**9), ranks=of_ranks(collective, *[1000.0] * 8))
     assert call.gb_per_s == 1000
     assert call.bus_gb_per_s == (None if factor is None else pytest.approx(1000 * factor))
-
-
-def test_every_collective_has_a_formula() -> None:
-    assert {*BUS_FACTORS, ""} == set(get_args(Collective))
-
-
-def test_bus_bandwidth_needs_a_size() -> None:
-    assert msgspec.structs.replace(timing(), ranks=of_ranks("all_reduce", 1.0, 2.0)).bus_gb_per_s is None
-
-
-def test_a_call_on_one_gpu_has_no_values_of_ranks() -> None:
-    assert (timing(bytes=1).bus_gb_per_s, timing().skew_us, timing().exposed_us) == (None, None, None)
-
-
-def test_spread_over_the_ranks() -> None:
-    ranks = of_ranks("", 3.0, 1.0, 8.0)
-    assert (ranks.smallest_us, ranks.median_us, ranks.largest_us) == (1.0, 3.0, 8.0)
 
 
 def test_exposed_communication_is_that_of_the_worst_rank() -> None:
@@ -79,17 +60,6 @@ def test_a_call_takes_as_long_as_its_slowest_rank() -> None:
     assert found.skew_us == 10.0
     assert found.ranks is not None
     assert found.ranks.late
-
-
-def test_conditions_are_those_of_the_slowest_clock() -> None:
-    both = [
-        TimesOfRank(
-            [[1.0]], late=False, recorded=RankTime(time_us=1.0), conditions=Conditions(sm_clock_mhz=mhz)
-        )
-        for mhz in (1980, 1500)
-    ]
-    found = timing_of(both, on_gpu=True, collective="", bytes=0, flops=0).conditions
-    assert found == Conditions(sm_clock_mhz=1500)
 
 
 def test_the_check_of_all_ranks() -> None:

@@ -72,12 +72,6 @@ def test_products_of_the_suite(team: Team, product: Callable[..., Any]) -> None:
     assert (found.passed, found.elements) == (True, 2 * 16 * 6)
 
 
-def test_processes_are_reused(team: Team) -> None:
-    before = check(team, calls.own_pid, atol=1e9, rtol=0.0)
-    after = check(team, calls.own_pid, atol=1e9, rtol=0.0)
-    assert before.max_abs_diff == after.max_abs_diff > 1
-
-
 def test_output_in_an_argument(team: Team) -> None:
     assert check(team, calls.in_place, mutates=(0,)).passed
 
@@ -92,14 +86,6 @@ def test_element_that_is_never_written(team: Team) -> None:
     assert (
         "1 of 1000 elements is never written, the first at [999]" in check(team, calls.half_written).failure
     )
-
-
-def test_changed_input(team: Team) -> None:
-    assert "argument 0 was changed" in check(team, calls.changes_input).failure
-
-
-def test_keyword_arguments(team: Team) -> None:
-    assert check(team, calls.all_reduce, inputs=calls.named_inputs).passed
 
 
 def test_factory_without_arguments(team: Team) -> None:

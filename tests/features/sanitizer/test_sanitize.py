@@ -7,18 +7,15 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec.structs import replace
 
 import fake_sanitizer
 from gpu_locks import GPU
 from pytest_gpuperf.measure.device.lock import GpuLock
-from pytest_gpuperf.records import SanitizerHit, SanitizerResult
+from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.runs import load_run
-from pytest_gpuperf.settings.settings import Settings
-from run_builders import measured, record, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pytest_gpuperf.records import Run
@@ -172,12 +169,6 @@ def test_ini_key_sanitizes(pytester: pytest.Pytester, project: Path) -> None:
     assert last_run(project).counters_unavailable == "counters are off (--gpuperf-sanitize=initcheck)"
 
 
-def test_sanitizer_turns_counters_off(pytester: pytest.Pytester) -> None:
-    given = ("--gpuperf-sanitize=racecheck", "--gpuperf-counters=ncu")
-    found = Settings.from_config(pytester.parseconfig(*given))
-    assert (found.sanitize, found.counters) == ("racecheck", "off")
-
-
 def test_sanitize_with_against_is_refused(pytester: pytest.Pytester, project: Path) -> None:
     pytester.run("git", "init", "-q")
     pytester.run("git", "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-qm", "x", "--allow-empty")
@@ -195,14 +186,3 @@ def test_sanitize_without_a_gpu_is_refused(pytester: pytest.Pytester, replay: No
     result.stderr.fnmatch_lines(
         ["ERROR: gpuperf: --gpuperf-sanitize=racecheck runs kernels, and *; expected a GPU; leave it out*"]
     )
-
-
-def test_newer_recording_is_replayed(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
-    clean = record("test_k.py::test_k", main=measured())
-    hit = SanitizerHit(kind="Invalid __global__ write of size 4 bytes", kernel="scale", label="main")
-    wrong = replace(clean, sanitizer=SanitizerResult(tool="memcheck", hits=(hit,), count=1))
-    add_recording(run(wrong, id="1", started_at="2026-01-01T00:00:00Z"))
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    pytester.runpytest("--gpuperf").assert_outcomes(failed=1)
-    add_recording(run(clean, id="2", started_at="2026-02-01T00:00:00Z"))
-    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)

@@ -35,27 +35,9 @@ def test_error_belongs_to_the_last_mark() -> None:
     assert assigned.settled == {A, B}
 
 
-def test_a_missing_mark_within_a_test_changes_nothing() -> None:
-    assigned = assign(marks(A, B), log(1, "x", 3, 4, 5))
-    assert kernels(assigned) == {A: ["x"]}
-    assert assigned.settled == {A, B}
-
-
-def test_a_missing_mark_between_tests_leaves_both_open() -> None:
-    assigned = assign(marks(A, B, C), log(1, 2, "x", 4, 5, "y", 6, 7))
-    assert kernels(assigned) == {C: ["y"]}
-    assert assigned.settled == {C}
-
-
 def test_marks_out_of_order_do_not_go_back() -> None:
     assigned = assign(marks(A, B), log(1, 3, 2, "x", 4, 5))
     assert kernels(assigned) == {B: ["x"]}
-
-
-def test_end_mark_settles_the_last_test() -> None:
-    assigned = assign(marks(A, B)[:-1], log(1, 2, 3, 4, "x"))
-    assert kernels(assigned) == {B: ["x"]}
-    assert assigned.settled == {A, B}
 
 
 def test_missing_end_keeps_errors_of_the_open_test() -> None:

@@ -66,13 +66,6 @@ def test_place_is_read_in_every_release_format(place: str, kernel: str, shown: s
     assert (found.kernel, found.places) == (kernel, (shown,))
 
 
-@pytest.mark.parametrize("address", ["Address 0x7c", "Access to 0x7c", "Access at 0x7c"])
-def test_address_is_read_in_every_release_format(address: str) -> None:
-    found = report(OUT_OF_BOUNDS.replace("Access to 0x74505bcccca0", address))
-    assert found.address == "0x7c"
-    assert found.detail.startswith("is out of bounds and is 161 bytes after")
-
-
 @pytest.mark.parametrize(
     "frame",
     [

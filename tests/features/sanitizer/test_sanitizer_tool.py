@@ -45,13 +45,6 @@ def test_linked_toolkit_first_then_the_newest(nowhere: Path) -> None:
     assert [toolkit for toolkit, *_ in found] == ["cuda", "cuda-13.0", "cuda-12.9", "cuda-9.2"]
 
 
-def test_silent_sanitizer_is_named_in_the_error(nowhere: Path) -> None:
-    (nowhere / "bin" / "compute-sanitizer").write_text("#!/bin/sh\necho hello\n")
-    (nowhere / "bin" / "compute-sanitizer").chmod(0o755)
-    with pytest.raises(GpuperfError, match="does not answer --version like compute-sanitizer"):
-        find_sanitizer()
-
-
 def test_missing_sanitizer_error_names_the_toolkit(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "pytest_gpuperf.features.sanitizer.tool._candidates", lambda: iter(["compute-sanitizer"])

@@ -129,22 +129,6 @@ def test_launches_of_fixtures_belong_to_the_test(pytester: pytest.Pytester) -> N
     assert counts(done)["test_after"] == 0
 
 
-def test_first_errors_are_kept_and_all_counted(pytester: pytest.Pytester) -> None:
-    done = run(
-        pytester,
-        """
-        def test_wrong(gpuperf):
-            def f():
-                for line in range(7):
-                    report("scale", threads=3, place=f"k.py:{line}")
-            gpuperf.time(f)
-        """,
-        "test_wrong",
-    )
-    assert [hit.places for hit in hits(done, "test_wrong")] == [(f"k.py:{line}",) for line in range(5)]
-    assert counts(done) == {"test_wrong": 21}
-
-
 def test_crash_belongs_to_its_test_and_others_run(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,
@@ -272,12 +256,6 @@ def test_a_process_that_ends_before_any_test_says_why(pytester: pytest.Pytester)
     ]
 
 
-def test_failed_start_of_cuda_shows_the_driver_error(pytester: pytest.Pytester) -> None:
-    done = run(pytester, "end_context()\ndef test_k(gpuperf): pass\n", "test_k")
-    (problem,) = done.problems
-    assert "before any test: CUDA does not start: CUDA error: an illegal memory access was" in problem
-
-
 def test_test_that_ends_early_is_not_checked(pytester: pytest.Pytester) -> None:
     done = run(
         pytester,
@@ -302,12 +280,6 @@ def test_test_that_ends_early_is_not_checked(pytester: pytest.Pytester) -> None:
     assert processes(pytester.path) == 1
 
 
-def test_errors_that_end_a_test_are_reported(pytester: pytest.Pytester) -> None:
-    source = "def test_k(gpuperf):\n    gpuperf.time(partial(report, 'scale'))\n    assert False\n"
-    done = run(pytester, source, "test_k")
-    assert counts(done) == {"test_k": 1}
-
-
 def test_errors_before_the_first_test_belong_to_the_run(pytester: pytest.Pytester) -> None:
     done = run(pytester, "report('scale')\ndef test_k(gpuperf): pass\n", "test_k")
     assert counts(done) == {"test_k": 0}
@@ -323,20 +295,3 @@ def test_number_of_processes_is_limited(pytester: pytest.Pytester, monkeypatch: 
     done = run(pytester, source, "test_k[0]", "test_k[1]", "test_k[2]")
     assert unchecked(done, "test_k[1]").startswith("the process ended with exit status 3 in it; see")
     assert unchecked(done, "test_k[2]") == "2 processes under compute-sanitizer ended before its turn"
-
-
-@pytest.mark.parametrize(("tool", "cached"), [("memcheck", "0"), ("racecheck", "1")])
-def test_tools_that_need_addresses_turn_caching_off(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tool: str, cached: str
-) -> None:
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    source = """
-        def test_k(gpuperf):
-            print("caches:", int("PYTORCH_NO_CUDA_MEMORY_CACHING" not in os.environ))
-            print("configured:", int("PYTORCH_CUDA_ALLOC_CONF" in os.environ))
-            assert False
-        """
-    run(pytester, source, "test_k", tool=tool)
-    log = (folder(pytester.path) / "1" / "pytest.log").read_text()
-    assert f"caches: {cached}" in log
-    assert f"configured: {cached}" in log

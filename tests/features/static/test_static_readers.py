@@ -43,86 +43,70 @@ def test_every_kernel_of_a_module_has_its_own_facts() -> None:
     assert {kernel.tensor_instructions for kernel in (spilling, staged)} == {()}
 
 
-@pytest.mark.parametrize(
-    ("line", "names"),
-    [
-        ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r2};", ("mma.sync",)),
-        ("@%p1 mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%r1};", ("mma.sync",)),
-        ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {%f1};", ("wmma",)),
-        ("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%r1};", ("wgmma",)),
-        ("tcgen05.mma.cta_group::1.kind::f16 [ %r1 + 0 ], %rd1;", ("tcgen05",)),
-        ("tcgen05.ld.sync.aligned.16x256b.x32.b32 {%r1}, [%r2];", ()),
-        ("wgmma.fence.sync.aligned;", ()),
-        ("// mma.sync is what this is not", ()),
-    ],
-)
-def test_multiplications_of_tensor_cores_are_known(line: str, names: tuple[str, ...]) -> None:
-    [kernel] = read_ptx(ptx(line))
-    assert kernel.tensor_instructions == names
+TENSOR = [
+    ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r2};", ("mma.sync",)),
+    ("@%p1 mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%r1};", ("mma.sync",)),
+    ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {%f1};", ("wmma",)),
+    ("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%r1};", ("wgmma",)),
+    ("tcgen05.mma.cta_group::1.kind::f16 [ %r1 + 0 ], %rd1;", ("tcgen05",)),
+    ("tcgen05.ld.sync.aligned.16x256b.x32.b32 {%r1}, [%r2];", ()),
+    ("wgmma.fence.sync.aligned;", ()),
+    ("// mma.sync is what this is not", ()),
+]
+COPIES = [
+    ("cp.async.cg.shared.global [ %r35 + 0 ], [ %rd55 + 0 ], 0x10, %r37;", ("cp.async",)),
+    ("cp.async.ca.shared.global [%r1], [%rd1], 4;", ("cp.async",)),
+    (
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];",
+        ("cp.async.bulk",),
+    ),
+    (
+        "@%p1 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1];",
+        ("cp.async.bulk.tensor",),
+    ),
+    ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1], [%r1];", ("cp.async.bulk.tensor",)),
+    ("cp.async.bulk.commit_group;", ()),
+    ("cp.async.wait_group 0;", ()),
+    ("ld.global.b32 \t%r1, [%rd1];", ()),
+]
+LOADS = [
+    ("ld.global.b32 \t%r1, [%rd1];", 32),
+    ("@%p3 ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];", 128),
+    ("ld.global.nc.L1::evict_last.v2.f64 {%fd1, %fd2}, [%rd1];", 128),
+    ("ld.global.v8.f32 {%f1}, [%rd1];", 256),
+    ("ld.v2.f16x2 {%r1, %r2}, [%rd1];", 64),
+    ("ld.param.b64 \t%rd1, [p];", 0),
+    ("ld.shared.v4.b32 {%r1}, [%r2];", 0),
+    ("ld.local.v4.b32 {%r1}, [%r2];", 0),
+    ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1}, [%r2];", 0),
+    ("st.global.v4.b32 [%rd1], {%r1};", 0),
+    ("cp.async.cg.shared.global [ %r35 + 0 ], [ %rd55 + 0 ], 0x10, %r37;", 128),
+    ("cp.async.ca.shared.global [%r1], [%rd1], 4;", 32),
+    ("cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1];", 128),
+    ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1], [%r1];", 0),
+]
+BARRIERS = [
+    ("bar.sync \t0;", 1),
+    ("barrier.cta.sync.aligned 3, 128;", 4),
+    ("bar.red.popc.u32 %r1, 2, %p1;", 3),
+    ("barrier.sync %r7;", 16),
+    ("bar.warp.sync -1;", 0),
+    ("mbarrier.init.shared::cta.b64 [%r1], 1;", 0),
+]
 
 
 @pytest.mark.parametrize(
-    ("line", "names"),
+    ("field", "cases"),
     [
-        ("cp.async.cg.shared.global [ %r35 + 0 ], [ %rd55 + 0 ], 0x10, %r37;", ("cp.async",)),
-        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", ("cp.async",)),
-        (
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 16, [%r2];",
-            ("cp.async.bulk",),
-        ),
-        (
-            "@%p1 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1];",
-            ("cp.async.bulk.tensor",),
-        ),
-        ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1], [%r1];", ("cp.async.bulk.tensor",)),
-        ("cp.async.bulk.commit_group;", ()),
-        ("cp.async.wait_group 0;", ()),
-        ("ld.global.b32 \t%r1, [%rd1];", ()),
+        ("tensor_instructions", TENSOR),
+        ("copy_instructions", COPIES),
+        ("widest_load_bits", LOADS),
+        ("barriers", BARRIERS),
     ],
 )
-def test_copies_past_the_registers_are_known(line: str, names: tuple[str, ...]) -> None:
-    [kernel] = read_ptx(ptx(line))
-    assert kernel.copy_instructions == names
-
-
-@pytest.mark.parametrize(
-    ("line", "bits"),
-    [
-        ("ld.global.b32 \t%r1, [%rd1];", 32),
-        ("@%p3 ld.global.v4.b32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ];", 128),
-        ("ld.global.nc.L1::evict_last.v2.f64 {%fd1, %fd2}, [%rd1];", 128),
-        ("ld.global.v8.f32 {%f1}, [%rd1];", 256),
-        ("ld.v2.f16x2 {%r1, %r2}, [%rd1];", 64),
-        ("ld.param.b64 \t%rd1, [p];", 0),
-        ("ld.shared.v4.b32 {%r1}, [%r2];", 0),
-        ("ld.local.v4.b32 {%r1}, [%r2];", 0),
-        ("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1}, [%r2];", 0),
-        ("st.global.v4.b32 [%rd1], {%r1};", 0),
-        ("cp.async.cg.shared.global [ %r35 + 0 ], [ %rd55 + 0 ], 0x10, %r37;", 128),
-        ("cp.async.ca.shared.global [%r1], [%rd1], 4;", 32),
-        ("cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd1];", 128),
-        ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1], [%r1];", 0),
-    ],
-)
-def test_the_widest_load_is_from_global_memory(line: str, bits: int) -> None:
-    [kernel] = read_ptx(ptx(line))
-    assert kernel.widest_load_bits == bits
-
-
-@pytest.mark.parametrize(
-    ("line", "barriers"),
-    [
-        ("bar.sync \t0;", 1),
-        ("barrier.cta.sync.aligned 3, 128;", 4),
-        ("bar.red.popc.u32 %r1, 2, %p1;", 3),
-        ("barrier.sync %r7;", 16),
-        ("bar.warp.sync -1;", 0),
-        ("mbarrier.init.shared::cta.b64 [%r1], 1;", 0),
-    ],
-)
-def test_barriers_are_counted_up_to_the_highest(line: str, barriers: int) -> None:
-    [kernel] = read_ptx(ptx(line))
-    assert kernel.barriers == barriers
+def test_instructions_are_known(field: str, cases: list[tuple[str, object]]) -> None:
+    found = {line: getattr(read_ptx(ptx(line))[0], field) for line, _ in cases}
+    assert found == dict(cases)
 
 
 @pytest.mark.parametrize(

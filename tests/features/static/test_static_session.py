@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -128,15 +127,6 @@ def test_kernels_of_other_compilers_are_not_compared(
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k (sm_90) * pass"])
 
 
-def test_limits_hold_for_every_compiler(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
-    write_test(pytester, "gpuperf.limit('spills == 0')")
-    accept(pytester)
-    compiler.update(compiler="triton 3.10.0", spills=8)
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["gpuperf: sm_90: spills 8 is not at the limit == 0 of the test"])
-
-
 @pytest.mark.parametrize(
     ("limit", "line"),
     [
@@ -154,27 +144,6 @@ def test_a_broken_limit_names_the_architecture(
     result = pytester.runpytest("--gpuperf")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([f"gpuperf: {line}"])
-
-
-def test_limits_of_the_baseline_file_are_judged(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
-    write_test(pytester)
-    accept(pytester)
-    content = static_baseline(pytester)
-    content["tests"][NODEID]["limits"] = ["sm_90: registers_per_thread <= 16"]
-    (pytester.path / "baselines" / "static" / "test_k.json").write_text(json.dumps(content))
-    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
-        ["gpuperf: sm_90: *24 is above the limit <= 16 in baselines/static/test_k.json (baseline 24)"]
-    )
-
-
-def test_broken_baseline_file_ends_the_run_first(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
-    write_test(pytester)
-    path = pytester.path / "baselines" / "static" / "test_k.json"
-    path.parent.mkdir(parents=True)
-    path.write_text("{")
-    result = pytester.runpytest("--gpuperf")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*baselines/static/test_k.json is not valid JSON*"])
 
 
 def test_replay_compiles_static_kernels_again(
@@ -280,17 +249,3 @@ def test_static_and_measured_halves_are_judged_separately(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([said])
     assert len(re.findall("^gpuperf: .*(?:limit|measured for)", result.stdout.str(), re.MULTILINE)) == 1
-
-
-def test_old_runs_are_removed_after_a_run(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
-    write_test(pytester)
-    old = pytester.path / ".gpuperf" / "runs" / "20251120-173012-3f9a"
-    (old / "against").mkdir(parents=True)
-    (old / "run.json").write_text('{"complete":true}')
-    (old / "against" / "new.log").write_text("log")
-    pytester.runpytest("--gpuperf", "-ogpuperf_keep=2").stdout.no_fnmatch_line("*gpuperf_keep*")
-    assert old.exists()
-    result = pytester.runpytest("--gpuperf", "-ogpuperf_keep=2")
-    result.stdout.fnmatch_lines(["gpuperf: run written to *; 1 older removed, because gpuperf_keep is 2"])
-    assert not old.exists()
-    assert len(list(old.parent.iterdir())) == 2

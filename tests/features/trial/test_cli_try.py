@@ -103,15 +103,6 @@ def test_object_has_times_speed_up_and_error(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("folder")
-def test_table_shows_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = CaseReport(case=0, verdict="wrong", text="gpuperf: output differs")
-    text = tried(report=report, monkeypatch=monkeypatch).stdout
-    assert "solution.py against problem.py (kernelbench)" in text
-    assert "output differs" in text
-    assert text.endswith("wrong\n")
-
-
-@pytest.mark.usefixtures("folder")
 def test_unusable_files_have_exit_status_2(monkeypatch: pytest.MonkeyPatch) -> None:
     report = CaseReport(case=0, verdict="ended", cannot_run=True, text="solution.py:1 imports x")
     result = tried("--json", report=report, monkeypatch=monkeypatch)

@@ -97,12 +97,6 @@ def test_exception_names_the_line_of_the_solution(tmp_path: Path) -> None:
     assert "solution.py:3 in custom_kernel" in result.reasons[0]
 
 
-def test_exit_of_the_solution_ends_the_trial(tmp_path: Path) -> None:
-    result = tried(tmp_path, "raise SystemExit(3)")
-    assert result.verdict == "ended"
-    assert "solution.py:3 in custom_kernel" in result.reasons[0]
-
-
 def test_output_that_is_wrong_for_inputs_of_the_timing_is_wrong(tmp_path: Path) -> None:
     body = (
         "known = [torch.randn(5, generator=torch.Generator().manual_seed(at)) for at in (3, 4)]; "

@@ -56,11 +56,6 @@ def test_task_file_gives_checked_and_timed_cases(tmp_path: Path) -> None:
     ]
 
 
-def test_tests_are_timed_without_benchmarks() -> None:
-    cases = cases_of("gpu-mode", Task(tests=[{"size": 3}]), ())
-    assert [case.timed for case in cases] == [True]
-
-
 def test_given_cases_replace_those_of_the_task() -> None:
     cases = cases_of("gpu-mode", Task(tests=[{"size": 3}]), ["size=1024,flag=True,kind=cauchy,scale=0.5"])
     (case,) = cases
@@ -84,14 +79,6 @@ def test_broken_task_file_is_refused(tmp_path: Path) -> None:
     written(tmp_path / "task.yml", "tests: 3\n")
     with pytest.raises(GpuperfError, match=r"task\.yml cannot be read: .*; expected YAML"):
         read_task(tmp_path / "reference.py")
-
-
-@pytest.mark.parametrize("text", ["tests:\nbenchmarks:\nfiles: null\n", "lang: py\n"])
-def test_lists_of_a_task_without_values_are_empty(tmp_path: Path, text: str) -> None:
-    pytest.importorskip("yaml")
-    written(tmp_path / "task.yml", text)
-    task = read_task(tmp_path / "reference.py")
-    assert [case.name for case in cases_of("gpu-mode", task, ())] == [""]
 
 
 def test_task_file_without_pyyaml_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
