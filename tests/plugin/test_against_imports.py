@@ -72,9 +72,24 @@ def times(found: Settlement) -> tuple[float, float]:
     return found.against.old_us, found.against.new_us
 
 
-def test_each_side_imports_its_package_from_pythonpath(project: Project) -> None:
-    two_versions(project, "src/pkg")
-    project.path.append(project.root / "src")
+CONFTEST = "import pathlib, sys\nsys.path.insert(0, str(pathlib.Path(__file__).parent / 'src'))\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "files", "path"),
+    [
+        ("src/pkg", {}, ["src"]),
+        ("pkg", {}, []),
+        ("src/pkg", {"pytest.ini": "[pytest]\npythonpath = src\n"}, []),
+        ("src/pkg", {"conftest.py": CONFTEST}, []),
+    ],
+    ids=["PYTHONPATH", "working-directory", "ini-file", "conftest"],
+)
+def test_each_side_imports_its_own_package(
+    project: Project, package: str, files: Mapping[str, str], path: list[str]
+) -> None:
+    two_versions(project, package, files)
+    project.path += [project.root / folder for folder in path]
     assert times(compared(project)) == (10.0, 8.0)
 
 
@@ -118,22 +133,6 @@ def install_editable(project: Project, site: Path) -> None:
     )
     shutil.unpack_archive(site / done.stdout.splitlines()[-1], site, "zip")
     assert list(site.glob("__editable___pkg_1_finder.py"))
-
-
-def test_a_package_in_the_working_directory(project: Project) -> None:
-    two_versions(project, "pkg")
-    assert times(compared(project)) == (10.0, 8.0)
-
-
-def test_a_package_named_by_the_ini_file(project: Project) -> None:
-    two_versions(project, "src/pkg", {"pytest.ini": "[pytest]\npythonpath = src\n"})
-    assert times(compared(project)) == (10.0, 8.0)
-
-
-def test_package_that_a_conftest_adds_to_the_path(project: Project) -> None:
-    conftest = "import pathlib, sys\nsys.path.insert(0, str(pathlib.Path(__file__).parent / 'src'))\n"
-    two_versions(project, "src/pkg", {"conftest.py": conftest})
-    assert times(compared(project)) == (10.0, 8.0)
 
 
 def test_run_started_in_a_folder_of_the_repository(project: Project) -> None:
