@@ -69,6 +69,7 @@ def pytest_configure() -> None:
     import torch
 
     from pytest_gpuperf.measure.device.lock import GpuLock
+    from pytest_gpuperf.plugin.facade import Gpuperf
     from pytest_gpuperf.session import live
     from run_builders import H200, one_test
 
@@ -77,4 +78,4 @@ def pytest_configure() -> None:
     stand_in("pytest_gpuperf.measure.device.gpu", gpu_info=lambda: H200)
     stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: one_test().environment)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=Timer)
-    live.LiveRunner.device = property(lambda _: torch.device("cpu"))  # type: ignore[assignment]
+    Gpuperf.device = property(lambda _: torch.device("cpu"))  # type: ignore[assignment]

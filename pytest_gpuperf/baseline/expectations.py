@@ -68,6 +68,12 @@ class Expectations:
         baseline = self.of(nodeid, slug)
         return baseline.measurements.get(label) if baseline is not None else None
 
+    def tolerance_pct(self, nodeid: str, otherwise_pct: float) -> float:
+        """Return the accepted slowdown of a test, in %: that of the baseline file comes first."""
+        baseline = self.of(nodeid)
+        own = baseline.tolerance_pct if baseline is not None else None
+        return otherwise_pct if own is None else own
+
     def limits(self, nodeid: str) -> tuple[Limit, ...]:
         """Return the limits of a test in the baseline file."""
         baseline = self.of(nodeid)

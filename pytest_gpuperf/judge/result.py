@@ -9,6 +9,7 @@ import msgspec
 from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.records.passes import SelectedTest
 
 
 class Status(str, Enum):
@@ -133,7 +134,7 @@ def _labelled(finding: Finding) -> str:
     return finding.line if finding.label in ("", "main") else f"{finding.label}: {finding.line}"
 
 
-class TestResult(msgspec.Struct, frozen=True, gc=False):
+class TestResult(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Record of a test with its verdict."""
 
     __test__ = False  # pytest: not a test class
@@ -141,3 +142,5 @@ class TestResult(msgspec.Struct, frozen=True, gc=False):
     record: TestRecord
     verdict: TestVerdict
     replayed: bool = False
+    unread: SelectedTest | None = None
+    """What ncu has to read after all tests; None if that is nothing."""

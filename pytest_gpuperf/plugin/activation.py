@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.plugin.held_reports import HeldReports
 from pytest_gpuperf.plugin.isolation import gpus_of_workers, runs_no_test, why_not_spread
 from pytest_gpuperf.plugin.own_errors import OwnErrors, register
+from pytest_gpuperf.plugin.reports import Reports
 from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
 
         settings = Settings.from_config(config, first_on_path)
         _forget_verdicts(settings.json)
-        controller = Controller(config, settings, gpus)
-        register(config, controller, "gpuperf-hooks")
-        register(config, HeldReports(settings, controller), "gpuperf-held-reports")
+        reports = Reports(settings)
+        register(config, reports, "gpuperf-reports")
+        register(config, Controller(config, settings, gpus, reports), "gpuperf-hooks")
     else:
         link = _link(given) if given else None
         first = link.orders.first_on_path if link else first_on_path
@@ -74,11 +74,12 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
         from pytest_gpuperf.session.side import prepare_side
 
         prepare_side(config, settings.side)
-    hooks = Hooks(settings, link)
-    register(config, hooks, "gpuperf-hooks")
+    reports = None
     if link is None and child is None and settings.side is None:
         _forget_verdicts(settings.json)
-        register(config, HeldReports(settings, hooks), "gpuperf-held-reports")
+        reports = Reports(settings)
+        register(config, reports, "gpuperf-reports")
+    register(config, Hooks(settings, link, reports), "gpuperf-hooks")
     if settings.brief:
         from pytest_gpuperf.plugin.brief_reports import BriefReports
 

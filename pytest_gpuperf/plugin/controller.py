@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
     from pytest_gpuperf.measure.device.visible import VisibleGpu
-    from pytest_gpuperf.plugin.hooks import Hooks
-    from pytest_gpuperf.session.base import Runner
+    from pytest_gpuperf.plugin.reports import Reports
     from pytest_gpuperf.session.link import Facts, Message, Printed
+    from pytest_gpuperf.session.run_report import RunReport
     from pytest_gpuperf.settings.settings import Settings
 
     Location = tuple[str, int | None, str]
@@ -63,19 +63,22 @@ class Controller:
         config: pytest's.
         settings: The options.
         gpus: The GPU of each worker; empty if they take the GPUs as they are.
+        reports: Shows the results.
     """
 
-    def __init__(self, config: pytest.Config, settings: Settings, gpus: Sequence[VisibleGpu]) -> None:
+    def __init__(
+        self, config: pytest.Config, settings: Settings, gpus: Sequence[VisibleGpu], reports: Reports
+    ) -> None:
         self._config = config
         self._settings = settings
         self._gpus = gpus
         self._several = config.option.numprocesses > 1
-        self._orders = Orders("", "", "", isatty=False, stacks="")
-        self._hooks: Hooks | None = None
+        started = datetime.datetime.now(datetime.timezone.utc)
+        self._orders = Orders(
+            RunStore.new_id(started), started.isoformat(), settings.first_on_path, isatty=False, stacks=""
+        )
+        self._reports = reports
         self._reporter: TerminalReporter | None = None
-        self._collected: Runner | None = None
-        self._started = datetime.datetime.now(datetime.timezone.utc)
-        self._run_id = RunStore.new_id(self._started)
         self._begun: dict[str, Location] = {}
         self._nodeids: list[str] | None = None
         self._refused = ""
@@ -95,11 +98,6 @@ class Controller:
             # Each ends at least one test; `STARTS` limits the others.
             config.option.maxworkerrestart = 10**9
 
-    @property
-    def runner(self) -> Runner | None:
-        """The results of the workers; None if no test measures."""
-        return self._collected
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keep the terminal as it is without pytest-xdist."""
@@ -114,11 +112,9 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
         """Get ready for messages, while the process of the tests starts."""
-        from pytest_gpuperf.plugin.hooks import Hooks
         from pytest_gpuperf.session.link import decode
         from pytest_gpuperf.session.progress import StatusLine
 
-        self._hooks = Hooks(self._settings)
         self._status = StatusLine(self._reporter)
         self._decode = decode
         self._ready.set()
@@ -146,12 +142,10 @@ class Controller:
         """Give a worker its orders."""
         channel = node.gateway.newchannel()
         channel.setcallback(partial(self._receive, node.gateway.id))
+        isatty = bool(self._reporter and self._reporter.isatty)
         orders = replace(
             self._orders,
-            run_id=self._run_id,
-            started_at=self._started.isoformat(),
-            first_on_path=self._settings.first_on_path,
-            isatty=bool(self._reporter and self._reporter.isatty),
+            isatty=isatty,
             stacks=str(self._stacks(node)),
             nodeids=self._nodeids,
             worker=_place(node),
@@ -200,11 +194,9 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Show the test as without pytest-xdist, and note expected failures."""
+        """Show the test as without pytest-xdist."""
         if not self._several:
             vars(report).pop("node", None)
-        if self._hooks is not None:
-            self._hooks.pytest_runtest_logreport(report)
 
     def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
         """Find out why a worker has ended."""
@@ -267,49 +259,43 @@ class Controller:
             self._own.run("a message", lambda: self._take(self._decode(data), worker))
 
     def _take(self, message: Message, worker: str) -> None:
-        from pytest_gpuperf.session.link import (
-            Benchmarks,
-            Broken,
-            Deselected,
-            Facts,
-            Judged,
-            OwnError,
-            Refused,
-        )
+        from pytest_gpuperf.judge.result import TestResult
+        from pytest_gpuperf.session.link import Benchmarks, Broken, Deselected, Facts, Refused
+        from pytest_gpuperf.session.news import News
 
+        report = self._reports.report
         if isinstance(message, Facts):
-            if self._collected is None:
-                self._collected = self._collect(message)
-            self._collected.update(message)
-        elif isinstance(message, Judged):
-            assert self._collected is not None
-            self._collected.take(message.result)
-            self._collected.leave_to_ncu(message.record.nodeid, message.unread)
+            if report is None:
+                self._reports.report = self._collect(message)
+            else:
+                report.update(message)
+        elif isinstance(message, News):
+            self._own.news.merge(message)
+        elif isinstance(message, TestResult):
+            assert report is not None
+            report.take(message)
         elif isinstance(message, Broken):
             self._blame(message.nodeid, f"broke the GPU: {message.error}")
         elif isinstance(message, Refused):
             self._refused = message.reason
         elif isinstance(message, Deselected):
             self._deselected[worker] = self._deselected.get(worker, 0) + message.count
-        elif isinstance(message, OwnError):
-            self._own.lines.setdefault(message.hook, message.line)
         elif isinstance(message, Benchmarks):
             self._benchmarks += message.text
         else:
             self._print(message)
 
-    def _collect(self, facts: Facts) -> Runner:
-        from pytest_gpuperf.session.collected import CollectedRunner
-        from pytest_gpuperf.session.replay import ReplayRunner
+    def _collect(self, facts: Facts) -> RunReport:
+        from pytest_gpuperf.session.judge import Judge
+        from pytest_gpuperf.session.run_file import RunFile
+        from pytest_gpuperf.session.run_report import RunReport
 
-        assert self._hooks is not None
-        runner = (
-            ReplayRunner(self._settings, "")
-            if facts.replays
-            else CollectedRunner(self._settings, facts, self._started, self._run_id)
-        )
-        self._hooks.adopt(runner)
-        return runner
+        recorded = facts.replayed_from
+        file = RunFile(self._settings, self._orders) if recorded is None else None
+        judge = Judge(self._settings, facts.environment, [recorded] if recorded is not None else ())
+        report = RunReport(judge, self._own.news, file, replayed_from=recorded)
+        report.update(facts)
+        return report
 
     def _print(self, message: Printed) -> None:
         if self._reporter is None:
@@ -326,14 +312,14 @@ class Controller:
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the run and the baselines, after the last worker has ended."""
-        hooks, collected = self._hooks, self._collected
-        steps: list[Callable[[], object]] = [self._folder.cleanup]
-        if hooks is not None:
-            steps.insert(0, lambda: hooks.pytest_sessionfinish(session, exitstatus))
-        if collected is not None:
-            collected.notices += self._blames
-            steps.insert(0, lambda: collected.in_order(self._nodeids or ()))
-            steps.append(lambda: self._forget_results(collected.folder))
+        report = self._reports.report
+        steps: list[Callable[[], object]] = [
+            lambda: self._reports.finish(session, exitstatus),
+            self._folder.cleanup,
+        ]
+        if report is not None:
+            report.news.note(*self._blames)
+            steps.append(lambda: self._forget_results(report.summary().folder))
         self._own.run("pytest_sessionfinish", *steps)
 
     def _forget_results(self, folder: Path | None) -> None:
@@ -345,9 +331,7 @@ class Controller:
         """Show the tables, and the tests that ended their process."""
         if self._benchmarks:
             terminalreporter.write(self._benchmarks)
-        if self._hooks is not None:
-            self._hooks.pytest_terminal_summary(terminalreporter)
-        if self._collected is None:
+        if self._reports.report is None:
             for blame in self._blames:
                 terminalreporter.write_line(f"gpuperf: {blame}")
 

@@ -51,7 +51,10 @@ class Gpuperf(Fuzzes):
     @property
     def device(self) -> torch.device:
         """The device for the test's tensors: the GPU, or `meta` when a recording is replayed."""
-        return self._runner.device
+        import torch
+
+        on_gpu = self._runner.on_gpu
+        return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("meta")
 
     def __call__(
         self,

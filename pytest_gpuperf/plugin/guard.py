@@ -160,7 +160,8 @@ class Worker:
     def __init__(self, link: Link, config: pytest.Config, timeout_s: float) -> None:
         self._link = link
         self._config = config
-        OwnErrors.of(config).tell = self._failed
+        own = OwnErrors.of(config)
+        own.tell = lambda: link.tell(own.news)
         self._watch = Watch(self._broke)
         register(config, self._watch, "gpuperf-watch")
         self._stacks = Path(link.orders.stacks).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
@@ -176,11 +177,6 @@ class Worker:
 
     def _tell(self, message: Message) -> None:
         self._link.tell(message)
-
-    def _failed(self, hook: str, line: str) -> None:
-        from pytest_gpuperf.session.link import OwnError
-
-        self._tell(OwnError(hook, line))
 
     def _broke(self, session: pytest.Session, nodeid: str, error: str) -> None:
         from pytest_gpuperf.session.link import Broken

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import os
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
-from pytest_gpuperf.errors import GpuperfError, of_system
+from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.plugin.guard import TIMEOUT_SETTINGS, without_timeout
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
-from pytest_gpuperf.records.passes import Invocation
-from pytest_gpuperf.registry import registry
-from pytest_gpuperf.report.failure import PREFIX, Failure
+from pytest_gpuperf.plugin.reports import Reports, invocation_of
 from pytest_gpuperf.session import start
-from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of
-from pytest_gpuperf.session.orphans import known_name, name_of_file, orphans
+from pytest_gpuperf.session.orphans import known_name, orphans
 from pytest_gpuperf.session.progress import RemoteTerminal
+from pytest_gpuperf.session.runner import RUNNER
 from pytest_gpuperf.session.seeds import forget_compiled_code
 from pytest_gpuperf.session.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Generator
 
-    from _pytest.terminal import TerminalReporter
-
-    from pytest_gpuperf.session.base import Runner
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.progress import Terminal
+    from pytest_gpuperf.session.runner import Runner
     from pytest_gpuperf.settings.settings import Settings
 
 WITHOUT_EFFECT = (
     "the gpuperf marker of this test has no effect; expected `gpuperf`, or another fixture that measures, "
     "among the arguments of the test"
 )
-NOTHING_JUDGED = "no test was judged; expected one that asks for the gpuperf fixture, or leave out --gpuperf"
-
 NOT_ISOLATED = (
     "the tests ran in this process, and one that breaks the GPU would have ended the run: this pytest "
     "has no known_args_namespace; type `pytest --gpuperf -n 1` for a process of their own"
@@ -55,7 +48,7 @@ def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
 def measuring(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:
     """Return the state of a test, and the way to run."""
     state = request.node.stash.get(STATE, None)
-    why = OwnErrors.of(request.config).lines.get(COLLECTED)
+    why = OwnErrors.of(request.config).news.failures.get(COLLECTED)
     if why is not None and RUNNER not in request.config.stash:
         raise pytest.fail.Exception(f"gpuperf: {why}", pytrace=False)
     if state is None:
@@ -86,15 +79,6 @@ def _warn(item: pytest.Item, text: str) -> None:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
 
 
-def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
-    """Return the command that started pytest, for the passes."""
-    typed = config.invocation_params
-    arguments = [str(argument) for argument in typed.args]
-    first, variables = settings.first_on_path, dict(os.environ)
-    addopts: list[str] = config.getini("addopts")
-    return Invocation(arguments, typed.dir, settings.root, settings.mode, first, variables, addopts)
-
-
 def _keep(config: pytest.Config, items: list[pytest.Item], names: Container[str]) -> None:
     """Deselect all other tests."""
     dropped = [item for item in items if name_of(item) not in names]
@@ -103,15 +87,20 @@ def _keep(config: pytest.Config, items: list[pytest.Item], names: Container[str]
 
 
 class Hooks:
-    """Connects a `Runner` to pytest, once there is a test that measures."""
+    """Connects a `Runner` to pytest, once there is a test that measures.
 
-    def __init__(self, settings: Settings, link: Link | None = None) -> None:
+    Args:
+        settings: The options.
+        link: Leads to the controller; None if this process does everything.
+        reports: Shows the results; None in a worker and in a child.
+    """
+
+    def __init__(self, settings: Settings, link: Link | None = None, reports: Reports | None = None) -> None:
         self._settings = settings
         self._link = link
+        self._reports = reports
         self._runner: Runner | None = None
         self._seen: set[str] = set()
-        self._failed: dict[str, str] = {}
-        self._nothing = ""
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Note a test before options deselect it."""
@@ -121,15 +110,6 @@ class Hooks:
         """Note a file that was collected, also without a test in it."""
         if report.passed:
             self._seen.add(report.nodeid)
-
-    @property
-    def runner(self) -> Runner | None:
-        """The way to run; None if no test measures."""
-        return self._runner
-
-    def adopt(self, runner: Runner) -> None:
-        """Report the results of a runner whose tests run in another process."""
-        self._runner = runner
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -143,12 +123,18 @@ class Hooks:
             return
         runner = self._start(measuring)
         self._runner = config.stash[RUNNER] = runner
-        for item in items if runner.judges else ():
-            # One that no longer asks for a fixture is judged by what its baseline has. A test outside of
-            # pytest's rootdir has no file in its name, and no baseline.
-            if STATE not in item.stash and not item.nodeid.startswith("::") and runner.guards(item.nodeid):
-                item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
-                runner.expect(item.nodeid)
+        if self._reports is not None:
+            self._reports.report = runner.report
+        if (report := runner.report) is not None:
+            for item in items:
+                # One that no longer asks for a fixture is judged by what its baseline has. A test outside of
+                # pytest's rootdir has no file in its name, and no baseline.
+                others = STATE not in item.stash and not item.nodeid.startswith("::")
+                if others and report.judge.guards(item.nodeid):
+                    item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
+                    report.judge.expected.add(item.nodeid)
+                if STATE in item.stash:
+                    report.select(name_of(item), (item.location[1] or 0) + 1)
         if runner.only is not None:
             _keep(config, items, runner.only)
         self._keep_shard(config, items)
@@ -156,8 +142,9 @@ class Hooks:
     def _keep_shard(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         if self._settings.shard is not None:
             number, count = self._settings.shard
-            seconds = self._runner.durations() if self._runner is not None else {}
-            parts = spread([name_of(item) for item in items], seconds, {}, [""] * count)
+            judge = self._runner.judge if self._runner is not None else None
+            known = judge is not None and load_durations(judge.expected.store, judge.environment.gpu.slug)
+            parts = spread([name_of(item) for item in items], known or {}, {}, [""] * count)
             _keep(config, items, frozenset(parts[number]))
 
     def _read_other_markers(self, items: list[pytest.Item]) -> None:
@@ -175,9 +162,10 @@ class Hooks:
                 _warn(item, WITHOUT_EFFECT)
 
     def _start(self, measuring: list[pytest.Item]) -> Runner:
-        runner = start(self._settings, self._link)
+        news = OwnErrors.of(measuring[0].config).news
+        runner = start(self._settings, news, self._link)
         if self._link is None and runner.on_gpu and early_options(measuring[0].config) is None:
-            runner.notices.append(NOT_ISOLATED)
+            news.note(NOT_ISOLATED)
         linked = {path for path in {item.path for item in measuring} if path.resolve() != path}
         for item in measuring:
             state = item.stash[STATE]
@@ -188,11 +176,10 @@ class Hooks:
                 if limit.doubt:
                     _warn(item, limit.doubt)
             item.stash[STATE] = state
-            runner.lines[state.nodeid] = (item.location[1] or 0) + 1
-        if runner.judges:
+        if runner.judge is not None:
             for item in measuring:
-                runner.expect(name_of(item))
-            runner.check_metrics([item.stash[STATE] for item in measuring])
+                runner.judge.expected.add(name_of(item))
+            runner.judge.check_metrics([item.stash[STATE] for item in measuring])
         return runner
 
     def _named(self, item: pytest.Item, runner: Runner) -> ItemState:
@@ -218,13 +205,19 @@ class Hooks:
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
         invocation = invocation_of(config, self._settings)
-        OwnErrors.of(config).run(
+        errors, judge = OwnErrors.of(config), runner.judge
+        errors.run(
             "pytest_runtestloop",
-            lambda: runner.problems.extend(orphans(config, runner, self._seen) if runner.judges else ()),
-            lambda: runner.begin(reporter),
-            lambda: runner.run_passes(states, invocation, reporter),
-            runner.tell_facts,
+            lambda: errors.news.error(*(orphans(config, judge, self._seen) if judge is not None else ())),
+            lambda: runner.begin(states, invocation, reporter),
+            self._tell_facts,
         )
+
+    def _tell_facts(self) -> None:
+        """Tell the controller the state of the run, if there is one."""
+        if self._link is not None and self._runner is not None and self._runner.report is not None:
+            self._link.tell(self._runner.report.facts)
+            self._link.tell(self._runner.report.news)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -246,16 +239,16 @@ class Hooks:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Judge the measurements of a test as part of the test."""
         state = item.stash.get(STATE, None)
-        if state is None or self._runner is None or not self._runner.judges:
+        if state is None or self._runner is None or self._runner.report is None:
             return (yield)
-        if not self._runner.may_run(state.nodeid):
+        if not state.may_run:
             self._conclude(item, state)
         try:
             outcome = yield
         except (pytest.skip.Exception, pytest.xfail.Exception):
             raise
         except BaseException as error:
-            self._runner.keep_failed(state, error)
+            self._keep_failed(state, error)
             if isinstance(error, Exception) and is_of_measuring(error):
                 line = OwnErrors.of(item.config).note("a measurement", error)
                 raise pytest.fail.Exception(f"gpuperf: {line}").with_traceback(error.__traceback__) from None
@@ -272,15 +265,32 @@ class Hooks:
                 raised.clear()
                 raise pytest.xfail.Exception(str(failure.msg)) from None
         elif not isinstance(raised[-1].value, (pytest.skip.Exception, pytest.xfail.Exception)):
-            self._runner.keep_failed(state, raised[-1].value)
+            self._keep_failed(state, raised[-1].value)
         return outcome
+
+    def _keep_failed(self, state: ItemState, error: BaseException) -> None:
+        """Judge the measurements of a test that an exception ended."""
+        if state.measurements:
+            self._result(state, type(error).__name__)
+
+    def _result(self, state: ItemState, failure: str = "") -> TestResult:
+        """Judge a test and keep its result; one that could not be judged keeps its measurements."""
+        assert self._runner is not None
+        report = self._runner.report
+        assert report is not None
+        try:
+            result = self._runner.result(state, failure)
+        except BaseException:
+            report.take(TestResult(report.judge.record(state, failure), TestVerdict(Status.INVALID)))
+            raise
+        report.take(result)
+        return result
 
     def _conclude(self, item: pytest.Item, state: ItemState) -> None:
         from pytest_gpuperf.report.junit import properties
 
-        assert self._runner is not None
         with without_timeout(item):
-            result = self._runner.judge(state)
+            result = self._result(state)
         item.user_properties.extend(properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
@@ -296,65 +306,12 @@ class Hooks:
         """Note the settings of pytest-timeout: its timer has to start again after a test is settled."""
         item.stash[TIMEOUT_SETTINGS] = settings
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note expected failures, and the messages of others, and colour those of verdicts."""
-        if report.failed and self._settings.json is not None:
-            crash = getattr(report.longrepr, "reprcrash", None)
-            self._failed[report.nodeid] = crash.message if crash is not None else report.longreprtext
-        if report.failed and (text := report.longreprtext).startswith(PREFIX):
-            report.longrepr = Failure(text)
-        if self._runner is not None and hasattr(report, "wasxfail"):
-            # The results have the name of a test's own file, whatever links lead to it.
-            names = (report.nodeid, name_of_file(report.nodeid, self._settings.root))
-            self._runner.expected_failures.update(names)
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the run, the summary for CI, and the baselines if the user asked for that."""
-        runner, own = self._runner, OwnErrors.of(session.config)
-        passed = exitstatus == pytest.ExitCode.OK and not session.config.option.collectonly
-        if runner is None:
-            settings = self._settings
-            child = settings.profiling_pass or settings.sanitizing_pass or settings.side
-            if passed and self._link is None and not child:
-                self._nothing = NOTHING_JUDGED
-                session.exitstatus = pytest.ExitCode.USAGE_ERROR
-            return
-        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        complete = ended and not session.shouldfail and not session.shouldstop
-        steps = [lambda: runner.finish(complete=complete), runner.tell_facts]
-        if self._link is None:
-            steps += [
-                *([runner.check_judged] if passed and runner.judges else []),
-                runner.check_problems,
-                *(partial(write, runner) for write in registry().outputs),
-                lambda: self._write_json(session, runner, complete=complete),
-            ]
-        own.run("pytest_sessionfinish", *(partial(self._done, session, step) for step in steps), runner.end)
-        settings = self._settings
-        if own.lines and (settings.update != "never" or settings.against or settings.sanitize != "off"):
-            # What was asked for may not have been done.
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
-
-    def _done(self, session: pytest.Session, step: Callable[[], object]) -> None:
-        """Do a step; an error that the user can fix ends the run with pytest's status for that."""
-        assert self._runner is not None
-        try:
-            step()
-        except (GpuperfError, OSError) as error:
-            shown = of_system(error) if isinstance(error, OSError) else error
-            self._runner.notices.append(f"error: {shown}")
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
-
-    def _write_json(self, session: pytest.Session, runner: Runner, *, complete: bool) -> None:
-        from pytest_gpuperf.report.verdicts import End
-
-        if runner.judges:
-            runner.write_json(End(complete, int(session.exitstatus), self._failed))
-
-    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
-        """Show the table of all tests."""
-        if self._nothing:
-            terminalreporter.write_line(f"gpuperf: error: {self._nothing}")
-        if self._runner is not None and self._runner.judges and self._link is None:
-            self._runner.report(terminalreporter)
+        """End the processes of the run; then write it, or tell the controller its last facts."""
+        steps: list[Callable[[], object]] = [self._tell_facts]
+        if self._runner is not None:
+            steps.insert(0, self._runner.end)
+        OwnErrors.of(session.config).run("pytest_sessionfinish", *steps)
+        if self._reports is not None:
+            self._reports.finish(session, exitstatus)

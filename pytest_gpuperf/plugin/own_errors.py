@@ -13,6 +13,7 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError, of_system, show_exception
 from pytest_gpuperf.records.change import printable, printable_lines
+from pytest_gpuperf.session.news import News
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -50,10 +51,10 @@ class OwnErrors:
     """The errors of one run, which the terminal shows at its end."""
 
     def __init__(self) -> None:
-        self.lines: dict[str, str] = {}
-        """The first error of each hook, as a line."""
-        self.tell: Callable[[str, str], object] = self.lines.setdefault
-        """Takes hook and line; a worker tells the controller."""
+        self.news = News()
+        """What a reader of the run should know; its `failures` are these errors."""
+        self.tell: Callable[[], object] = lambda: None
+        """Called after each error; a worker tells the controller."""
 
     @classmethod
     def of(cls, config: pytest.Config) -> OwnErrors:
@@ -72,8 +73,8 @@ class OwnErrors:
         if asked or re.search(r"CUDA error|\[CUDA\]", show_exception(error)):
             raise error
         line = _line(place, error)
-        self.lines.setdefault(place, line)
-        self.tell(place, line)
+        self.news.failures.setdefault(place, line)
+        self.tell()
         return line
 
     def settle(self, hook: str, error: Exception) -> None:
@@ -108,7 +109,7 @@ class OwnErrors:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the errors below everything else."""
-        for line in self.lines.values():
+        for line in self.news.failures.values():
             terminalreporter.write_line(printable(f"gpuperf: {line}"), red=True)
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.plugin.inputs import Factory
     from pytest_gpuperf.records.call import Call
-    from pytest_gpuperf.session.base import Runner
     from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.session.runner import Runner
     from pytest_gpuperf.session.source import Source
 
 

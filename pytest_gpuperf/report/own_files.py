@@ -31,7 +31,7 @@ MARKS = (
 """Texts of which each file that this tool writes has one at its beginning or end, but for Chrome traces."""
 
 
-def refuse_other_file(path: Path, next_step: str) -> None:
+def refuse_other_file(path: Path, next_step: str = "remove it, or name another file") -> None:
     """Refuse to replace a plain file without a mark of this tool; an empty one is nobody's.
 
     Args:

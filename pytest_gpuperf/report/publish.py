@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.compat.pytest_names import terminal_columns
 from pytest_gpuperf.records.change import printable_lines
+from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.brief import brief_lines
 from pytest_gpuperf.report.notices import undecided
 from pytest_gpuperf.report.table import Screen
@@ -21,7 +22,13 @@ LEAST_COLUMNS = 100
 
 
 def publish(summary: Summary, terminal: TerminalReporter, *, brief: bool = False) -> None:
-    """Write the table below pytest's own output; if brief, at most ten lines."""
+    """Write the table below pytest's own output, if brief at most ten lines, then the lines of features."""
+    _write_table(summary, terminal, brief=brief)
+    for line in (line for lines in registry().log_lines for line in lines(summary)):
+        terminal.write_line(line)
+
+
+def _write_table(summary: Summary, terminal: TerminalReporter, *, brief: bool) -> None:
     if brief and summary.results:
         terminal.section("gpuperf")
         for line in brief_lines(summary):

@@ -63,6 +63,8 @@ class Summary:
     """Line of each test in its file, by node id."""
     root: Path = Path()
     """pytest's rootdir."""
+    folder: Path | None = None
+    """Folder of the run, with its traces; None if it has none."""
 
 
 @dataclass(frozen=True)

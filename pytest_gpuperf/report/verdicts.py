@@ -11,8 +11,10 @@ from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Environment, MetricValue, TimingMode
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.quantities import Clock, Count, Number, Positive, Ratio, Schema, Spread, Time
+from pytest_gpuperf.records.writing import write_files
 from pytest_gpuperf.report.brief import shortened
 from pytest_gpuperf.report.forms.as_json import escaped
+from pytest_gpuperf.report.own_files import refuse_other_file
 from pytest_gpuperf.report.rows import (
     counts_by_status,
     failure_message,
@@ -22,6 +24,7 @@ from pytest_gpuperf.report.rows import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from pytest_gpuperf.judge.result import Finding, TestResult
     from pytest_gpuperf.judge.screen import TimeComparison
@@ -155,16 +158,22 @@ class End(NamedTuple):
     """Messages of failed tests by node id."""
 
 
-def verdicts_of(summary: Summary, end: End, run_id: str = "") -> Verdicts:
-    """Return the verdicts of a run.
+def write_verdicts(path: Path, summary: Summary, end: End) -> None:
+    """Write the verdicts of a run to the file that the user names.
 
-    Args:
-        summary: The results.
-        end: End of the execution.
-        run_id: Id of the run that was written; empty if none was.
+    Raises:
+        GpuperfError: The file exists, and this tool has not written it.
+        OSError: The file cannot be written.
     """
+    refuse_other_file(path)
+    write_files({path: encode_verdicts(verdicts_of(summary, end))})
+
+
+def verdicts_of(summary: Summary, end: End) -> Verdicts:
+    """Return the verdicts of a run."""
     judged = {result.record.nodeid for result in summary.results}
-    replayed = summary.replayed_from
+    replayed, folder = summary.replayed_from, summary.folder
+    run_id = folder.name if folder is not None else ""
     return Verdicts(
         schema=VERDICTS_SCHEMA,
         gpuperf=__version__,

@@ -8,18 +8,20 @@ from pytest_gpuperf.errors import NoGpuError
 from pytest_gpuperf.registry import instrument
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.session.base import Runner
     from pytest_gpuperf.session.link import Link
+    from pytest_gpuperf.session.news import News
+    from pytest_gpuperf.session.runner import Runner
     from pytest_gpuperf.settings.settings import Settings
 
 
-def start(settings: Settings, link: Link | None = None) -> Runner:
+def start(settings: Settings, news: News, link: Link | None = None) -> Runner:
     """Choose the way to run by the options and the machine.
 
     Without a GPU and without a recording, kernels can still be compiled; each test that needs a GPU fails.
 
     Args:
         settings: The options.
+        news: What a reader of the run should know besides the verdicts.
         link: Leads to the controller; None if this process does everything.
 
     Raises:
@@ -42,7 +44,7 @@ def start(settings: Settings, link: Link | None = None) -> Runner:
 
         reason = why_not_live()
         if not reason:
-            return LiveRunner(settings, link)
+            return LiveRunner(settings, news, link)
         if settings.replay == "never":
             missing = NoGpuError(
                 f"{reason}, and --gpuperf-replay=never forbids a replay",
@@ -52,16 +54,23 @@ def start(settings: Settings, link: Link | None = None) -> Runner:
             if settings.against:
                 # A compiled kernel has no time to compare.
                 raise missing
-            return _static(settings, missing, link)
+            return _compile_only(settings, missing, news, link)
     from pytest_gpuperf.session.replay import ReplayRunner
 
     try:
-        return ReplayRunner(settings, reason, link)
+        return ReplayRunner(settings, reason, news, link)
     except NoGpuError as error:
-        return _static(settings, error, link)
+        return _compile_only(settings, error, news, link)
 
 
-def _static(settings: Settings, missing: NoGpuError, link: Link | None) -> Runner:
-    from pytest_gpuperf.session.static import StaticRunner
+def _compile_only(settings: Settings, missing: NoGpuError, news: News, link: Link | None) -> Runner:
+    from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.records import NO_GPU
+    from pytest_gpuperf.session.judge import Judge
+    from pytest_gpuperf.session.run_file import RunFile
+    from pytest_gpuperf.session.run_report import RunReport
+    from pytest_gpuperf.session.runner import Runner
 
-    return StaticRunner(settings, missing, link)
+    file = RunFile(settings, link.orders if link is not None else None)
+    judge = Judge(settings, environment(NO_GPU, settings.root, ""))
+    return Runner(settings, missing, RunReport(judge, news, file, link=link))

@@ -10,23 +10,20 @@ from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
     Accuracy,
     Correctness,
-    Environment,
     Fuzzing,
-    GpuInfo,
     KernelProfile,
     MetricValue,
     Profile,
     Timing,
-    Toolchain,
     Trace,
     TracedKernel,
     WarmUp,
 )
 from pytest_gpuperf.records.trace import KERNEL_CLASSES
-from pytest_gpuperf.session.base import Runner
+from pytest_gpuperf.session.runner import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from pytest_gpuperf.records import TimingMode
     from pytest_gpuperf.records.call import Call
@@ -183,15 +180,20 @@ class ChildSource:
 
 
 class ChildRunner(Runner):
-    """Runs tests for its parent, which reads baselines, judges and reports."""
+    """Runs tests for its parent, which reads baselines, judges and reports.
+
+    Args:
+        settings: The options.
+        source: Answers the calls.
+        only: Node ids of the tests to run; None for all that pytest selects.
+    """
 
     on_gpu = True
-    judges = False
+
+    def __init__(self, settings: Settings, source: Source, only: Iterable[str] | None = None) -> None:
+        super().__init__(settings, source, None)
+        self.only = frozenset(only) if only is not None else None
 
     def knows(self, nodeid: str) -> bool:
         """Return True for a test of the plan."""
         return self.only is not None and nodeid in self.only
-
-    def __init__(self, settings: Settings, source: Source) -> None:
-        nowhere = Environment(gpu=GpuInfo(name="", slug=""), toolchain=Toolchain())
-        super().__init__(settings, source, nowhere)

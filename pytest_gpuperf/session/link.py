@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
-from pytest_gpuperf.judge.screen import TimeComparison
-from pytest_gpuperf.records import Environment, TestRecord
-from pytest_gpuperf.records.passes import SelectedTest
+from pytest_gpuperf.judge.result import TestResult
+from pytest_gpuperf.records import Environment, Run
+from pytest_gpuperf.session.news import News
 from pytest_gpuperf.session.orders import Orders
 
 if TYPE_CHECKING:
@@ -18,50 +17,15 @@ if TYPE_CHECKING:
 
 
 class Facts(msgspec.Struct, tag=True):
-    """The state of the worker's run, except its results."""
+    """The run of a worker without its results."""
 
     environment: Environment
-    counters_unavailable: str
-    why_no_counters: str
-    notices: list[str]
-    problems: list[str]
     lines: dict[str, int]
-    replays: bool
+    """Line of each test in its file, by node id."""
     skipped: dict[str, str]
     """Why tests were skipped that nothing was recorded for."""
-
-
-class Judged(msgspec.Struct, tag=True):
-    """The result of a test."""
-
-    record: TestRecord
-    status: Status
-    findings: tuple[Finding, ...]
-    times: dict[str, TimeComparison]
-    strict: bool
-    replayed: bool
-    unread: SelectedTest | None = None
-    """What ncu has to read after all tests; None if that is nothing."""
-
-    @classmethod
-    def of(cls, result: TestResult, unread: SelectedTest | None = None) -> Judged:
-        """Take a result apart."""
-        verdict = result.verdict
-        return cls(
-            result.record,
-            verdict.status,
-            verdict.findings,
-            verdict.times,
-            verdict.strict,
-            result.replayed,
-            unread,
-        )
-
-    @property
-    def result(self) -> TestResult:
-        """The result again."""
-        verdict = TestVerdict(self.status, self.findings, self.times, strict=self.strict)
-        return TestResult(self.record, verdict, replayed=self.replayed)
+    replayed_from: Run | None
+    """The recorded run, without its tests; None if this one measures."""
 
 
 class Broken(msgspec.Struct, tag=True):
@@ -75,13 +39,6 @@ class Refused(msgspec.Struct, tag=True):
     """A mistake of the user that ends the run."""
 
     reason: str
-
-
-class OwnError(msgspec.Struct, tag=True):
-    """An unexpected error of this plugin."""
-
-    hook: str
-    line: str
 
 
 class Deselected(msgspec.Struct, tag=True):
@@ -103,7 +60,7 @@ class Benchmarks(msgspec.Struct, tag=True):
     text: str
 
 
-Message: TypeAlias = Facts | Judged | Broken | Refused | OwnError | Deselected | Printed | Benchmarks
+Message: TypeAlias = Facts | News | TestResult | Broken | Refused | Deselected | Printed | Benchmarks
 # msgspec knows no paths.
 _DECODER = msgspec.msgpack.Decoder(Message, dec_hook=lambda kind, text: kind(text))
 

@@ -20,12 +20,15 @@ from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.registry import instrument
-from pytest_gpuperf.session.keeping import KeepingRunner
+from pytest_gpuperf.session.judge import Judge
 from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
 from pytest_gpuperf.session.phases import Phases
-from pytest_gpuperf.session.progress import Progress, StatusLine
+from pytest_gpuperf.session.progress import Progress, StatusLine, wait_for
+from pytest_gpuperf.session.run_file import RunFile
+from pytest_gpuperf.session.run_report import RunReport
+from pytest_gpuperf.session.runner import Runner
 from pytest_gpuperf.session.settling import Against, Settler
 from pytest_gpuperf.session.unread import is_unread
 
@@ -33,13 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.judge.result import TestResult, TestVerdict
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import (
         ClockModel,
         Conditions,
         LaunchedCode,
         Settlement,
-        TestRecord,
         TimingMode,
         TimingSource,
     )
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.passes import CheckingPass, Invocation, Pass
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.session.news import News
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
 
@@ -55,17 +58,18 @@ NOT_SETTLED = (Status.INVALID, Status.WRONG, Status.LIMIT)
 """Verdicts after which a test is not compared with `--gpuperf-against`."""
 
 
-class LiveRunner(KeepingRunner):
-    """Measures, judges, and keeps the run.
+class LiveRunner(Runner):
+    """Measures, and settles suspects.
 
     Args:
         settings: The options.
+        news: What a reader of the run should know besides the verdicts.
         link: Leads to the controller; None if this process does everything.
     """
 
     on_gpu = True
 
-    def __init__(self, settings: Settings, link: Link | None = None) -> None:
+    def __init__(self, settings: Settings, news: News, link: Link | None = None) -> None:
         from pytest_gpuperf.measure.device.conditions import Nvml
         from pytest_gpuperf.measure.device.environment import environment
         from pytest_gpuperf.measure.device.gpu import gpu_info
@@ -73,15 +77,19 @@ class LiveRunner(KeepingRunner):
         from pytest_gpuperf.measure.identity.code_reader import CodeReader
         from pytest_gpuperf.measure.timing.timer import Timer
 
-        self.open_run(settings, link)
-        self._folder = self.runs.folder / self.run_id
-        self._worker = link.orders.worker if link else 0
+        self._orders = link.orders if link is not None else None
+        file = RunFile(settings, self._orders)
+        self._folder = file.folder
         self._phases = Phases()
         ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
-        nvml = self._nvml = Nvml(gpu.uuid)
-        gpu = replace(gpu, dram_gb_per_s=nvml.dram_gb_per_s)
+        self._nvml = Nvml(gpu.uuid)
+        gpu = replace(gpu, dram_gb_per_s=self._nvml.dram_gb_per_s)
         where = environment(gpu, settings.root, ncu.version if ncu else "")
+        several = self._orders is not None and len(self._orders.cards) > 1
+        self._own_folder = str(self._orders.worker) if self._orders is not None and several else ""
+        judge = Judge(settings, where, card=gpu.uuid if several else "")
+        self._judge, self._news = judge, news
         self._counters = make_counters(settings, gpu, ncu, self._folder_of("ncu"))
         self._reads_later = settings.counters == "auto" and ncu is not None
         self._tests: dict[str, SelectedTest] = {}
@@ -89,21 +97,21 @@ class LiveRunner(KeepingRunner):
             gpu.l2_bytes,
             settings.budget_s,
             self._conditions,
-            nvml.max_sm_clock_mhz,
+            self._nvml.max_sm_clock_mhz,
             Originals("pytest_gpuperf"),
         )
-        source = LiveSource(
+        self._live = LiveSource(
             self._counters,
             self._tests,
             timer,
             self._known_time,
-            self.show_progress,
+            self._show_progress,
             self._folder / "traces",
             self._alone_on_host,
             CodeReader(where.toolchain.driver),
             self._phases,
         )
-        super().__init__(settings, source, where)
+        super().__init__(settings, self._live, RunReport(judge, news, file, link=link))
         self._against = Against.of(settings)
         self._settler: Settler | None = None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
@@ -113,14 +121,13 @@ class LiveRunner(KeepingRunner):
             self._counters.unavailable = COUNTERS_OFF
         self._lock = GpuLock(gpu.uuid)
         self._host_lock = GpuLock(HOST)
-        self._reporter: Terminal | None = None
+        self._terminal: Terminal | None = None
         self._status = StatusLine(None)
-        self._results_of_passes = PassResults()
 
     def _conditions(self) -> Conditions | None:
         found = self._nvml.conditions()
         # A process of its own that waits for its next order shares this GPU, and does not use it.
-        alive = any(one.alive for one in self.own_processes)
+        alive = any(one.alive for one in self._live.processes)
         own = 1 if found is not None and found.other_processes and alive else 0
         return replace(found, other_processes=found.other_processes - own) if found and own else found
 
@@ -140,93 +147,78 @@ class LiveRunner(KeepingRunner):
 
     def _folder_of(self, kind: str) -> Path:
         """Return the folder for the files of a pass; each of several workers has its own."""
-        several = self.link is not None and len(self.link.orders.cards) > 1
-        return self._folder / kind / str(self._worker) if several else self._folder / kind
-
-    def begin(self, reporter: Terminal | None) -> None:
-        """Wait until no other run measures on this GPU; if that cannot be known, go on with a notice."""
-        self._status = StatusLine(reporter)
-        self._reporter = reporter
-        self.wait_for(self._lock, reporter)
+        return self._folder / kind / self._own_folder
 
     @contextmanager
     def _alone_on_host(self) -> Iterator[None]:
         """Let no other process of this plugin on this host use its clock."""
-        self.wait_for(self._host_lock, self._reporter)
+        wait_for(self._host_lock, self._terminal, self._news)
         try:
             yield
         finally:
             self._host_lock.release()
 
-    def end(self) -> None:
-        """End the processes of this run, and let the next one measure."""
-        for one in self.own_processes:
-            one.end()
-        if self._settler is not None:
-            self._settler.close()
-        self._lock.release()
-
-    def run_passes(
-        self, states: Sequence[ItemState], invocation: Invocation, reporter: Terminal | None
-    ) -> None:
-        """Run the passes that the options ask for, then apply their results to the tests."""
+    def begin(self, states: Sequence[ItemState], invocation: Invocation, terminal: Terminal | None) -> None:
+        """Wait for the GPU, run the passes that the options ask for, and get ready to settle suspects."""
         # The tools of the passes measure one process.
         states = [state for state in states if not state.marker.gpus]
         self._tests.update({state.nodeid: self._select(state) for state in states})
-        tests = list(self._tests.values())
-        self._counters.expect(tests)
-        path = self._folder / RESULTS_FILE.format(self._worker)
-        resumed = read_results(path) if self.link is not None and self.link.orders.nodeids else None
-        if resumed is None:
-            self._results_of_passes = self._run_all(tests, invocation, reporter)
-            if self.link is not None and (self._profiling or self._sanitizing):
-                make_state_folder(self.runs.folder.parent)
-                self._results_of_passes.write(path)
-        else:
-            self._results_of_passes = resumed
-            if self._profiling is not None and resumed.counters is not None:
-                self._profiling.reading = resumed.counters
-        self.sanitized = self._results_of_passes.sanitized
-        self._explain_unavailable(states)
-        logs, progress = self._folder_of("against"), partial(Progress, reporter)
-        self._settler = Settler(self, invocation, logs, progress, self.show_progress, self._against)
+        self._counters.expect(list(self._tests.values()))
+        self._terminal, self._status = terminal, StatusLine(terminal)
+        wait_for(self._lock, terminal, self._news)
+        self._run_passes(states, invocation)
+        logs, progress = self._folder_of("against"), partial(Progress, terminal)
+        self._settler = Settler(self._judge, invocation, logs, progress, self._show_progress, self._against)
 
-    def _run_all(
-        self, tests: Sequence[SelectedTest], invocation: Invocation, reporter: Terminal | None
-    ) -> PassResults:
+    def _run_passes(self, states: Sequence[ItemState], invocation: Invocation) -> None:
+        """Run the passes, then apply their results to the tests."""
+        orders = self._orders
+        path = self._folder / RESULTS_FILE.format(orders.worker if orders is not None else 0)
+        done = read_results(path) if orders is not None and orders.nodeids else None
+        if done is None:
+            done = self._run_all(list(self._tests.values()), invocation)
+            if orders is not None and (self._profiling or self._sanitizing):
+                make_state_folder(self._folder.parents[1])
+                done.write(path)
+        elif self._profiling is not None and done.counters is not None:
+            self._profiling.reading = done.counters
+        asked, why = self.settings.counters, self._counters.unavailable
+        for state in states:
+            state.sanitized = done.sanitized.get(state.nodeid)
+            if state.nodeid in done.skipped:
+                (state.unavailable,) = errors_of(done.skipped[state.nodeid])
+            elif asked in ("ncu", "cupti") and why:
+                state.unavailable = f"--gpuperf-counters={asked}, but {why}"
+        self._news.no_counters = why
+
+    def end(self) -> None:
+        """End the processes of this run, say what took the time, and let the next run measure."""
+        self._news.no_counters = self._counters.unavailable
+        for one in self._live.processes:
+            one.end()
+        if self._settler is not None:
+            self._news.note(*self._settler.notices)
+            self._settler.close()
+        self._news.note(*self._phases.lines())
+        self._lock.release()
+
+    def _run_all(self, tests: Sequence[SelectedTest], invocation: Invocation) -> PassResults:
         done = PassResults()
         if self._profiling is not None and self._sanitizing is None and not self._profiling.unavailable:
             if tests:
-                self._run(self._profiling, tests, invocation, reporter)
+                self._run(self._profiling, tests, invocation)
             done.counters = self._profiling.reading
         if self._sanitizing is not None:
-            title = self._sanitizing.title
-            self._run(self._sanitizing, tests, invocation, reporter)
+            self._run(self._sanitizing, tests, invocation)
             done.sanitized, done.skipped = self._sanitizing.results, self._sanitizing.skipped
-            self.problems += [f"{title}: {problem}" for problem in self._sanitizing.problems]
+            title = self._sanitizing.title
+            self._news.error(*(f"{title}: {problem}" for problem in self._sanitizing.problems))
         return done
 
-    def _run(
-        self,
-        each: Pass,
-        tests: Sequence[SelectedTest],
-        invocation: Invocation,
-        reporter: Terminal | None,
-    ) -> None:
-        make_state_folder(self.runs.folder.parent)
-        each.run(tests, invocation, partial(Progress, reporter))
-        self.notices += each.notices
-
-    def _explain_unavailable(self, states: Sequence[ItemState]) -> None:
-        asked, why = self.settings.counters, self._counters.unavailable
-        skipped = self._results_of_passes.skipped
-        for state in states:
-            if state.nodeid in skipped:
-                (state.unavailable,) = errors_of(skipped[state.nodeid])
-            elif asked in ("ncu", "cupti") and why:
-                state.unavailable = f"--gpuperf-counters={asked}, but {why}"
-        if asked != "off":
-            self.counters_unavailable = why
+    def _run(self, each: Pass, tests: Sequence[SelectedTest], invocation: Invocation) -> None:
+        make_state_folder(self._folder.parents[1])
+        each.run(tests, invocation, partial(Progress, self._terminal))
+        self._news.note(*each.notices)
 
     def _select(self, state: ItemState) -> SelectedTest:
         """Add the options to a test; a metric with a limit is read whatever the preset is."""
@@ -238,13 +230,13 @@ class LiveRunner(KeepingRunner):
                 *metrics_of(preset),
                 *state.marker.metrics,
                 *self.settings.metrics,
-                *self.expected.limited(state.nodeid),
+                *self._judge.expected.limited(state.nodeid),
             ),
             "" if preset == (DEFAULT,) else ",".join(preset),
             state.path,
         )
 
-    def show_progress(self, text: str) -> None:
+    def _show_progress(self, text: str) -> None:
         """Show the present measurement; an empty text ends it."""
         self._status.show(text)
 
@@ -258,7 +250,7 @@ class LiveRunner(KeepingRunner):
             code: Its code; other code has no model, since it may depend on the clock in another way.
             mode: Mode of the time.
         """
-        known = self.expected.measurement(call.nodeid, call.label)
+        known = self._judge.expected.measurement(call.nodeid, call.label)
         time = known.time if known is not None else None
         if known is None or time is None or time.mode != mode:
             return None
@@ -268,37 +260,33 @@ class LiveRunner(KeepingRunner):
             return time.source, None
         return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
 
-    def settle(self, state: ItemState, record: TestRecord, verdict: TestVerdict) -> Mapping[str, Settlement]:
-        """Settle the suspects of a test; with `--gpuperf-against` each of its times."""
+    def result(self, state: ItemState, failure: str = "") -> TestResult:
+        """Judge a test, and settle its suspects; with `--gpuperf-against` each of its times."""
+        result = super().result(state, failure)
+        if settled := self._settle(state, result):
+            known = state.measurements.items()
+            measured = {label: replace(one, settlement=settled.get(label)) for label, one in known}
+            record = replace(result.record, measurements=measured)
+            result = self._judge.result(record, state.mistakes)
+        needs_ncu = self._reads_later and not (failure or result.verdict.fails)
+        if needs_ncu and any(map(is_unread, state.measurements.values())):
+            return replace(result, unread=self._tests.get(state.nodeid))
+        return result
+
+    def _settle(self, state: ItemState, result: TestResult) -> Mapping[str, Settlement]:
+        """Settle the suspects of a test by other processes, and return the settlements by label."""
+        status = result.verdict.status
         # What becomes the baseline in any case needs no settlement.
-        suspects = verdict.suspects if self.settings.update != "all" else ()
-        if self._against is not None and not (verdict.status in NOT_SETTLED or record.failure):
-            timed = [label for label, one in record.measurements.items() if one.timing is not None]
+        suspects = result.verdict.suspects if self.settings.update != "all" else ()
+        if self._against is not None and not (status in NOT_SETTLED or result.record.failure):
+            timed = [label for label, one in state.measurements.items() if one.timing is not None]
             suspects = tuple(Suspect(label, 0.0) for label in timed)
         if self._settler is None or not suspects:
             return {}
-        timings = [record.measurements[one.label].timing for one in suspects]
+        timings = [state.measurements[one.label].timing for one in suspects]
         by_host = any(timing is not None and timing.mode == "host" for timing in timings)
         with self._alone_on_host() if by_host else nullcontext(), self._phases("settlement"):
-            return self._settler.settle(state, suspects, self.expected.of(state.nodeid))
-
-    def finish(self, *, complete: bool) -> None:
-        """Say what was settled and what took the time, and write the run."""
-        self.notices += [*(self._settler.notices if self._settler is not None else []), *self._phases.lines()]
-        super().finish(complete=complete)
-
-    def left_to_ncu(self, result: TestResult) -> SelectedTest | None:
-        """Return what ncu has to read of a test after all tests; a test that has failed needs nothing."""
-        record = result.record
-        if not self._reads_later or record.failure or result.verdict.fails:
-            return None
-        unread = any(map(is_unread, record.measurements.values()))
-        return self._tests.get(record.nodeid) if unread else None
-
-    @property
-    def why_no_counters(self) -> str:
-        """Reason why the whole run has no counters."""
-        return self._counters.unavailable
+            return self._settler.settle(state, suspects, self._judge.expected.of(state.nodeid))
 
 
 def why_not_live() -> str:

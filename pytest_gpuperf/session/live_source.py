@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.phases import Phases
+    from pytest_gpuperf.session.source import Processes
 
 
 class LiveSource:
@@ -76,11 +77,13 @@ class LiveSource:
         self._tests = tests
         self._timer = timer
         self._known = known
-        self._progress = progress
+        self.progress = progress
         self._traces = traces
         self._alone = alone
         self._codes = codes
         self._phases = phases
+        self.processes: list[Processes] = []
+        """Processes of features, which end with the run."""
         self._read: tuple[Call, LaunchedCode, Before] | None = None
         """The call whose code was read last, until it is timed."""
 
@@ -111,7 +114,7 @@ class LiveSource:
         fuzzing = instrument("fuzz")
 
         def progress(text: str) -> None:
-            self._progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
+            self.progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
 
         with self._phases("checks"), random_numbers_kept():
             found: Fuzzing = fuzzing.fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
@@ -123,12 +126,12 @@ class LiveSource:
 
     def code(self, call: Call) -> LaunchedCode | None:
         """Hash the code of the kernels that the call launches."""
-        self._progress(f"{call.nodeid}: compiles")
+        self.progress(f"{call.nodeid}: compiles")
         try:
             with self._phases("code"), restored(call) as before:
                 code = self._codes.read(call)
         finally:
-            self._progress("")
+            self.progress("")
         self._read = (call, code, before)
         return code
 
@@ -150,7 +153,7 @@ class LiveSource:
         self._read = None
 
         def progress(text: str) -> None:
-            self._progress(f"{call.nodeid}: {text}")
+            self.progress(f"{call.nodeid}: {text}")
 
         verifier = Verifier(call, noted)
         progress("compiles")
@@ -168,7 +171,7 @@ class LiveSource:
                 )
         finally:
             verifier.restore()
-            self._progress("")
+            self.progress("")
         return replace(timing, verification=verifier.of(timing))
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
@@ -185,13 +188,13 @@ class LiveSource:
     def trace(self, call: Call) -> Trace:
         """Record the call, and keep torch.profiler's trace."""
         tracing = instrument("trace")
-        self._progress(f"{call.nodeid}: traced")
+        self.progress(f"{call.nodeid}: traced")
         try:
             with restored(call):
                 trace: Trace = tracing.capture(call, self._traces / trace_file_name(call.nodeid, call.label))
                 return trace
         finally:
-            self._progress("")
+            self.progress("")
 
 
 @contextmanager

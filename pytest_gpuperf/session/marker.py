@@ -15,7 +15,8 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.limits import Limit, parse_limit, parse_limits
 from pytest_gpuperf.metrics.presets import check_presets
-from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.records import Measurement, SanitizerResult
+from pytest_gpuperf.records.quantities import MOST_LIMITS
 from pytest_gpuperf.records.selection import check_kernels, check_launches
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
@@ -159,6 +160,8 @@ class ItemState(msgspec.Struct, gc=False):
     """The file of the test."""
     unavailable: str = ""
     """Why a required measurement, such as counters, is unavailable."""
+    sanitized: SanitizerResult | None = None
+    """Errors that compute-sanitizer found in the test; None if it did not run under it."""
     measurements: dict[str, Measurement] = {}
     called: bool = False
     """True once the test has called a method that measures."""
@@ -215,10 +218,23 @@ class ItemState(msgspec.Struct, gc=False):
             )
         self.tolerance_pct = number
 
+    @property
+    def may_run(self) -> bool:
+        """False for a test with memory errors: it could harm other tests."""
+        return self.sanitized is None or not (self.sanitized.count or self.sanitized.unchecked)
+
+    @property
+    def mistakes(self) -> list[str]:
+        """Reasons why the test cannot be judged."""
+        stated = len(self.stated_limits)
+        if stated <= MOST_LIMITS:
+            return self.errors
+        return [*self.errors, f"the test states {stated:,} limits; expected at most {MOST_LIMITS:,}"]
+
     def fresh(self) -> ItemState:
         """Return the same test before it has run."""
         errors = [self.unavailable] if self.unavailable else []
-        return ItemState(self.nodeid, self.marker, self.path, self.unavailable, errors=errors)
+        return ItemState(self.nodeid, self.marker, self.path, self.unavailable, self.sanitized, errors=errors)
 
 
 STATE = pytest.StashKey[ItemState]()

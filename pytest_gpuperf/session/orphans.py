@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.baseline.store import BaselineStore
-    from pytest_gpuperf.session.base import Runner
+    from pytest_gpuperf.session.judge import Judge
+    from pytest_gpuperf.session.runner import Runner
 
 
 def known_name(item: pytest.Item, runner: Runner) -> str:
@@ -62,17 +63,17 @@ def is_narrowed(config: pytest.Config) -> bool:
     return bool(marks or some or any("::" in argument for argument in config.args))
 
 
-def orphans(config: pytest.Config, runner: Runner, collected: Collection[str]) -> list[str]:
+def orphans(config: pytest.Config, judge: Judge, collected: Collection[str]) -> list[str]:
     """Describe each baseline file whose tests are all gone, of those that this run is about.
 
     With `--gpuperf-strict` one that is gone is enough.
 
     Args:
         config: pytest's.
-        runner: The run.
+        judge: The judge of the run.
         collected: Node ids of all tests and files that pytest collected, also if options deselect them.
     """
-    if is_narrowed(config) or runner.settings.update != "never":
+    if is_narrowed(config) or judge.settings.update != "never":
         return []
     folder = config.invocation_params.dir
     asked = [(folder / argument).resolve() for argument in config.args]
@@ -80,13 +81,13 @@ def orphans(config: pytest.Config, runner: Runner, collected: Collection[str]) -
 
     def is_gone(nodeid: str) -> bool:
         file = nodeid.partition("::")[0]
-        path = (runner.settings.root / file).resolve()
+        path = (judge.settings.root / file).resolve()
         if file in files:
             return nodeid not in collected
         return not path.exists() and any(one == path or one in path.parents for one in asked)
 
     found = []
-    for path, baseline in _baselines(runner.expected.store, runner.environment.gpu.slug):
+    for path, baseline in _baselines(judge.expected.store, judge.environment.gpu.slug):
         gone = [nodeid for nodeid in baseline.tests if is_gone(nodeid)]
         if gone and len(gone) == len(baseline.tests):
             found.append(
@@ -94,7 +95,7 @@ def orphans(config: pytest.Config, runner: Runner, collected: Collection[str]) -
                 "expected the names of tests; if they have new names, replace the old ones in this file, "
                 f"otherwise type `git rm {show_path(path)}`"
             )
-        elif gone and runner.settings.strict:
+        elif gone and judge.settings.strict:
             found.append(
                 f"{show_path(path)} has a baseline of {gone[0]}, which does not exist (--gpuperf-strict); if "
                 "that is intended, remove it from this file"

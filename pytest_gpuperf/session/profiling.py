@@ -99,5 +99,4 @@ class ProfilingRunner(ChildRunner):
 
     def __init__(self, settings: Settings, path: Path) -> None:
         folder = PassFolder(path)
-        super().__init__(settings, ProfilingSource(folder))
-        self.only = frozenset(folder.read_plan().nodeids)
+        super().__init__(settings, ProfilingSource(folder), folder.read_plan().nodeids)

@@ -7,14 +7,16 @@ import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.compat.pytest_names import write_past_capture
+from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.measure.device.lock import Holder
+    from pytest_gpuperf.measure.device.lock import GpuLock, Holder
     from pytest_gpuperf.session.link import Link
+    from pytest_gpuperf.session.news import News
 
     Terminal: TypeAlias = "TerminalReporter | RemoteTerminal"
 
@@ -106,6 +108,15 @@ class WaitingLine:
             self._reporter.write_line("")
         else:
             _log(self._reporter, text)
+
+
+def wait_for(lock: GpuLock, terminal: Terminal | None, news: News) -> None:
+    """Wait until no other run measures on a GPU; if that cannot be known, go on with a notice."""
+    try:
+        with WaitingLine(terminal, lock.gpu) as waiting:
+            lock.acquire(waiting)
+    except GpuperfError as error:
+        news.note(f"not locked: {error}; another run could measure at the same time")
 
 
 class StatusLine:

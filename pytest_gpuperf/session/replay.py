@@ -21,10 +21,11 @@ from pytest_gpuperf.records import (
     WarmUp,
 )
 from pytest_gpuperf.records.compiled import kernels_of
-from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, recording_path, recordings_of
+from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, recordings_of
 from pytest_gpuperf.records.selection import check_regex
-from pytest_gpuperf.session.base import Runner
+from pytest_gpuperf.session.judge import Judge
+from pytest_gpuperf.session.run_report import RunReport
+from pytest_gpuperf.session.runner import Runner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,9 +33,12 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import KernelProfile, LaunchedCode, Run, StaticKernel
     from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.session.news import News
+    from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.settings.settings import Settings
 
 Part = TypeVar("Part")
@@ -159,8 +163,7 @@ class RecordedSource:
 class ReplayRunner(Runner):
     """Answers from one run, or from the recordings of the GPU with the newest recording."""
 
-    def __init__(self, settings: Settings, reason: str, link: Link | None = None) -> None:
-        self.link = link
+    def __init__(self, settings: Settings, reason: str, news: News, link: Link | None = None) -> None:
         if settings.against:
             raise GpuperfError(
                 f"--gpuperf-against={settings.against} measures, and {reason or 'a replay does not'}",
@@ -179,60 +182,41 @@ class ReplayRunner(Runner):
                 f"--gpuperf-update={settings.update} with a replay, which measures nothing",
                 next_step="accept a recorded run with `gpuperf baseline accept RUN`",
             )
+        self._tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
         self._recorded = RecordedSource(runs)
         newest = runs[0]
-        cards = {nodeid: card for run in reversed(runs) for nodeid, card in run.cards.items()}
-        super().__init__(settings, self._recorded, newest.environment, replayed_from=newest, cards=cards)
-        self.counters_unavailable = newest.counters_unavailable
-        tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
-        self._failures = {nodeid: test.failure for nodeid, test in tests.items()}
-        self.sanitized = {nodeid: test.sanitizer for nodeid, test in tests.items() if test.sanitizer}
-        self._settled = {
-            (test.nodeid, label): measurement.settlement
-            for run in reversed(runs)
-            for test in run.tests
-            for label, measurement in test.measurements.items()
-        }
+        judge = Judge(settings, newest.environment, runs)
+        skipped = self._recorded.skipped
+        report = RunReport(judge, news, replayed_from=newest, skipped=skipped, link=link)
+        super().__init__(settings, self._recorded, report)
+        news.no_counters = newest.counters_unavailable
         if reason:
-            self.notices.append(f"nothing was measured: {reason}")
+            news.note(f"nothing was measured: {reason}")
 
     def knows(self, nodeid: str) -> bool:
         """Return True if a test was recorded, or has a baseline."""
-        return nodeid in self._failures or super().knows(nodeid)
-
-    @property
-    def skipped(self) -> dict[str, str]:
-        """Reasons why tests without a recording were skipped, by node id."""
-        return self._recorded.skipped
-
-    def accept_command(self, nodeid: str = "") -> str:
-        """Return the command that makes the recording that has a test the baseline."""
-        replay = self.settings.replay
-        if replay == "auto":
-            replay = show_path(recording_path(self.settings.baselines, self._recorded.run_of(nodeid)))
-        return f"gpuperf baseline accept {replay}"
-
-    @property
-    def static_update_command(self) -> str:
-        """The command that makes the kernels compiled now the baseline."""
-        if self.settings.replay != "auto":
-            return self.accept_command()
-        return "pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"
+        return nodeid in self._tests or super().knows(nodeid)
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile; a run that was named is shown as it was recorded, by whatever compiler."""
         return super().static(call) if self.settings.replay == "auto" else self._recorded.static(call)
 
-    def judge(self, state: ItemState, failure: str = "") -> TestResult:
+    def begin(self, states: Sequence[ItemState], invocation: Invocation, terminal: Terminal | None) -> None:
+        """Take over what compute-sanitizer found."""
+        del invocation, terminal
+        for state in states:
+            if (test := self._tests.get(state.nodeid)) is not None:
+                state.sanitized = test.sanitizer
+
+    def result(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge again; only an exception for another reason than the test's values is taken as recorded."""
-        for label, measurement in state.measurements.items():
-            settlement = self._settled.get((state.nodeid, label))
-            if settlement is not None:
-                state.measurements[label] = replace(measurement, settlement=settlement)
-        recorded = self._failures.get(state.nodeid, "")
-        if not failure and recorded not in JUDGED_AGAIN:
-            failure = recorded
-        return super().judge(state, failure)
+        if (test := self._tests.get(state.nodeid)) is not None:
+            for label, measurement in state.measurements.items():
+                known = test.measurements.get(label)
+                if known is not None and known.settlement is not None:
+                    state.measurements[label] = replace(measurement, settlement=known.settlement)
+            failure = failure or ("" if test.failure in JUDGED_AGAIN else test.failure)
+        return super().result(state, failure)
 
 
 _WORKER = re.compile(r"/ncu/\d+/")

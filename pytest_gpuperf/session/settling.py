@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import LaunchedCode, Measurement
     from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
     from pytest_gpuperf.records.passes import Invocation, OpenProgress
-    from pytest_gpuperf.session.base import Runner
+    from pytest_gpuperf.session.judge import Judge
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
 
@@ -72,7 +72,7 @@ class Settler:
     """Settles the suspects of the tests of one card; its processes stay warm from the first on.
 
     Args:
-        runner: Has the options, the environment and the baselines.
+        judge: Has the options, the environment and the baselines.
         invocation: The command that started pytest.
         logs: Folder for the output of the processes.
         progress: Begins a line about a build.
@@ -85,16 +85,16 @@ class Settler:
 
     def __init__(
         self,
-        runner: Runner,
+        judge: Judge,
         invocation: Invocation,
         logs: Path,
         progress: OpenProgress,
         show: Callable[[str], None],
         against: Against | None = None,
     ) -> None:
-        settings = runner.settings
-        self._runner = runner
-        self._expected = runner.expected
+        settings = judge.settings
+        self._judge = judge
+        self._expected = judge.expected
         self._show = show
         self._against = against
         self._asked_s = settings.settle_s
@@ -113,7 +113,7 @@ class Settler:
             if against is not None:
                 raise outside
             self._repository, self._no_git = None, str(outside)
-        capability = runner.environment.gpu.compute_capability
+        capability = judge.environment.gpu.compute_capability
         self._engine = Engine(root, invocation, logs, settings.budget_s, settings.build, capability, progress)
         self._began = time.monotonic()
         self._spent_s = 0.0
@@ -188,7 +188,7 @@ class Settler:
         """Return the code of a session, or why there is none."""
         if self._repository is None:
             return self._no_git
-        file = self._expected.store.path(self._runner.environment.gpu.slug, suite_of(nodeid))
+        file = self._expected.store.path(self._judge.environment.gpu.slug, suite_of(nodeid))
         try:
             return self._repository.old_code(run, self._expected.runs(nodeid).get(run, RunNote()), file)
         except GpuperfError as error:
@@ -317,8 +317,8 @@ class Settler:
             state.path,
             {label: one.call for label, one in measured.items() if one.call is not None},
             {label: _is_recorded(one) for label, one in measured.items()},
-            self._runner.tolerance_pct(state),
-            self._runner.environment.toolchain.driver if alike else None,
+            self._judge.tolerance_pct(state),
+            self._judge.environment.toolchain.driver if alike else None,
             code_differs,
         )
 
@@ -340,7 +340,7 @@ class Settler:
         note = self._expected.runs(nodeid).get(runs[-1]) if runs else None
         before, now = (
             (note.toolchain if note is not None else Toolchain()),
-            self._runner.environment.toolchain,
+            self._judge.environment.toolchain,
         )
         packages = all(before.packages.get(name, known) == known for name, known in now.packages.items())
         return packages and all(getattr(before, name) == getattr(now, name) for name in names)

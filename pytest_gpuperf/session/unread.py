@@ -16,7 +16,8 @@ from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.selection import Selection
-from pytest_gpuperf.session.progress import Progress
+from pytest_gpuperf.session.judge import Judge
+from pytest_gpuperf.session.progress import Progress, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Measurement, Profile
     from pytest_gpuperf.records.passes import Invocation, SelectedTest
-    from pytest_gpuperf.session.keeping import KeepingRunner
     from pytest_gpuperf.session.progress import Terminal
+    from pytest_gpuperf.session.run_report import RunReport
 
 
 def is_unread(measurement: Measurement) -> bool:
@@ -35,62 +36,68 @@ def is_unread(measurement: Measurement) -> bool:
 
 
 def read_unread(
-    runner: KeepingRunner, invocation: Invocation, terminal: Terminal | None
+    report: RunReport, invocation: Invocation, terminal: Terminal | None
 ) -> dict[str, TestResult]:
     """Read by ncu what CUPTI could not read, and judge those tests again.
 
     Args:
-        runner: The run, whose tests have ended.
+        report: The run, whose tests have ended.
         invocation: The command that started pytest.
         terminal: Shows the progress.
 
     Returns:
         The new results, by node id.
     """
-    tests = list(runner.unread.values())
-    results = {result.record.nodeid: result for result in runner.results}
-    under_ncu = _run(runner, tests, results[tests[0].nodeid].record.gpu_uuid, invocation, terminal)
-    runner.expect_all()
+    tests = list(report.unread.values())
+    records = {result.record.nodeid: result.record for result in report.results}
+    under_ncu = _run(report, tests, records[tests[0].nodeid].gpu_uuid, invocation, terminal)
+    cards = {nodeid: record.gpu_uuid for nodeid, record in records.items() if record.gpu_uuid}
+    judge = Judge(report.judge.settings, report.judge.environment, cards=cards)
     reasons: Counter[str] = Counter()
+    results: dict[str, TestResult] = {}
     for test in tests:
-        record = results[test.nodeid].record
-        measurements = dict(record.measurements)
-        for label, measured in record.measurements.items():
+        measurements = dict(records[test.nodeid].measurements)
+        for label, measured in measurements.items():
             if measured.profile is not None and is_unread(measured):
                 found = _read(under_ncu, test, label, measured.profile)
                 reasons[_cause(measured.profile)] += not found.unavailable
                 measurements[label] = replace(measured, profile=found)
-        results[test.nodeid] = runner.judge_again(replace(record, measurements=measurements))
-    runner.notices += under_ncu.notices
-    runner.notices += [
-        f"ncu read {number} call{'s' * (number > 1)} after the tests: {why}"
-        for why, number in reasons.items()
-        if number
-    ]
-    return {test.nodeid: results[test.nodeid] for test in tests}
+        results[test.nodeid] = judge.result(replace(records[test.nodeid], measurements=measurements))
+        report.take(results[test.nodeid])
+    report.news.note(*under_ncu.notices)
+    report.news.note(
+        *(
+            f"ncu read {number} call{'s' * (number > 1)} after the tests: {why}"
+            for why, number in reasons.items()
+            if number
+        )
+    )
+    return results
 
 
 def _run(
-    runner: KeepingRunner,
+    report: RunReport,
     tests: Sequence[SelectedTest],
     card: str,
     invocation: Invocation,
     terminal: Terminal | None,
 ) -> ProfilingPass:
-    known = chip_of(runner.environment.gpu.compute_capability)
-    ncu = find_ncu(runner.settings.ncu)
+    gpu, folder = report.judge.environment.gpu, report.summary().folder
+    assert folder is not None
+    known = chip_of(gpu.compute_capability)
+    ncu = find_ncu(report.judge.settings.ncu)
     under_ncu = ProfilingPass(
-        PassFolder(runner.folder / "ncu"),
+        PassFolder(folder / "ncu"),
         ncu,
         "" if ncu is not None else NO_NCU,
         known.name if known else "",
         card=card,
         launched=lambda _: [],
     )
-    lock = GpuLock(card or runner.environment.gpu.uuid)
+    lock = GpuLock(card or gpu.uuid)
     try:
         if not under_ncu.unavailable:
-            runner.wait_for(lock, terminal)
+            wait_for(lock, terminal, report.news)
             under_ncu.run(tests, invocation, partial(Progress, terminal))
     except GpuperfError as error:
         under_ncu.unavailable = str(error)

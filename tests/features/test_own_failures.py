@@ -106,7 +106,7 @@ EACH = [
         1,
         has_run=False,
     ),
-    Broken(f"{LIVE}.LiveRunner.begin", "pytest_runtestloop"),
+    Broken(f"{LIVE}.wait_for", "pytest_runtestloop"),
     Broken(f"{LIVE}.LiveRunner._run_all", "pytest_runtestloop"),
     Broken(
         f"{LIVE}.LiveRunner._run_all",
@@ -117,7 +117,7 @@ EACH = [
     Broken(f"{LIVE}.Settler", "pytest_runtestloop"),
     Broken("pytest_gpuperf.features.export.benchmark_timer.apply", SETUP, ERROR, 1, has_run=False),
     Broken("pytest_gpuperf.session.seeds.seed_of", SETUP, ERROR, 1, has_run=False),
-    Broken("pytest_gpuperf.session.base.judge", CALL, FAILED, 1),
+    Broken("pytest_gpuperf.session.judge.judge_record", CALL, FAILED, 1),
     Broken("pytest_gpuperf.report.junit.properties", CALL, FAILED, 1),
     *(
         Broken(f"pytest_gpuperf.{name}", "a measurement", FAILED, 1)
@@ -128,14 +128,14 @@ EACH = [
             "features.trace.capture.capture",
         )
     ),
-    Broken("pytest_gpuperf.session.keeping.RunStore.write", FINISH, has_run=False),
-    Broken("pytest_gpuperf.session.keeping.find_old", FINISH),
-    Broken("pytest_gpuperf.session.keeping.accept", FINISH, status=4, arguments=("--gpuperf-update=new",)),
+    Broken("pytest_gpuperf.session.run_file.RunStore.write", FINISH, has_run=False),
+    Broken("pytest_gpuperf.session.run_file.find_old", FINISH),
+    Broken("pytest_gpuperf.session.run_file.accept", FINISH, status=4, arguments=("--gpuperf-update=new",)),
     Broken("pytest_gpuperf.features.github.step_summary.write_markdown", FINISH),
     Broken(
         "pytest_gpuperf.features.page.page.page_pieces", FINISH, arguments=("--gpuperf-html=report.html",)
     ),
-    Broken(f"{LIVE}.LiveRunner.write_json", FINISH, arguments=("--gpuperf-json=v.json",)),
+    Broken("pytest_gpuperf.report.verdicts.write_verdicts", FINISH, arguments=("--gpuperf-json=v.json",)),
     Broken(f"{LIVE}.LiveRunner.end", FINISH),
     Broken("pytest_gpuperf.report.publish.publish", "pytest_terminal_summary"),
     Broken("pytest_gpuperf.features.github.annotations.error_annotations", "pytest_terminal_summary"),

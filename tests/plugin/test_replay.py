@@ -15,8 +15,8 @@ from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import AgainstTiming, Correctness, GpuInfo, Measurement, Profile, Settlement
 from pytest_gpuperf.records.runs import encode_run
-from pytest_gpuperf.session.base import RUNNER
 from pytest_gpuperf.session.replay import LONGEST_REASON
+from pytest_gpuperf.session.runner import RUNNER
 from run_builders import H200, measured, profile, record, run, timing
 
 if TYPE_CHECKING:
@@ -436,8 +436,9 @@ def test_replay_keeps_the_settlements_of_the_newest_recording(
     class Reader:
         @staticmethod
         def pytest_sessionfinish(session: pytest.Session) -> None:
-            results = session.config.stash[RUNNER].results
-            found.extend(result.record.measurements["main"].settlement for result in results)
+            report = session.config.stash[RUNNER].report
+            assert report is not None
+            found.extend(result.record.measurements["main"].settlement for result in report.results)
 
     pytester.runpytest_inprocess("--gpuperf", plugins=[Reader()])
     assert found == [settlement if used else None]

@@ -69,7 +69,7 @@ def run_passes(*_):
     assert GpuLock({gpu!r}).holder() is not None
     print("locked")
 
-LiveRunner.run_passes = run_passes
+LiveRunner._run_passes = run_passes
 """
     )
     pytester.runpytest_subprocess(*RUN, "-s").stdout.fnmatch_lines(["*locked"])
@@ -86,11 +86,13 @@ from pytest_gpuperf.session.live import LiveRunner
 def show():
     print("held by", GpuLock({gpu!r}).holder())
 
-def finish(*_, complete):
-    show()
-    raise RuntimeError
+end = LiveRunner.end
 
-LiveRunner.finish = finish
+def shown(runner):
+    show()
+    end(runner)
+
+LiveRunner.end = shown
 atexit.register(show)
 """
     )

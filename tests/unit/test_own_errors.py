@@ -63,7 +63,7 @@ def test_error_to_fix_is_not_called_internal(hook: str, raised: type[BaseExcepti
 def test_only_the_first_error_of_a_hook_is_kept() -> None:
     own = ends_with(ValueError("first"), "pytest_sessionfinish")
     own.note("pytest_sessionfinish", ValueError("second"))
-    (line,) = own.lines.values()
+    (line,) = own.news.failures.values()
     assert line.startswith("internal error in pytest_sessionfinish: ValueError: first")
 
 
@@ -92,4 +92,4 @@ def test_wrapper_hands_on_what_it_wraps(before: object, after: object) -> None:
     assert end.value.value == "outcome"
     with pytest.raises(KeyError, match="theirs"):
         around(before, after).throw(KeyError("theirs"))
-    assert bool(OwnErrors.of(RUN).lines) == bool(before or after)
+    assert bool(OwnErrors.of(RUN).news.failures) == bool(before or after)

@@ -36,8 +36,10 @@ def known(code: LaunchedCode | None, mode: TimingMode = "hot") -> object:
     time = TimeBaseline(mode="hot", sessions=sessions, reference_mhz=1980.0)
     baseline = TestBaseline(measurements={"main": MeasurementBaseline(time=time, code=CODE)})
     runner = SimpleNamespace(
-        expected=SimpleNamespace(
-            measurement=lambda test, label: baseline.measurements.get(label) if test == "t" else None
+        _judge=SimpleNamespace(
+            expected=SimpleNamespace(
+                measurement=lambda test, label: baseline.measurements.get(label) if test == "t" else None
+            )
         ),
     )
     return LiveRunner._known_time(cast("Any", runner), Call("t", "main", max), code, mode)

@@ -94,12 +94,12 @@ def apply(item: pytest.Item) -> None:
         return
     if not is_enabled(item.config):
         pytest.skip("is timed by the GPU; run pytest with --gpuperf")
-    from pytest_gpuperf.session.base import RUNNER
     from pytest_gpuperf.session.live import why_not_live
+    from pytest_gpuperf.session.runner import RUNNER
 
     reason = why_not_live()
     runner = item.config.stash.get(RUNNER, None)
-    if runner is not None and runner.replayed_from is not None:
+    if runner is not None and runner.report is not None and runner.report.facts.replayed_from is not None:
         reason = "a replay launches nothing"
     if reason:
         pytest.skip(f"is timed by the GPU, and {reason}")

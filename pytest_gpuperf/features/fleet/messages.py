@@ -9,8 +9,10 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from pytest_gpuperf.records import Run, Toolchain
-from pytest_gpuperf.session.link import Facts, Judged
+from pytest_gpuperf.judge.result import TestResult
+from pytest_gpuperf.records import Toolchain
+from pytest_gpuperf.session.link import Facts
+from pytest_gpuperf.session.news import News
 
 Kind = TypeVar("Kind")
 Ending = Literal["passed", "failed", "skipped", "lost", "unjudged"]
@@ -72,11 +74,8 @@ class Answer(msgspec.Struct):
     started_at: str = ""
     facts: Facts | None = None
     """None if no test measures."""
-    judged: tuple[Judged, ...] = ()
-    replayed: tuple[str, ...] = ()
-    """Node ids of tests that launched nothing."""
-    replayed_from: Run | None = None
-    """Without its tests."""
+    news: News = News()
+    results: tuple[TestResult, ...] = ()
     expected_failures: tuple[str, ...] = ()
     files: dict[str, bytes] = {}
     """Traces, by their names in the run."""

@@ -15,13 +15,14 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet.messages import Answer, Outcome, Test, encode
 from pytest_gpuperf.features.fleet.on_worker import ANSWER_ENV, PARENT_ENV
-from pytest_gpuperf.plugin.own_errors import OwnErrors
 from pytest_gpuperf.records.runs import RUN_FILES, file_of_run
-from pytest_gpuperf.session.link import Judged
 from pytest_gpuperf.session.marker import Marker
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.session.base import Runner
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.session.run_report import RunReport
 
 WATCHED_S = 1.0
 """Seconds between two looks at the worker."""
@@ -56,29 +57,24 @@ class Group:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write everything."""
-        runner: Runner | None = getattr(
-            session.config.pluginmanager.get_plugin("gpuperf-hooks"), "runner", None
-        )
-        if runner is not None:
-            self._take(runner, list(OwnErrors.of(session.config).lines.values()))
+        reports = session.config.pluginmanager.get_plugin("gpuperf-reports")
+        report: RunReport | None = getattr(reports, "report", None)
+        if report is not None:
+            self._take(report)
         self._answer.status = int(session.exitstatus)
         self._path.write_bytes(encode(self._answer))
 
-    def _take(self, runner: Runner, own_errors: list[str]) -> None:
-        answer = self._answer
-        facts = runner.facts()
-        answer.facts = msgspec.structs.replace(facts, notices=[*facts.notices, *own_errors])
-        answer.judged = tuple(map(Judged.of, runner.results))
-        answer.replayed = tuple(result.record.nodeid for result in runner.results if result.replayed)
-        answer.expected_failures = tuple(runner.expected_failures)
-        if runner.replayed_from is not None:
-            answer.replayed_from = msgspec.structs.replace(runner.replayed_from, tests=())
-        if runner.folder is not None:
-            answer.files = dict(_traces(runner, runner.folder / RUN_FILES[0]))
+    def _take(self, report: RunReport) -> None:
+        answer, summary = self._answer, report.summary()
+        answer.facts, answer.news = report.facts, report.news
+        answer.results = tuple(msgspec.structs.replace(result, unread=None) for result in report.results)
+        answer.expected_failures = tuple(summary.expected_failures)
+        if summary.folder is not None:
+            answer.files = dict(_traces(summary.results, summary.folder / RUN_FILES[0]))
 
 
-def _traces(runner: Runner, run_file: Path) -> list[tuple[str, bytes]]:
-    measurements = [one for result in runner.results for one in result.record.measurements.values()]
+def _traces(results: Sequence[TestResult], run_file: Path) -> list[tuple[str, bytes]]:
+    measurements = [one for result in results for one in result.record.measurements.values()]
     names = [one.trace.file for one in measurements if one.trace is not None and one.trace.file]
     paths = [(name, file_of_run(run_file, name)) for name in names]
     return [(name, path.read_bytes()) for name, path in paths if path.is_file()]

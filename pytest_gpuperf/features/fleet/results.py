@@ -11,8 +11,7 @@ from pytest_gpuperf.records.merging import merge_runs
 from pytest_gpuperf.records.runs import RUN_FILES, RunStore, encode_run, file_of_run, make_state_folder
 from pytest_gpuperf.records.writing import write_files
 from pytest_gpuperf.report.rows import Summary
-from pytest_gpuperf.session.base import now
-from pytest_gpuperf.session.keeping import timestamp
+from pytest_gpuperf.session.run_file import now, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,22 +82,19 @@ class ModelResults:
         facts = answer.facts
         if facts is None:
             return new
-        for judged in answer.judged:
-            nodeid = judged.record.nodeid
+        for result in answer.results:
+            nodeid = result.record.nodeid
             if nodeid in new:
-                result = judged.result
-                self._judged[nodeid] = type(result)(
-                    result.record, result.verdict, replayed=nodeid in answer.replayed
-                )
+                self._judged[nodeid] = result
                 self._environments[nodeid] = facts.environment
-                self._reasons[nodeid] = facts.why_no_counters
-        self._replayed_from = answer.replayed_from or self._replayed_from
+                self._reasons[nodeid] = answer.news.no_counters
+        self._replayed_from = facts.replayed_from or self._replayed_from
         self._lines.update(facts.lines)
         self._expected_failures.update(answer.expected_failures)
         self._files.update(answer.files)
-        kept = [notice for notice in facts.notices if not notice.startswith("run written")]
-        more = [f"error: {problem}" for problem in facts.problems]
-        self.notices[:] = dict.fromkeys((*self.notices, *kept, *more))
+        notices = [one for one in answer.news.notices if not one.startswith("run written")]
+        notices += answer.news.failures.values()
+        self.notices[:] = dict.fromkeys((*self.notices, *notices))
         return new
 
     def lose(self, group: Group, why: str) -> None:

@@ -19,7 +19,7 @@ from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.report.show import count
-from pytest_gpuperf.session.base import now
+from pytest_gpuperf.session.run_file import now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.registry import Registry
     from pytest_gpuperf.report.rows import Summary
-    from pytest_gpuperf.session.base import Runner
+    from pytest_gpuperf.session.run_report import RunReport
 
 
 def register(registry: Registry) -> None:
@@ -37,10 +37,10 @@ def register(registry: Registry) -> None:
     registry.log_lines.append(_annotations)
 
 
-def _write_markdown(runner: Runner) -> None:
+def _write_markdown(report: RunReport) -> None:
     from pytest_gpuperf.features.github.step_summary import write_markdown
 
-    write_markdown(runner.summary(), runner.settings.of_features["markdown"])
+    write_markdown(report.summary(), report.judge.settings.of_features["markdown"])
 
 
 def _annotations(summary: Summary) -> Iterable[str]:

@@ -14,7 +14,7 @@ from pytest_gpuperf.registry import Option
 
 if TYPE_CHECKING:
     from pytest_gpuperf.registry import Registry
-    from pytest_gpuperf.session.base import Runner
+    from pytest_gpuperf.session.run_report import RunReport
 
 
 def register(registry: Registry) -> None:
@@ -33,8 +33,8 @@ def register(registry: Registry) -> None:
     registry.outputs.append(_write)
 
 
-def _write(runner: Runner) -> None:
-    if runner.settings.of_features["html"]:
+def _write(report: RunReport) -> None:
+    if report.judge.settings.of_features["html"]:
         from pytest_gpuperf.features.page.output import write_html
 
-        write_html(runner)
+        write_html(report)

@@ -17,20 +17,22 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.ranks.source import RankCall
     from pytest_gpuperf.records import Correctness, Timing
     from pytest_gpuperf.records.ranks import Collective
-    from pytest_gpuperf.session.live import LiveRunner
+    from pytest_gpuperf.session.live_source import LiveSource
+    from pytest_gpuperf.settings.settings import Settings
 
 
 class LiveRanks:
     """Measures in ranks, which live until a test asks for another number of them, or the session ends.
 
     Args:
-        runner: The run, which ends them.
+        settings: The options.
+        source: Shows the progress.
     """
 
-    def __init__(self, runner: LiveRunner) -> None:
-        self._budget_s = runner.settings.budget_s
-        self._silence_s = float(runner.settings.of_features["rank-timeout"])
-        self._progress = runner.show_progress
+    def __init__(self, settings: Settings, source: LiveSource) -> None:
+        self._budget_s = settings.budget_s
+        self._silence_s = float(settings.of_features["rank-timeout"])
+        self._progress = source.progress
         self._team: Team | None = None
 
     @property

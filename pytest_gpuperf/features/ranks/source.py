@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from pytest_gpuperf.records.call import Call, Reference
-from pytest_gpuperf.session.live import LiveRunner
+from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.replay import RecordedSource
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Correctness, Timing
     from pytest_gpuperf.records.ranks import Collective
-    from pytest_gpuperf.session.base import Runner
+    from pytest_gpuperf.session.runner import Runner
 
 
 class RankCall(Call, frozen=True, kw_only=True):
@@ -65,15 +65,16 @@ class RecordedRanks:
 
 def source_of(runner: Runner) -> RankSource | None:
     """Return the source of a run; None if its way to run has no ranks."""
-    if isinstance(runner.source, RecordedSource):
-        return RecordedRanks(runner.source)
-    if not isinstance(runner, LiveRunner):
+    source, settings = runner.source, runner.settings
+    if isinstance(source, RecordedSource):
+        return RecordedRanks(source)
+    if not isinstance(source, LiveSource):
         return None
     from pytest_gpuperf.features.ranks.live_ranks import LiveRanks
 
-    for one in runner.own_processes:
+    for one in source.processes:
         if isinstance(one, LiveRanks):
             return one
-    made = LiveRanks(runner)
-    runner.own_processes.append(made)
+    made = LiveRanks(settings, source)
+    source.processes.append(made)
     return made

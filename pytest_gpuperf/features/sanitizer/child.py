@@ -78,8 +78,7 @@ class SanitizingRunner(ChildRunner):
     def __init__(self, settings: Settings, path: Path) -> None:
         folder = PassFolder(path)
         self._marks = Marks(settings.sanitize, folder)
-        super().__init__(settings, SanitizingSource(self._marks))
-        self.only = frozenset(folder.read_plan().nodeids)
+        super().__init__(settings, SanitizingSource(self._marks), folder.read_plan().nodeids)
         self._began = False
 
     def enter(self, nodeid: str) -> None:

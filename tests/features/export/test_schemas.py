@@ -92,9 +92,16 @@ def test_verdicts_of_every_status_validate() -> None:
         result("t.py::test_raised", failure="ValueError"),
     ]
     notices = ["error: a test ended its process"]
-    summary = Summary(results, ENVIRONMENT, None, notices=notices, lines={"t.py::test_pass": 3})
+    summary = Summary(
+        results,
+        ENVIRONMENT,
+        None,
+        notices=notices,
+        lines={"t.py::test_pass": 3},
+        folder=Path("20261122-235542-f916"),
+    )
     end = End(complete=False, status=1, failed={"t.py::test_crashed": "gpuperf: died\n" * 30})
-    document = json.loads(encode_verdicts(verdicts_of(summary, end, "20261122-235542-f916")))
+    document = json.loads(encode_verdicts(verdicts_of(summary, end)))
     assert problems("verdict", document) == []
     assert (document["passed"], document["run"]) == (False, "20261122-235542-f916")
     assert [one["nodeid"] for one in document["unjudged"]] == ["t.py::test_crashed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.session.base import Runner
+from pytest_gpuperf.session.run_report import RunReport
 
 
 def test_markdown_is_appended_to_the_named_file(pytester: pytest.Pytester, replay: None) -> None:
@@ -39,7 +39,7 @@ def test_unwritable_markdown_is_one_line_and_does_not_lose_the_run(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finished: list[bool] = []
-    monkeypatch.setattr(Runner, "finish", lambda _, *, complete: finished.append(complete))
+    monkeypatch.setattr(RunReport, "finish", lambda _, *, complete, passed: finished.append(complete))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     result = pytester.runpytest("--gpuperf", "-ogpuperf_markdown=nowhere/x.md")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -56,10 +56,10 @@ def test_markdown_is_written_without_a_terminal(pytester: pytest.Pytester, repla
 def test_unwritable_run_does_not_lose_the_summary(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_: Runner, *, complete: bool) -> None:
+    def full(_: RunReport, *, complete: bool, passed: bool) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(Runner, "finish", full)
+    monkeypatch.setattr(RunReport, "finish", full)
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     result = pytester.runpytest("--gpuperf", "-ogpuperf_markdown=x.md")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -1,0 +1,175 @@
+"""Hooks of the process that shows the reports of tests: they hold some back, and finish the run."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_gpuperf.compat.pytest_names import calls_held
+from pytest_gpuperf.errors import GpuperfError, of_system
+from pytest_gpuperf.plugin.own_errors import OwnErrors
+from pytest_gpuperf.records.passes import Invocation
+from pytest_gpuperf.registry import registry
+from pytest_gpuperf.report.failure import PREFIX, Failure
+from pytest_gpuperf.session.orphans import name_of_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from _pytest.terminal import TerminalReporter
+
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.session.run_report import RunReport
+    from pytest_gpuperf.settings.settings import Settings
+
+NOTHING_JUDGED = "no test was judged; expected one that asks for the gpuperf fixture, or leave out --gpuperf"
+
+
+def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
+    """Return the command that started pytest, for the passes."""
+    typed = config.invocation_params
+    arguments = [str(argument) for argument in typed.args]
+    first, variables = settings.first_on_path, dict(os.environ)
+    addopts: list[str] = config.getini("addopts")
+    return Invocation(arguments, typed.dir, settings.root, settings.mode, first, variables, addopts)
+
+
+class Reports:
+    """Shows the results of a run, and writes its files.
+
+    Reports of tests with calls that ncu reads after all tests wait until these tests are judged again.
+
+    Args:
+        settings: The options.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.report: RunReport | None = None
+        """The results; None if no test measures."""
+        self._held: list[pytest.TestReport] = []
+        self._failed: dict[str, str] = {}
+        self._nothing = ""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Hold reports while the tests run; if they all ran, let ncu read what it has to, then log them."""
+        ended = False
+        try:
+            # No hook of pytest can keep a report from the other plugins.
+            with calls_held(session.config.hook.pytest_runtest_logreport, self._hold):
+                outcome = yield
+            ended = True
+            return outcome
+        finally:
+            if self._held:
+                self._release(session, read=ended)
+
+    def _hold(self, call: dict[str, Any]) -> bool:
+        """Return True if the report of this call waits."""
+        report = call["report"]
+        if self.report is None or not self.report.unread or report.when == "setup":
+            return False
+        if waits := self._name(report) in self.report.unread:
+            self._held.append(report)
+        return waits
+
+    def _name(self, report: pytest.TestReport) -> str:
+        """Return the name of a test in the results, whatever links lead to its file."""
+        assert self.report is not None
+        known = report.nodeid in self.report.unread
+        return report.nodeid if known else name_of_file(report.nodeid, self._settings.root)
+
+    def _release(self, session: pytest.Session, *, read: bool) -> None:
+        names = [self._name(report) for report in self._held]
+        try:
+            results = self._read(session) if read else {}
+            for report, name in zip(self._held, names, strict=True):
+                if (result := results.get(name)) is not None:
+                    self._judge(report, result)
+        except Exception as error:
+            OwnErrors.of(session.config).note("pytest_runtestloop", error)
+        finally:
+            for report in self._held:
+                session.config.hook.pytest_runtest_logreport(report=report)
+
+    def _read(self, session: pytest.Session) -> dict[str, TestResult]:
+        from pytest_gpuperf.session.unread import read_unread
+
+        assert self.report is not None
+        terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+        return read_unread(self.report, invocation_of(session.config, self._settings), terminal)
+
+    def _judge(self, report: pytest.TestReport, result: TestResult) -> None:
+        """Give a report the new verdict; what failed for another reason stays as it is."""
+        from pytest_gpuperf.report.brief import shortened
+        from pytest_gpuperf.report.junit import properties
+
+        others = [one for one in report.user_properties if not one[0].startswith("gpuperf.")]
+        report.user_properties = [*others, *properties(result)]
+        if report.when == "call" and report.passed and result.verdict.fails:
+            message = result.verdict.message()
+            report.outcome = "skipped" if hasattr(report, "wasxfail") else "failed"
+            report.longrepr = shortened(message) if self._settings.brief else message
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note expected failures, and the messages of others, and colour those of verdicts."""
+        if report.failed and self._settings.json is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            self._failed[report.nodeid] = crash.message if crash is not None else report.longreprtext
+        if report.failed and (text := report.longreprtext).startswith(PREFIX):
+            report.longrepr = Failure(text)
+        if self.report is not None and hasattr(report, "wasxfail"):
+            # The results have the name of a test's own file, whatever links lead to it.
+            self.report.expect_failure(report.nodeid, name_of_file(report.nodeid, self._settings.root))
+
+    def finish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the run and the files that the user asked for; an error in one of them fails the run."""
+        own, report, settings = OwnErrors.of(session.config), self.report, self._settings
+        passed = exitstatus == pytest.ExitCode.OK and not session.config.option.collectonly
+        if report is None:
+            if passed:
+                self._nothing = NOTHING_JUDGED
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            return
+        ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        complete = ended and not session.shouldfail and not session.shouldstop
+        steps: list[Callable[[], object]] = [
+            lambda: report.finish(complete=complete, passed=passed),
+            *(partial(write, report) for write in registry().outputs),
+            lambda: self._write_json(session, report, complete=complete),
+        ]
+        own.run("pytest_sessionfinish", *(partial(self._done, session, report, step) for step in steps))
+        if own.news.failures and (
+            settings.update != "never" or settings.against or settings.sanitize != "off"
+        ):
+            # What was asked for may not have been done.
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def _done(self, session: pytest.Session, report: RunReport, step: Callable[[], object]) -> None:
+        """Do a step; an error that the user can fix ends the run with pytest's status for that."""
+        try:
+            step()
+        except (GpuperfError, OSError) as error:
+            report.news.error(of_system(error) if isinstance(error, OSError) else error)
+        if report.news.failed:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def _write_json(self, session: pytest.Session, report: RunReport, *, complete: bool) -> None:
+        from pytest_gpuperf.report.verdicts import End, write_verdicts
+
+        if self._settings.json is not None:
+            end = End(complete, int(session.exitstatus), self._failed)
+            write_verdicts(self._settings.json, report.summary(), end)
+
+    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
+        """Show the table of all tests."""
+        if self._nothing:
+            terminalreporter.write_line(f"gpuperf: error: {self._nothing}")
+        if self.report is not None:
+            from pytest_gpuperf.report.publish import publish
+
+            publish(self.report.summary(), terminalreporter, brief=self._settings.brief)

@@ -1,0 +1,184 @@
+"""The judge of a run: it compares what tests have measured with limits and baselines."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_gpuperf.against.git import UNSHALLOW
+from pytest_gpuperf.baseline.expectations import Expectations
+from pytest_gpuperf.baseline.judged import ACCEPT, judge_record
+from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
+from pytest_gpuperf.measure.counters.metric_names import check_names
+from pytest_gpuperf.metrics.chips import chip_of
+from pytest_gpuperf.records import NO_GPU, TestRecord
+from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.quantities import MOST_LIMITS
+from pytest_gpuperf.records.runs import STATE_FOLDER, recording_path
+from pytest_gpuperf.session.orphans import is_shallow, last_change, last_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_gpuperf.records import Environment, Run
+    from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.settings.settings import Settings
+
+
+class Judge:
+    """Judges the tests of a run.
+
+    Args:
+        settings: The options.
+        environment: GPU and toolchain that the measurements belong to.
+        recorded: The recorded runs if nothing is measured, the newest first.
+        cards: UUID of the GPU on which each test was measured, by node id; by default as recorded.
+        card: UUID of the GPU of all tests, if the run has several GPUs.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        environment: Environment,
+        recorded: Sequence[Run] = (),
+        cards: Mapping[str, str] | None = None,
+        card: str = "",
+    ) -> None:
+        self.settings = settings
+        self.environment = environment
+        self._cards = {nodeid: uuid for run in reversed(recorded) for nodeid, uuid in run.cards.items()}
+        self._cards.update(cards or {})
+        self._card = card
+        store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
+        self.expected = Expectations(store, environment.gpu, self._cards)
+        self._accept = [_accept_command(settings, run) for run in recorded] or [ACCEPT]
+        self._place = {
+            test.nodeid: place for place, run in reversed([*enumerate(recorded)]) for test in run.tests
+        }
+        """Place of the run that has a test among those that were recorded."""
+        self._replays = bool(recorded)
+
+    def accept(self, nodeid: str = "") -> str:
+        """Return the command that makes the run that has a test the baseline."""
+        return self._accept[self._place.get(nodeid, 0)]
+
+    def _hints(self, nodeid: str) -> Hints:
+        accept = self.accept(nodeid)
+        makes = accept if self._replays else "pytest --gpuperf --gpuperf-update=new"
+        return Hints(f"if this is intended: {accept}", f"{makes} makes one{self.expected.other_gpus}")
+
+    def _compiled_hints(self) -> Hints:
+        update = self.accept()
+        if self._replays and self.settings.replay == "auto":
+            update = "pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"
+        return Hints(f"if this is intended: {update}", f"{update} takes it over")
+
+    def guards(self, nodeid: str) -> bool:
+        """Return True if a baseline has values of a test.
+
+        Raises:
+            GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
+        """
+        known = (self.expected.of(nodeid, slug) for slug in ("", STATIC_SOURCE))
+        return any(baseline is not None and baseline.measurements for baseline in known)
+
+    def knows(self, nodeid: str) -> bool:
+        """Return True if a test has a baseline."""
+        with suppress(GpuperfError):  # in a broken file; later it ends the run
+            return any(self.expected.of(nodeid, slug) is not None for slug in ("", STATIC_SOURCE))
+        return False
+
+    def check_metrics(self, states: Sequence[ItemState]) -> None:
+        """Refuse metrics that the GPU does not have before any test runs.
+
+        Raises:
+            GpuperfError: A marker, an option or a limit names one.
+        """
+        names = [
+            name for state in states for name in (*state.marker.metrics, *self.expected.limited(state.nodeid))
+        ]
+        chip = chip_of(self.environment.gpu.compute_capability)
+        check_names([*self.settings.metrics, *names], chip.name if chip else "")
+
+    def tolerance_pct(self, state: ItemState) -> float:
+        """Return a test's accepted slowdown, in percent; the baseline file comes first."""
+        own = state.stated_tolerance_pct or self.settings.tolerance_pct
+        return self.expected.tolerance_pct(state.nodeid, own)
+
+    def record(self, state: ItemState, failure: str = "") -> TestRecord:
+        """Return the record of a test that has run.
+
+        Args:
+            state: Its measurements.
+            failure: Type of the exception that ended it; empty if none did.
+        """
+        own, recorded = self.environment.gpu.uuid, self._cards.get(state.nodeid, "")
+        runs = not self._replays and self.environment.gpu.slug != NO_GPU.slug
+        return TestRecord(
+            nodeid=state.nodeid,
+            measurements=dict(state.measurements),
+            failure=failure,
+            tolerance_pct=state.stated_tolerance_pct,
+            limits=tuple(map(str, state.stated_limits[:MOST_LIMITS])),
+            sanitizer=state.sanitized,
+            gpu_uuid=self._card or (recorded if recorded != own else ""),
+            seconds=round(time.perf_counter() - state.began, 3) if runs else 0.0,
+        )
+
+    def result(self, record: TestRecord, errors: Sequence[str] = ()) -> TestResult:
+        """Judge the record of a test.
+
+        Args:
+            record: The record.
+            errors: Mistakes that the user must fix before the test can be judged.
+        """
+        verdict = judge_record(
+            record,
+            self.expected,
+            self.environment,
+            hints=self._hints(record.nodeid),
+            compiled_hints=self._compiled_hints(),
+            tolerance_pct=self.settings.tolerance_pct,
+            errors=errors,
+            # What becomes the baseline in any case need not be decided.
+            strict=self.settings.strict and self.settings.update != "all",
+        )
+        if self.settings.strict and verdict.status is Status.NEW and self.settings.update == "never":
+            verdict = self._refuse_lost(verdict, record.nodeid)
+        return TestResult(record, verdict, replayed=self._is_replayed(record))
+
+    def _refuse_lost(self, verdict: TestVerdict, nodeid: str) -> TestVerdict:
+        """Fail a test that is new although an ancestor's baselines have it: somebody has lost its values."""
+        if self.guards(nodeid):
+            labels = {one.label for one in verdict.findings if one.status is Status.NEW}
+            commit = last_values(self.expected, self.environment.gpu.slug, nodeid, labels) or last_values(
+                self.expected, STATIC_SOURCE, nodeid, labels
+            )
+        else:
+            commit = last_change(self.expected.store.root / self.environment.gpu.slug, nodeid)
+        line = f"new, although baselines of an ancestor have it, last changed by {commit} (--gpuperf-strict)"
+        finding = Finding(Status.INVALID, line, next_step=self._hints(nodeid).accept)
+        if not commit:
+            if not is_shallow(self.settings.root):
+                return verdict
+            line = "new, and this shallow clone does not tell if it has lost a baseline (--gpuperf-strict)"
+            finding = Finding(Status.INVALID, line, next_step=UNSHALLOW)
+        return replace(verdict, status=Status.INVALID, findings=(finding, *verdict.findings))
+
+    def _is_replayed(self, record: TestRecord) -> bool:
+        """Return True for measurements of an earlier run; a replay may compile kernels now."""
+        kinds = {measurement.is_static for measurement in record.measurements.values()}
+        return self._replays and (self.settings.replay != "auto" or kinds != {True})
+
+
+def _accept_command(settings: Settings, recorded: Run) -> str:
+    replayed = settings.replay
+    if replayed == "auto":
+        replayed = show_path(recording_path(settings.baselines, recorded))
+    return f"{ACCEPT} {replayed}"

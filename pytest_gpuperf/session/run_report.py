@@ -1,0 +1,149 @@
+"""The results of a run: kept, written and summed up, or told to the controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_gpuperf.errors import show_exception
+from pytest_gpuperf.records import NO_GPU
+from pytest_gpuperf.session.link import Facts
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.records.passes import SelectedTest
+    from pytest_gpuperf.report.rows import Summary
+    from pytest_gpuperf.session.judge import Judge
+    from pytest_gpuperf.session.link import Link
+    from pytest_gpuperf.session.news import News
+    from pytest_gpuperf.session.run_file import RunFile
+
+
+class RunReport:
+    """Keeps the results of a run.
+
+    Args:
+        judge: The judge of the run.
+        news: What its reader should know besides the verdicts.
+        file: The run file; None for a replay.
+        replayed_from: The newest of the recorded runs if nothing is measured.
+        skipped: Why tests were skipped, by node id; grows during the run.
+        link: Leads to the controller, which keeps the results; None if this process does.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        news: News,
+        file: RunFile | None = None,
+        *,
+        replayed_from: Run | None = None,
+        skipped: dict[str, str] | None = None,
+        link: Link | None = None,
+    ) -> None:
+        self.judge = judge
+        self.news = news
+        self.unread: dict[str, SelectedTest] = {}
+        """Tests with calls that ncu reads after all tests, by node id."""
+        self._file = file
+        self._link = link
+        self._updated = False
+        self._results: dict[str, TestResult] = {}
+        self._expected_failures: set[str] = set()
+        recorded = replace(replayed_from, tests=()) if replayed_from is not None else None
+        self._facts = Facts(judge.environment, {}, skipped if skipped is not None else {}, recorded)
+
+    @property
+    def results(self) -> list[TestResult]:
+        """The results in the order of the tests; the last one of a test that ran again."""
+        places = {nodeid: place for place, nodeid in enumerate(self._facts.lines)}
+        return sorted(self._results.values(), key=lambda one: places.get(one.record.nodeid, len(places)))
+
+    @property
+    def facts(self) -> Facts:
+        """The run without its results."""
+        return self._facts
+
+    def update(self, facts: Facts) -> None:
+        """Add the facts of a worker."""
+        self._facts.lines.update(facts.lines)
+        self._facts.skipped.update(facts.skipped)
+
+    def select(self, nodeid: str, line: int) -> None:
+        """Add a test, and its line in its file, from 1 on."""
+        self._facts.lines[nodeid] = line
+
+    def expect_failure(self, *nodeids: str) -> None:
+        """Note the names of a test that has failed as expected."""
+        self._expected_failures.update(nodeids)
+
+    def take(self, result: TestResult) -> None:
+        """Keep a result, and write its record."""
+        if self._link is not None:
+            self._link.tell(result)
+            return
+        nodeid = result.record.nodeid
+        self._results[nodeid] = result
+        self.unread.pop(nodeid, None)
+        if result.unread is not None:
+            self.unread[nodeid] = result.unread
+        try:
+            if self._file is not None:
+                self._file.add(result.record, lambda: self.run(complete=False))
+        except Exception as error:
+            why = error if isinstance(error, OSError) else show_exception(error)
+            self.news.note(f"error: {nodeid} was not written while the run went on: {why}")
+
+    def run(self, *, complete: bool = True) -> Run:
+        """Return the run so far; in a replay, the recorded one with its tests as they are now."""
+        records = tuple(result.record for result in self.results)
+        if self._facts.replayed_from is not None:
+            return replace(self._facts.replayed_from, tests=records)
+        assert self._file is not None
+        return self._file.run(self.judge.environment, self.news.no_counters, records, complete=complete)
+
+    def finish(self, *, complete: bool, passed: bool) -> None:
+        """Write the run, and the baselines if the user asked for that; note what fails the run.
+
+        Args:
+            complete: False if it was interrupted.
+            passed: True if pytest has found no fault.
+
+        Raises:
+            GpuperfError: The baselines cannot be updated.
+            OSError: A file cannot be written.
+        """
+        settings, gpu = self.judge.settings, self.judge.environment.gpu
+        if passed and not any(one.record.measurements or one.record.sanitizer for one in self.results):
+            count, why = len(self._facts.skipped), next(iter(self._facts.skipped.values()), "")
+            skipped = f", {count} {'was' if count == 1 else 'were'} skipped: {why}" if count else ""
+            self.news.error(f"no test was judged{skipped}")
+        may_lack = not self._results or gpu.slug == NO_GPU.slug or settings.update != "never"
+        if settings.strict and not may_lack and not self.judge.expected.store.suites(gpu.slug):
+            self.news.error(
+                f"there is no baseline for {gpu.slug} (--gpuperf-strict); {self.judge.accept()} makes one"
+            )
+        if self._file is not None and self._results:
+            run, store = self.run(complete=complete), self.judge.expected.store
+            self._updated = self._file.finish(run, store, self.news)
+
+    def summary(self) -> Summary:
+        """Return the results with all that a report shows."""
+        from pytest_gpuperf.report.rows import Summary
+
+        settings, replayed_from = self.judge.settings, self._facts.replayed_from
+        off = settings.counters == "off" and replayed_from is None
+        return Summary(
+            results=self.results,
+            environment=self.judge.environment,
+            replayed_from=replayed_from,
+            counters_unavailable="" if off else self.news.no_counters,
+            updated=self._updated,
+            notices=self.news.notices,
+            expected_failures=self._expected_failures,
+            lines=self._facts.lines,
+            root=settings.root,
+            folder=self._file.folder if self._file is not None else None,
+        )

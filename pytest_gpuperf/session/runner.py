@@ -1,0 +1,101 @@
+"""The base of the ways to run: a runner answers the calls of tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.errors import NoGpuError
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.records import StaticKernel
+    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.passes import Invocation
+    from pytest_gpuperf.session.judge import Judge
+    from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.session.progress import Terminal
+    from pytest_gpuperf.session.run_report import RunReport
+    from pytest_gpuperf.session.source import Source
+    from pytest_gpuperf.settings.settings import Settings
+
+
+EXAMPLE = "gpuperf(kernel, x, expected=reference)"
+
+
+class Runner:
+    """One way to run `pytest --gpuperf`.
+
+    Args:
+        settings: The options.
+        source: The source of the measurements, or the reason why nothing can be measured.
+        report: Keeps the results; None in a child, whose parent judges.
+    """
+
+    on_gpu: ClassVar[bool] = False
+    """True if calls run on the GPU of this machine."""
+    only: frozenset[str] | None = None
+    """Node ids of the tests to run; None for all that pytest selects."""
+
+    def __init__(self, settings: Settings, source: Source | NoGpuError, report: RunReport | None) -> None:
+        self.settings = settings
+        self.source = source
+        self.report = report
+
+    @property
+    def judge(self) -> Judge | None:
+        """The judge; None in a child."""
+        return self.report.judge if self.report is not None else None
+
+    def static(self, call: Call) -> dict[str, StaticKernel]:
+        """Compile for each architecture, which needs no GPU.
+
+        Args:
+            call: Compiles, and launches nothing.
+
+        Raises:
+            GpuperfError: The kernel does not compile, or cannot be launched on one of them.
+        """
+        kernels: dict[str, StaticKernel] = call()
+        return kernels
+
+    def knows(self, nodeid: str) -> bool:
+        """Return True if this run has anything to compare a test with."""
+        return self.judge is not None and self.judge.knows(nodeid)
+
+    def begin(self, states: Sequence[ItemState], invocation: Invocation, terminal: Terminal | None) -> None:
+        """Wait until no other run measures on this GPU, then run passes in other processes.
+
+        Args:
+            states: The tests.
+            invocation: The command that started pytest.
+            terminal: Shows the progress.
+
+        Raises:
+            GpuperfError: A pass cannot run here.
+        """
+
+    def enter(self, nodeid: str) -> None:
+        """Note that a test begins."""
+
+    def result(self, state: ItemState, failure: str = "") -> TestResult:
+        """Judge a test that has run.
+
+        Args:
+            state: Its measurements.
+            failure: Type of the exception that ended it; empty if none did.
+        """
+        assert self.judge is not None
+        record, mistakes = self.judge.record(state, failure), state.mistakes
+        measures = state.called or record.measurements or record.sanitizer or failure or mistakes
+        if not measures and not self.judge.guards(state.nodeid):
+            mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}"]
+        return self.judge.result(record, mistakes)
+
+    def end(self) -> None:
+        """Let other runs use the GPU."""
+
+
+RUNNER = pytest.StashKey[Runner]()
