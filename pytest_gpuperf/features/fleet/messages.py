@@ -74,7 +74,7 @@ class Answer(msgspec.Struct):
     started_at: str = ""
     facts: Facts | None = None
     """None if no test measures."""
-    news: News = News()
+    news: News = msgspec.field(default_factory=News)
     results: tuple[TestResult, ...] = ()
     expected_failures: tuple[str, ...] = ()
     files: dict[str, bytes] = {}
