@@ -19,6 +19,7 @@ from msgspec.structs import replace
 import pytest_gpuperf.plugin.isolation
 from pytest_gpuperf.measure.cupti.owner import OWNER
 from pytest_gpuperf.measure.device.visible import VisibleGpu
+from pytest_gpuperf.session.live_source import LiveSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,28 +113,31 @@ class FakeTimer:
         return FakePrepared(fn, mode)
 
 
-class FakeSource:
+class FakeSource(LiveSource):
     """A fake `LiveSource`."""
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, *_: object) -> None:
+        self.processes = []
+        self.progress = lambda _: None
 
-    def check(self, call: object) -> object:
+    def check(self, call: object) -> Any:
         """Return a passed check."""
         from pytest_gpuperf.records import Correctness
 
         return Correctness(passed=True)
 
-    def code(self, call: Any) -> object:
+    def code(self, call: Any) -> Any:
         """Return the code that the test has put on its function."""
         return getattr(call.fn, "code", None)
 
-    def profile(self, call: Any, _kernels: object) -> object:
+    def profile(self, call: Any, kernels: object) -> Any:
         """Return the counters that the test has put on its function."""
         from run_builders import profile
 
+        del kernels
         return profile(call.fn.counters)
 
-    def time(self, call: Callable[[], Any], *, mode: str, bytes: int, flops: int) -> object:
+    def time(self, call: Callable[[], Any], *, mode: str, bytes: int, flops: int) -> Any:
         """Return the time."""
         from run_builders import timing
 

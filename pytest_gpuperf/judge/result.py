@@ -144,3 +144,8 @@ class TestResult(msgspec.Struct, frozen=True, gc=False, tag=True):
     replayed: bool = False
     unread: SelectedTest | None = None
     """What ncu has to read after all tests; None if that is nothing."""
+
+    @property
+    def status(self) -> Status:
+        """The verdict, `INVALID` if an exception ended the test before everything was measured."""
+        return Status.INVALID if self.record.failure and not self.verdict.fails else self.verdict.status

@@ -269,7 +269,8 @@ class Gpuperf(Fuzzes):
         source, _, call = self._begin("profile", label, fn, args, kwargs, inputs)
         regex = self._state.marker.regex
         try:
-            regex = check_kernels(kernels, f"for {call}") or regex
+            if kernels is not None:
+                regex = check_kernels(kernels, f"for {call}")
             which = (
                 self._state.marker.launches if launches is None else check_launches(launches, f"for {call}")
             )

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.settings.options import is_enabled
-
 if TYPE_CHECKING:
     from pytest_gpuperf.plugin.facade import Gpuperf, GpuTimer, GpuWarmUp, Ncu
 
@@ -18,7 +16,7 @@ def gpuperf(request: pytest.FixtureRequest) -> Gpuperf:
 
     Without `--gpuperf` the test is skipped.
     """
-    if not is_enabled(request.config):
+    if not request.config.pluginmanager.has_plugin("gpuperf-hooks"):
         pytest.skip("measures a GPU kernel; run pytest with --gpuperf")
     from pytest_gpuperf.plugin.hooks import facade_of
 

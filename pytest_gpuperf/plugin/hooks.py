@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.plugin.guard import TIMEOUT_SETTINGS, without_timeout
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
 from pytest_gpuperf.plugin.reports import Reports, invocation_of
+from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of
 from pytest_gpuperf.session.orphans import known_name, orphans
@@ -287,9 +289,8 @@ class Hooks:
         return result
 
     def _conclude(self, item: pytest.Item, state: ItemState) -> None:
-        from pytest_gpuperf.report.junit import properties
-
-        with without_timeout(item):
+        settles = self._runner is not None and self._runner.on_gpu
+        with without_timeout(item) if settles else nullcontext():
             result = self._result(state)
         item.user_properties.extend(properties(result))
         if result.verdict.fails:

@@ -13,7 +13,6 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError, of_system, show_exception
 from pytest_gpuperf.records.change import printable, printable_lines
-from pytest_gpuperf.session.news import News
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -51,6 +50,9 @@ class OwnErrors:
     """The errors of one run, which the terminal shows at its end."""
 
     def __init__(self) -> None:
+        # Nothing of the sort is imported without `--gpuperf`.
+        from pytest_gpuperf.session.news import News
+
         self.news = News()
         """What a reader of the run should know; its `failures` are these errors."""
         self.tell: Callable[[], object] = lambda: None

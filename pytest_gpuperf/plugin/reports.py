@@ -14,6 +14,7 @@ from pytest_gpuperf.plugin.own_errors import OwnErrors
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.failure import PREFIX, Failure
+from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session.orphans import name_of_file
 
 if TYPE_CHECKING:
@@ -106,7 +107,6 @@ class Reports:
     def _judge(self, report: pytest.TestReport, result: TestResult) -> None:
         """Give a report the new verdict; what failed for another reason stays as it is."""
         from pytest_gpuperf.report.brief import shortened
-        from pytest_gpuperf.report.junit import properties
 
         others = [one for one in report.user_properties if not one[0].startswith("gpuperf.")]
         report.user_properties = [*others, *properties(result)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.notices import undecided
-from pytest_gpuperf.report.rows import build_rows, counts_by_status, failures, header_lines, overall_status
+from pytest_gpuperf.report.rows import build_rows, counts_by_status, failures, header_lines
 from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def brief_lines(summary: Summary) -> list[str]:
     lines = [source, f"{len(failed):,} of {count(len(results), 'judged test')} failed: {counts}"]
     for result in failed[:TESTS_SHOWN]:
         change = next((row.change for row in build_rows([result])[0] if row.change), "")
-        shown = [overall_status(result).value, result.record.nodeid, f"({change})" if change else ""]
+        shown = [result.status.value, result.record.nodeid, f"({change})" if change else ""]
         lines.append("  " + printable(" ".join(filter(None, shown))))
     if len(failed) > TESTS_SHOWN:
         lines.append(f"  … {len(failed) - TESTS_SHOWN:,} more failed")

@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.metrics import top_stall
-from pytest_gpuperf.report.rows import overall_status
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.result import TestResult
@@ -32,7 +31,7 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
 
     Names are `gpuperf.<label>.<value>`; except for counters they contain the unit. Numbers have four digits.
     """
-    written = [("gpuperf.verdict", overall_status(result).value)]
+    written = [("gpuperf.verdict", result.status.value)]
     if result.replayed:
         written.append(("gpuperf.replayed", "true"))
     for label, measurement in result.record.measurements.items():

@@ -140,20 +140,14 @@ def split_names(nodeids: Sequence[str]) -> tuple[str, list[str]]:
 
 def counts_by_status(results: Sequence[TestResult]) -> dict[Status, int]:
     """Count the tests of each verdict, the worst first."""
-    counts = Counter(map(overall_status, results))
+    counts = Counter(result.status for result in results)
     return {status: counts[status] for status in Status if counts[status]}
-
-
-def overall_status(result: TestResult) -> Status:
-    """Return the verdict, `INVALID` if an exception ended the test before everything was measured."""
-    status = result.verdict.status
-    return Status.INVALID if result.record.failure and not result.verdict.fails else status
 
 
 def failures(results: Sequence[TestResult]) -> list[TestResult]:
     """Return the failed tests, the worst first, of one verdict the largest loss first."""
     failed = [result for result in results if result.verdict.fails or result.record.failure]
-    return sorted(failed, key=lambda result: (SEVERITY[overall_status(result)], -result.verdict.loss_pct))
+    return sorted(failed, key=lambda result: (SEVERITY[result.status], -result.verdict.loss_pct))
 
 
 def failure_message(result: TestResult) -> str:
@@ -163,7 +157,7 @@ def failure_message(result: TestResult) -> str:
 
 def label_status(result: TestResult, label: str) -> Status:
     """Return the verdict on one label of a test, which may be better than the test's own."""
-    status = overall_status(result)
+    status = result.status
     findings = result.verdict.findings
     blamed = {finding.label for finding in findings if finding.status is status}
     if len(result.record.measurements) <= 1 or not blamed or blamed & {"", label}:

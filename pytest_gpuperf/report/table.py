@@ -54,8 +54,6 @@ class Table:
     above: Sequence[str] = ()
     """Where the values are from."""
     notes: Sequence[str] = ()
-    split: bool = False
-    """True if columns without room go into a further table; otherwise each row takes two lines."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from pytest_gpuperf.report.rows import (
     columns_of,
     counts_by_status,
     header_lines,
-    overall_status,
 )
 from pytest_gpuperf.report.show import (
     fuzz_line,
@@ -73,7 +72,7 @@ def summary_lines(summary: Summary, screen: Screen, *, verbosity: int) -> list[s
 def _worth_showing(results: Sequence[TestResult]) -> list[TestResult]:
     if len(results) <= TESTS_SHOWN:
         return list(results)
-    statuses = [overall_status(result) for result in results]
+    statuses = [result.status for result in results]
     notable = [index for index, status in enumerate(statuses) if status not in (Status.PASS, Status.NEW)]
     worst = sorted(notable, key=lambda index: SEVERITY[statuses[index]])[:TESTS_SHOWN]
     new = [index for index, status in enumerate(statuses) if status is Status.NEW]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from pytest_gpuperf._version import __version__
-from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.judge.result import Finding, Status
+from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.records import Environment, MetricValue, TimingMode
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import Clock, Count, Number, Positive, Ratio, Schema, Spread, Time
+from pytest_gpuperf.records.quantities import Count, Positive, Ratio, Schema, Spread, Time
 from pytest_gpuperf.records.writing import write_files
 from pytest_gpuperf.report.brief import shortened
 from pytest_gpuperf.report.forms.as_json import escaped
@@ -19,43 +20,18 @@ from pytest_gpuperf.report.rows import (
     counts_by_status,
     failure_message,
     label_status,
-    overall_status,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_gpuperf.judge.result import Finding, TestResult
-    from pytest_gpuperf.judge.screen import TimeComparison
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.report.rows import Summary
 
 VERDICTS_SCHEMA = 1
 """Version of the object."""
-
-
-class TimeChange(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A time compared with its baseline, or with older code."""
-
-    outcome: Literal["pass", "improved", "regressed", "inconclusive"]
-    change_pct: Number
-    """Above 0 if slower; at one SM clock if both clocks are known."""
-    low_pct: Number
-    """Lower end of the interval of `change_pct`."""
-    high_pct: Number
-    actual_us: Number
-    baseline_us: Number
-    raw_change_pct: Number
-    """Change of the times as measured, at any clock."""
-    at_mhz: Clock
-    """SM clock of `actual_us` and `baseline_us`; 0 if they are compared as measured."""
-    replicates: Count
-    """Number of stored sessions, restarts or fresh processes."""
-    how: Literal["screen", "in turn", "fresh"]
-    """By the screen of the stored sessions, by old and new code in turn, or by fresh processes."""
-    against: str
-    """Name of the older code; empty for the stored sessions."""
 
 
 class JudgedMeasurement(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -70,25 +46,12 @@ class JudgedMeasurement(Record, frozen=True, kw_only=True, omit_defaults=False):
     gb_per_s: Ratio | None
     """Declared bytes over the time; None without a declaration."""
     tflop_per_s: Ratio | None
-    change: TimeChange | None
+    change: TimeComparison | None
     """None if the time was compared with nothing."""
     correct: bool | None
     """False if an output differed from its reference; None if none was compared."""
     counters: dict[str, MetricValue]
     """Counters of all kernels of the call as one, by short name, in the units of `gpuperf metrics`."""
-
-
-class JudgedFinding(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One reason for a verdict, or a remark."""
-
-    verdict: Status
-    """`pass` for a remark."""
-    fails: bool
-    """True if it fails the test."""
-    label: str
-    """Label of the measurement; empty for the whole test."""
-    line: str
-    details: tuple[str, ...]
 
 
 class JudgedTest(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -108,7 +71,7 @@ class JudgedTest(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Type of the exception that ended the test; empty if none did."""
     message: str
     """Reason of a failure, at most ten lines; empty if the test does not fail."""
-    findings: tuple[JudgedFinding, ...]
+    findings: tuple[Finding, ...]
     """The worst first."""
     measurements: dict[str, JudgedMeasurement]
     """By label; a test of one callable has only the label `main`."""
@@ -208,31 +171,21 @@ def _test(summary: Summary, result: TestResult) -> JudgedTest:
     return JudgedTest(
         nodeid=record.nodeid,
         line=summary.lines.get(record.nodeid),
-        verdict=overall_status(result),
+        verdict=result.status,
         fails=fails,
         expected_failure=record.nodeid in summary.expected_failures,
         replayed=result.replayed,
         exception=record.failure,
         message=shortened(failure_message(result)) if fails else "",
-        findings=tuple(_finding(result, finding) for finding in verdict.findings),
+        findings=verdict.findings,
         measurements={
             label: _measurement(result, label, measured) for label, measured in record.measurements.items()
         },
     )
 
 
-def _finding(result: TestResult, finding: Finding) -> JudgedFinding:
-    return JudgedFinding(
-        verdict=finding.status,
-        fails=result.verdict.fails_by(finding.status),
-        label=finding.label,
-        line=finding.line,
-        details=tuple(filter(None, finding.more)),
-    )
-
-
 def _measurement(result: TestResult, label: str, measured: Measurement) -> JudgedMeasurement:
-    timing, time = measured.timing, result.verdict.times.get(label)
+    timing = measured.timing
     compared = measured.correctness is not None or measured.fuzz is not None
     return JudgedMeasurement(
         verdict=label_status(result, label),
@@ -241,24 +194,7 @@ def _measurement(result: TestResult, label: str, measured: Measurement) -> Judge
         spread_pct=timing.spread_pct if timing else None,
         gb_per_s=timing.gb_per_s if timing else None,
         tflop_per_s=timing.tflop_per_s if timing else None,
-        change=_change(time) if time is not None else None,
+        change=result.verdict.times.get(label),
         correct=not measured.is_wrong if compared else None,
         counters=measured.profile.combined if measured.profile else {},
-    )
-
-
-def _change(time: TimeComparison) -> TimeChange:
-    decision = time.decision
-    return TimeChange(
-        outcome=decision.outcome.value,
-        change_pct=decision.change_pct,
-        low_pct=decision.low_pct,
-        high_pct=decision.high_pct,
-        actual_us=time.actual_us,
-        baseline_us=time.baseline_us,
-        raw_change_pct=time.raw_change_pct,
-        at_mhz=time.at_mhz,
-        replicates=decision.replicates,
-        how=time.how,
-        against=time.against,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeVar, get_type_hints
 
 from pytest_gpuperf.measure.device.finish import wait_for_launches
 from pytest_gpuperf.metrics import METRICS
@@ -25,7 +25,6 @@ from pytest_gpuperf.session.runner import Runner
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
-    from pytest_gpuperf.records import TimingMode
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.source import Source
@@ -52,6 +51,7 @@ OPTIONS_OF_A_CHILD: Mapping[str, object] = {
 }
 """Options that a child does not take from the parent's command line, by pytest's `dest`."""
 
+Kind = TypeVar("Kind")
 Part: TypeAlias = Literal["check", "warm_up", "time", "profile", "trace"]
 
 
@@ -87,6 +87,14 @@ class AnyMetrics(dict[str, MetricValue]):
         return ANY_NUMBER
 
 
+def _of_any_numbers(kind: type[Kind], **known: object) -> Kind:
+    """Return a record in which each field that may be a number, and is not known, is any number."""
+    hints = get_type_hints(kind)
+    numbers = {name: ANY_NUMBER for name, hint in hints.items() if hint in (int, float, float | None)}
+    texts = {name: "" for name, hint in hints.items() if hint is str}
+    return kind(**{**texts, **numbers, **known})
+
+
 class ChildSource:
     """Answers with values that pass every comparison; nobody keeps them.
 
@@ -100,13 +108,11 @@ class ChildSource:
     def check(self, call: Call) -> Correctness:
         """Return a passed check."""
         self._run_for("check", call)
-        number = ANY_NUMBER
-        accuracy = Accuracy(max_ulp=number, rms_ulp=number, bits=number, reference_rms_ulp=number)
-        return Correctness(passed=True, accuracy=accuracy)
+        return _of_any_numbers(Correctness, passed=True, accuracy=_of_any_numbers(Accuracy))
 
     def fuzz(self, _call: Call) -> Fuzzing:
         """Return a search without a failure. Nothing is called: it measures nothing."""
-        return Fuzzing(passed=True, cases=cast("int", ANY_NUMBER), seconds=ANY_NUMBER)
+        return _of_any_numbers(Fuzzing, passed=True)
 
     def warm_up(self, call: Call) -> WarmUp:
         """Return a finished warm-up."""
@@ -119,10 +125,9 @@ class ChildSource:
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Return a time that agrees with every limit."""
         self._run_for("time", call)
-        return Timing(
-            mode=cast("TimingMode", "hot" if mode == "auto" else mode),
-            time_us=ANY_NUMBER,
-            spread_pct=ANY_NUMBER,
+        return _of_any_numbers(
+            Timing,
+            mode="hot" if mode == "auto" else mode,
             blocks_us=(ANY_NUMBER,),
             calls_per_block=1,
             bytes=bytes,
@@ -140,32 +145,9 @@ class ChildSource:
     def trace(self, call: Call) -> Trace:
         """Return a kernel of each class. Nothing is traced: another profiler may hold CUPTI."""
         self._run_for("trace", call)
-        number = ANY_NUMBER
-        count = cast("int", number)
-        kernels = tuple(
-            TracedKernel(
-                name="", kernel_class=name, calls=count, total_us=number, mean_us=number, share_pct=number
-            )
-            for name in KERNEL_CLASSES
-        )
-        return Trace(
-            kernels=kernels,
-            launches=count,
-            host_launches=count,
-            span_us=number,
-            busy_us=number,
-            gpu_time_us=number,
-            gpu_busy_pct=number,
-            launch_gap_us=number,
-            copies=count,
-            copy_bytes=count,
-            copy_us=number,
-            memsets=count,
-            memset_us=number,
-            synchronizations=count,
-            class_shares_pct=dict.fromkeys(KERNEL_CLASSES, number),
-            tensor_core_share_pct=number,
-        )
+        kernels = tuple(_of_any_numbers(TracedKernel, kernel_class=name) for name in KERNEL_CLASSES)
+        shares = dict.fromkeys(KERNEL_CLASSES, ANY_NUMBER)
+        return _of_any_numbers(Trace, kernels=kernels, class_shares_pct=shares)
 
     def _run_for(self, part: Part, call: Call) -> None:
         if part in self.runs_for:

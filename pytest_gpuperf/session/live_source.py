@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.seeds import random_numbers_kept
 
@@ -176,8 +175,6 @@ class LiveSource:
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Profile the call, or look it up in the report of the profiling pass."""
-        if kernels.regex is not None:
-            check_regex(kernels.regex, f"for {call}")
         try:
             with self._phases("counters"), restored(call):
                 return self._counters.lookup(call, kernels, self._tests[call.nodeid].metrics)

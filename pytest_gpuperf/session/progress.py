@@ -10,8 +10,6 @@ from pytest_gpuperf.compat.pytest_names import write_past_capture
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from _pytest.terminal import TerminalReporter
 
     from pytest_gpuperf.measure.device.lock import GpuLock, Holder
@@ -28,53 +26,66 @@ _BELOW = "\x1bD\x1bM\x1b7\x1b[B\r\x1b[2K"
 _BACK = "\x1b8"
 
 
-class Progress:
-    """Shows the progress of a pass: a line rewritten on a terminal, two lines in a log."""
+class _Line:
+    """A line that is rewritten on a terminal; a log has its first and its last text."""
 
-    def __init__(self, reporter: Terminal | None, what: str) -> None:
-        self._reporter = reporter
-        self._what = what
+    def __init__(self, terminal: Terminal | None) -> None:
+        self._terminal = terminal
         self._begin = time.monotonic()
         self._shown = ""
 
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._begin
+
+    def _show(self, text: str, *, in_log: bool = False) -> None:
+        if self._terminal is None:
+            return
+        if self._terminal.isatty:
+            if text != self._shown:
+                self._terminal.rewrite(text, erase=True)
+        elif in_log:
+            # A buffer would show it only after the wait.
+            self._terminal.write_line(text)
+            self._terminal.flush()
+        self._shown = text
+
+    def _end(self, text: str) -> None:
+        self._show(text, in_log=True)
+        if self._terminal is not None and self._terminal.isatty:
+            self._terminal.write_line("")
+
+
+class Progress(_Line):
+    """Shows the progress of a pass: a line rewritten on a terminal, two lines in a log."""
+
+    def __init__(self, terminal: Terminal | None, what: str) -> None:
+        super().__init__(terminal)
+        self._what = what
+
     def __enter__(self) -> Progress:
         """Show that it begins."""
-        if self._reporter is not None:
-            self._reporter.ensure_newline()
-            if not self._reporter.isatty:
-                _log(self._reporter, f"gpuperf: {self._what} ...")
+        if self._terminal is not None:
+            self._terminal.ensure_newline()
+            if not self._terminal.isatty:
+                self._show(f"gpuperf: {self._what} ...", in_log=True)
         return self
 
     def __call__(self, where: str) -> None:
         """Show how far it is."""
-        text = f"gpuperf: {self._what}: {where}, {time.monotonic() - self._begin:.0f} s"
-        if self._reporter is not None and self._reporter.isatty and text != self._shown:
-            self._reporter.rewrite(text, erase=True)
-            self._shown = text
+        self._show(f"gpuperf: {self._what}: {where}, {self._seconds:.0f} s")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Show how long it took."""
-        if self._reporter is None:
-            return
-        end = "stopped after" if kind else "done in"
-        text = f"gpuperf: {self._what}: {end} {time.monotonic() - self._begin:.1f} s"
-        if self._reporter.isatty:
-            self._reporter.rewrite(text, erase=True)
-            self._reporter.write_line("")
-        else:
-            _log(self._reporter, text)
+        self._end(f"gpuperf: {self._what}: {'stopped after' if kind else 'done in'} {self._seconds:.1f} s")
 
 
-class WaitingLine:
+class WaitingLine(_Line):
     """Shows who has the GPU: a line rewritten on a terminal, two lines in a log."""
 
-    def __init__(self, reporter: Terminal | None, gpu: str) -> None:
-        self._reporter = reporter
+    def __init__(self, terminal: Terminal | None, gpu: str) -> None:
+        super().__init__(terminal)
         self._gpu = gpu
-        self._begin = time.monotonic()
-        self._shown = ""
 
     def __enter__(self) -> WaitingLine:
         """Show nothing yet."""
@@ -82,32 +93,20 @@ class WaitingLine:
 
     def __call__(self, holder: Holder) -> None:
         """Show who has the GPU now."""
-        if self._reporter is None or time.monotonic() - self._begin < SILENT_S:
+        if self._terminal is None or self._seconds < SILENT_S:
             return
-        text, before = f"gpuperf: waiting for {self._gpu}: {holder}", self._shown
-        # Set first, so that the end is shown even if a write is interrupted.
-        self._shown = text
-        if not before:
-            self._reporter.ensure_newline()
-        if not self._reporter.isatty:
-            if not before:
-                _log(self._reporter, text)
-        elif text != before:
-            self._reporter.rewrite(text, erase=True)
+        first = not self._shown
+        if first:
+            # Set before, so that the end is shown even if a write is interrupted.
+            self._shown = " "
+            self._terminal.ensure_newline()
+        self._show(f"gpuperf: waiting for {self._gpu}: {holder}", in_log=first)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Show how long it took, if anything was shown."""
-        if self._reporter is None or not self._shown:
-            return
-        waited = f"waited {time.monotonic() - self._begin:.0f} s for {self._gpu}"
-        text = f"gpuperf: {waited}{', then stopped' if kind else ''}"
-        if self._reporter.isatty:
-            self._reporter.rewrite(text, erase=True)
-            self._reporter.write_line("")
-        else:
-            _log(self._reporter, text)
+        if self._shown:
+            waited = f"waited {self._seconds:.0f} s for {self._gpu}"
+            self._end(f"gpuperf: {waited}{', then stopped' if kind else ''}")
 
 
 def wait_for(lock: GpuLock, terminal: Terminal | None, news: News) -> None:
@@ -174,9 +173,3 @@ class RemoteTerminal:
 
     def flush(self) -> None:
         """Do nothing: the controller flushes each line."""
-
-
-def _log(reporter: Terminal, text: str) -> None:
-    """Write a line and flush it: a buffer would show it only after the wait."""
-    reporter.write_line(text)
-    reporter.flush()

@@ -22,7 +22,6 @@ from pytest_gpuperf.records import (
 )
 from pytest_gpuperf.records.compiled import kernels_of
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run, recordings_of
-from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.session.judge import Judge
 from pytest_gpuperf.session.run_report import RunReport
 from pytest_gpuperf.session.runner import Runner
@@ -103,8 +102,6 @@ class RecordedSource:
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Return the recorded counters; if more kernels were recorded, those that are asked for now."""
-        if kernels.regex is not None:
-            check_regex(kernels.regex, f"for {call}")
         profile = self._recorded(call, "profile", Profile)
         reasons = (profile.unavailable, self._found[call.nodeid][0].counters_unavailable)
         of_all_tests = len({_WORKER.sub("/ncu/", reason) for reason in reasons}) == 1

@@ -80,7 +80,7 @@ def test_time_is_compared_with_those_of_its_own_card(
     pytester.runpytest("--gpuperf", "--gpuperf-json=verdicts.json")
     (test,) = json.loads((pytester.path / "verdicts.json").read_bytes())["tests"]
     # A new card has 1.0 %.
-    assert test["measurements"]["main"]["change"]["high_pct"] < 0.8
+    assert test["measurements"]["main"]["change"]["decision"]["high_pct"] < 0.8
 
 
 def test_model_to_replay_can_be_chosen(

@@ -94,12 +94,13 @@ def test_empty_report_can_be_rendered(form: str) -> None:
     assert render(Report([], []), form, SCREEN).strip() in ("", "[]")
 
 
-def test_wide_table_is_split_between_columns() -> None:
+def test_columns_without_room_stand_below_their_name() -> None:
     values = [Column(f"column {number}", ["1234567890"]) for number in range(6)]
-    table = Table([Column("metric", ["time"], "name"), Column("unit", ["us"], "unit"), *values], split=True)
-    lines = render(Report([table], []), "text", Screen(50)).splitlines()
-    assert sum(line.startswith("metric  unit") for line in lines) == 2
-    assert max(map(len, lines)) <= 50
+    table = Table([Column("metric", ["time"], "name"), Column("unit", ["us"], "unit"), *values])
+    *titles, rule, name, first, second = render(Report([table], []), "text", Screen(50)).splitlines()
+    assert [len(line.split()) for line in (name, first, second)] == [1, 4, 3]
+    assert [len(title) for title in titles] == [len("metric"), *map(len, (first, second))]
+    assert max(map(len, titles)) <= len(rule) <= 50
 
 
 @pytest.mark.parametrize("colour", [False, True])

@@ -7,7 +7,6 @@ from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.report.rows import (
     Row,
     build_rows,
-    overall_status,
     split_names,
 )
 from pytest_gpuperf.report.show import show_time
@@ -84,7 +83,7 @@ def test_only_the_regressed_label_is_named() -> None:
 
 
 def test_exception_does_not_hide_a_worse_verdict() -> None:
-    assert overall_status(result(status=Status.WRONG, failure="Failed")) is Status.WRONG
+    assert result(status=Status.WRONG, failure="Failed").status is Status.WRONG
 
 
 @pytest.mark.parametrize(

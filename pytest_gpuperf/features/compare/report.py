@@ -36,7 +36,7 @@ def comparison_report(found: Comparison, source: Sequence[str], *, shares: bool 
     # A heading above every single line would be half of the table.
     flat = len({line.metric for line in found.lines}) == 1 and len({line.subject for line in found.lines}) > 1
     columns = _columns(found.lines, found.columns, flat=flat, shares=shares)
-    return _report(found, [Table(columns, source, found.notes, split=True)])
+    return _report(found, [Table(columns, source, found.notes)])
 
 
 def movers_report(found: Comparison, source: Sequence[str], *, everything: bool) -> Report:

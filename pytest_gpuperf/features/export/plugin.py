@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Set the GPU timer of pytest-benchmark for a marked test; skip the test without `--gpuperf`."""
-    if item.get_closest_marker("gpuperf") is not None:
+    if "benchmark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("gpuperf") is not None:
         from pytest_gpuperf.features.export.benchmark_timer import apply
 
         apply(item)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.report.rows import build_rows, columns_of, header_lines, overall_status
+from pytest_gpuperf.report.rows import build_rows, columns_of, header_lines
 from pytest_gpuperf.report.show import count
 from pytest_gpuperf.report.table import Column, Report, Table
 
@@ -46,7 +46,7 @@ def fleet_report(
 
 
 def _tests(model: ModelResults) -> list[dict[str, Any]]:
-    verdicts = {result.record.nodeid: overall_status(result).value for result in model.results}
+    verdicts = {result.record.nodeid: result.status.value for result in model.results}
     return [
         {
             "test": nodeid,
@@ -69,7 +69,7 @@ def _table(model: ModelResults) -> Table:
     results = list(summary.results)
     notes = list(summary.notices)
     if len(results) > TESTS_SHOWN:
-        results = [result for result in results if overall_status(result) is not Status.PASS]
+        results = [result for result in results if result.status is not Status.PASS]
         notes.insert(0, f"{count(len(summary.results) - len(results), 'test')} more passed")
     rows = [row for own in build_rows(results) for row in own]
     above = header_lines(summary.environment, summary.replayed_from)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.change import printable, printable_lines
-from pytest_gpuperf.report.rows import failure_message, failures, overall_status, split_names
+from pytest_gpuperf.report.rows import failure_message, failures, split_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def error_annotations(
     rest = failed[len(single) :]
     if rest:
         _, names = split_names([result.record.nodeid for result in rest])
-        named = [f"{name}: {overall_status(result).value}" for name, result in zip(names, rest, strict=True)]
+        named = [f"{name}: {result.status.value}" for name, result in zip(names, rest, strict=True)]
         more = [f"and {len(rest) - NAMES_SHOWN:,} more"] if len(rest) > NAMES_SHOWN else []
         title = f"gpuperf: {len(rest):,} more failed"
         commands.append(_command({"title": title}, "\n".join([*named[:NAMES_SHOWN], *more])))
@@ -61,7 +61,7 @@ def error_annotations(
 
 def _annotation(result: TestResult, line: int | None, prefix: str) -> str:
     file, _, name = result.record.nodeid.partition("::")
-    status = overall_status(result).value
+    status = result.status.value
     properties = {
         "file": posixpath.join(prefix, file),
         "line": "" if line is None else str(line),

@@ -20,7 +20,6 @@ from pytest_gpuperf.report.rows import (
     failure_message,
     failures,
     header_lines,
-    overall_status,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def summary_markdown(summary: Summary) -> str:
 
 
 def _table(results: Sequence[TestResult]) -> list[str]:
-    worst = sorted(results, key=lambda result: SEVERITY[overall_status(result)])
+    worst = sorted(results, key=lambda result: SEVERITY[result.status])
     rows_of = build_rows(worst)
     head, lines = table_rows(columns_of([row for rows in rows_of for row in rows]))
     line = iter(lines)

@@ -233,7 +233,7 @@ def metric_tables(
         ),
     ]
     notes = [*_group_notes(groups), *_weight_notes(kernels, shown)]
-    return [Table(legend), Table(columns, notes=notes, split=True)]
+    return [Table(legend), Table(columns, notes=notes)]
 
 
 def rule_table(kernels: Sequence[ReportKernel], *, everything: bool, each: bool = False) -> Table:

@@ -1,4 +1,4 @@
-"""Tables as text for a terminal: one line for each row if the width allows, otherwise two."""
+"""Tables as text for a terminal: one line for each row if the width allows, otherwise several."""
 
 from __future__ import annotations
 
@@ -133,10 +133,8 @@ def wrapped(paragraphs: Sequence[str], width: int) -> list[str]:
 
 def _blocks(table: Table, screen: Screen) -> Iterator[list[str]]:
     blocks = [wrapped(table.above, screen.width)]
-    columns = _joined(table.columns)
-    if columns:
-        sets = _split(columns, screen) if table.split else [columns]
-        blocks += [_grouped(some, screen) for some in sets]
+    if table.columns:
+        blocks.append(_grouped(_joined(table.columns), screen))
     yield from filter(None, [*blocks, wrapped(table.notes, screen.width)])
 
 
@@ -148,8 +146,8 @@ def _grouped(columns: Sequence[Column], screen: Screen) -> list[str]:
         return [*titles, *(line for row in rows for line in row)]
     indent = " " * GROUP_INDENT
     titles, rows = row_lines(columns, screen._replace(width=screen.width - GROUP_INDENT))
-    lines = [indent + title for title in titles[:1]]
-    lines += [title + "-" * GROUP_INDENT for title in titles[1:]]
+    lines = [indent + title for title in titles[:-1]]
+    lines += [rule + "-" * GROUP_INDENT for rule in titles[-1:]]
     own = iter(rows)
     for group, members in groupby(groups):
         lines += [printable(group)] if group else []
@@ -174,28 +172,6 @@ def _joined(columns: Sequence[Column]) -> list[Column]:
     return found
 
 
-def _split(columns: Sequence[Column], screen: Screen) -> list[list[Column]]:
-    """Return the columns of each table that the width allows: names and units are in all of them."""
-    always = [one for one in columns if one.place != "number"]
-    grouped = GROUP_INDENT * any(one.place == "group" and any(one.cells) for one in always)
-    taken = sum(_width(one) + GAP for one in always if any(one.cells) and one.place in ("name", "unit"))
-    room = screen.width - grouped - taken + GAP
-    sets: list[list[Column]] = [[]]
-    left = room
-    for column in columns:
-        if column.place == "number" and any(column.cells):
-            left -= GAP + _width(column)
-            if left < 0 and sets[-1]:
-                sets.append([])
-                left = room - GAP - _width(column)
-            sets[-1].append(column)
-    # The last column alone, which may combine all others, would be a poor table.
-    if len(sets) > 1 and len(sets[-1]) == 1 and len(sets[-2]) > 2:
-        sets[-1].insert(0, sets[-2].pop())
-    inner = [one for one in always if one.place != "outcome"]
-    return [*(inner + some for some in sets[:-1]), always + sets[-1]]
-
-
 def _aligned_rows(
     full: Column, numbers: Sequence[Column], outcome: Sequence[Column], screen: Screen
 ) -> tuple[list[str], list[list[str]]]:
@@ -204,14 +180,31 @@ def _aligned_rows(
     whole = _width(short) + middle + behind
     if whole <= screen.width or not numbers:
         return _titled(_aligned([short, *numbers, *outcome], screen), whole)
-    below = INDENT + middle - GAP
+    parts = _parts(numbers, screen.width - INDENT)
+    below = INDENT - GAP + max(sum(_width(one) + GAP for one in part) for part in parts)
     name_width = min(max(screen.width - behind, SHORTEST_NAME), max(_width(full), below - behind))
     cells = [cut_middle(cell, name_width) for cell in full.cells]
     cut = replace(full, title=cut_middle(full.title, name_width), cells=cells)
     heads = _aligned([cut, *outcome], screen, first=name_width)
-    tails = _aligned(numbers, screen)
-    lines = [[head, " " * INDENT + tail] if tail else [head] for head, tail in zip(heads, tails, strict=True)]
+    tails = [_aligned(part, screen) for part in parts]
+    lines = [
+        [head, *(" " * INDENT + line for line in below_it if line)]
+        for head, *below_it in zip(heads, *tails, strict=True)
+    ]
     return [*lines[0], "-" * max(name_width + behind, below)], lines[1:]
+
+
+def _parts(numbers: Sequence[Column], room: int) -> list[list[Column]]:
+    """Return the columns of each line below a name."""
+    parts: list[list[Column]] = [[]]
+    used = 0
+    for column in numbers:
+        used += _width(column) + GAP
+        if used - GAP > room and parts[-1]:
+            parts.append([])
+            used = _width(column) + GAP
+        parts[-1].append(column)
+    return parts
 
 
 def _titled(lines: Sequence[str], width: int) -> tuple[list[str], list[list[str]]]:
