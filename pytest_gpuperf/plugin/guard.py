@@ -17,7 +17,8 @@ import pytest
 
 from pytest_gpuperf.compat.pytest_names import benchmarks_of, kept_failure, reporter_type
 from pytest_gpuperf.measure.device.health import why_broken
-from pytest_gpuperf.plugin.own_errors import OwnErrors, register
+from pytest_gpuperf.plugin.guarded import register
+from pytest_gpuperf.plugin.own_errors import OwnErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

@@ -50,9 +50,10 @@ def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
 def measuring(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:
     """Return the state of a test, and the way to run."""
     state = request.node.stash.get(STATE, None)
-    why = OwnErrors.of(request.config).news.failures.get(COLLECTED)
-    if why is not None and RUNNER not in request.config.stash:
-        raise pytest.fail.Exception(f"gpuperf: {why}", pytrace=False)
+    if RUNNER not in request.config.stash:
+        why = OwnErrors.of(request.config).news.failures.get(COLLECTED)
+        if why is not None:
+            raise pytest.fail.Exception(f"gpuperf: {why}", pytrace=False)
     if state is None:
         raise pytest.fail.Exception(
             "gpuperf: this test asks for its fixture while it runs; expected it among the test's arguments, "

@@ -1,21 +1,20 @@
-"""Unexpected errors of this plugin: one wrapper around each hook makes them lines, and pytest goes on."""
+"""Unexpected errors of this plugin: they become lines, and pytest goes on."""
 
 from __future__ import annotations
 
 import re
-from functools import wraps
-from inspect import isgeneratorfunction
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError, of_system, show_exception
 from pytest_gpuperf.records.change import printable, printable_lines
+from pytest_gpuperf.session.news import News
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from _pytest.terminal import TerminalReporter
 
@@ -44,15 +43,13 @@ OF_THE_USER = (
 """Modules that call code of the user: an error from below them need not be this plugin's."""
 FRAMES_SHOWN = 3
 _PACKAGE = Path(__file__).parents[1]
+_WRAPPERS = (Path(__file__), Path(__file__).with_name("guarded.py"))
 
 
 class OwnErrors:
     """The errors of one run, which the terminal shows at its end."""
 
     def __init__(self) -> None:
-        # Nothing of the sort is imported without `--gpuperf`.
-        from pytest_gpuperf.session.news import News
-
         self.news = News()
         """What a reader of the run should know; its `failures` are these errors."""
         self.tell: Callable[[], object] = lambda: None
@@ -118,62 +115,6 @@ class OwnErrors:
 OWN_ERRORS = pytest.StashKey[OwnErrors]()
 
 
-def guarded(hook: Callable[..., Any], config: pytest.Config | None = None) -> Callable[..., Any]:
-    """Return a hook after whose own errors pytest goes on.
-
-    Args:
-        hook: The hook.
-        config: pytest's; None for a hook whose first argument is it, or has it.
-    """
-
-    def own(args: tuple[Any, ...]) -> OwnErrors:
-        return OwnErrors.of(config or getattr(args[0], "config", args[0]))
-
-    @wraps(hook)
-    def plain(*args: Any) -> Any:
-        try:
-            return hook(*args)
-        except Exception as error:
-            return own(args).settle(hook.__name__, error)
-
-    @wraps(hook)
-    def around(*args: Any) -> Generator[None, Any, Any]:
-        inner = hook(*args)
-        try:
-            next(inner)
-        except Exception as error:
-            own(args).settle(hook.__name__, error)
-            return (yield)
-        try:
-            outcome = yield
-        except BaseException as raised:
-            try:
-                inner.throw(raised)
-            except StopIteration as end:
-                return end.value
-            except Exception as error:
-                if error is not raised:
-                    own(args).note(hook.__name__, error)
-            raise
-        try:
-            inner.send(outcome)
-        except StopIteration as end:
-            return end.value
-        except Exception as error:
-            own(args).settle(hook.__name__, error)
-        return outcome
-
-    return around if isgeneratorfunction(hook) else plain
-
-
-def register(config: pytest.Config, plugin: object, name: str) -> None:
-    """Register an object with hooks, each of them guarded."""
-    for hook in dir(plugin):
-        if hook.startswith("pytest_"):
-            setattr(plugin, hook, guarded(getattr(plugin, hook), config))
-    config.pluginmanager.register(plugin, name)
-
-
 def is_of_measuring(error: Exception) -> bool:
     """Return True for an error of this plugin that ended a measurement of a test."""
     from pytest_gpuperf.plugin.recorder import Recorder
@@ -198,7 +139,7 @@ def _line(place: str, error: Exception) -> str:
     own = [
         f"{path.relative_to(_PACKAGE).as_posix()}:{line}"
         for path, line in places
-        if _PACKAGE in path.parents and path != Path(__file__)
+        if _PACKAGE in path.parents and path not in _WRAPPERS
     ]
     trace = f" ({' > '.join(own[-FRAMES_SHOWN:])})" if own else ""
     return f"internal error in {place}: {show_exception(error)}{trace}; please report this line at {ISSUES}"
