@@ -31,7 +31,7 @@ from pytest_gpuperf.measure.timing.stamp import Stamps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.records import StreamWork, Timing
 
     Call = Callable[[], Any]
 
@@ -68,12 +68,16 @@ class Round:
     """Kernels, copies on the GPU and fills of a call."""
 
 
+def _streams(timing: Timing) -> Sequence[StreamWork]:
+    return timing.single_call.streams if timing.single_call is not None else ()
+
+
 def rounds(fn: Call, timing: Timing) -> list[Round]:
     """Take blocks in turn of a callable that was just timed."""
     stamps = Stamps()
     prepared = prepare(fn, timing.mode, flush_bytes=0, stamps=stamps)
     calls = max(1, min(MOST_CALLS, round(BLOCK_US / timing.time_us)))
-    launches_us = ENQUEUE_US * sum(stream.launches for stream in timing.streams)
+    launches_us = ENQUEUE_US * sum(stream.launches for stream in _streams(timing))
     queue = partial(block_gpu, min(max(ENQUEUE_US, launches_us) * calls, 50_000))
     lead = partial(_lead, fn, calls, HELD_BACK_LEAD_S if timing.held_back else LEAD_S)
     lead()
@@ -156,7 +160,7 @@ class _Span:
     def of(cls, fn: Call, timing: Timing, calls: int, queue: Call, stamps: Stamps) -> _Span | None:
         """Prepare the calls with marks: in a graph if the timer has one, else behind a blocking kernel."""
         if timing.mode != "hot" and (
-            waits_for_gpu(fn) or not all(stream.current for stream in timing.streams)
+            waits_for_gpu(fn) or not all(stream.current for stream in _streams(timing))
         ):
             return None
         times = torch.zeros(calls + 1, dtype=torch.int64, device="cuda")

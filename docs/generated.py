@@ -205,12 +205,15 @@ def medium_kernels(root: Path) -> str:
 def _both_sources(measured: Measurement) -> tuple[float, float] | None:
     """Return the time by events and by CUPTI of a medium kernel at the full clock; None for others."""
     timing, code, (least, most) = measured.timing, measured.code, MEDIUM_US
-    if timing is None or code is None or timing.mode != "hot" or not least < timing.cupti_us < most:
+    if timing is None or code is None or timing.mode != "hot":
+        return None
+    events_us, cupti_us = timing.us_by("events"), timing.us_by("cupti")
+    if events_us is None or cupti_us is None or not least < cupti_us < most:
         return None
     clock = timing.conditions
     full = clock is not None and clock.sm_clock_mhz >= FULL_CLOCK * clock.max_sm_clock_mhz
     alone = sum(kernel.launches for kernel in code.kernels) == 1
-    return (timing.events_us, timing.cupti_us) if full and alone else None
+    return (events_us, cupti_us) if full and alone else None
 
 
 PLANTED = {

@@ -17,6 +17,7 @@ from pytest_gpuperf.records import (
     Trace,
     TracedKernel,
     WarmUp,
+    Work,
 )
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.estimate import trimmed_mean
@@ -31,13 +32,11 @@ TIMING = Timing(
     spread_pct=0.1,
     blocks_us=BLOCKS,
     calls_per_block=10,
-    events_us=trimmed_mean(BLOCKS),
     launch_gap_us=0.9,
     blocks_mhz=CLOCKS,
     clock_model=MODEL,
     normalised_us=trimmed_mean(normalise_blocks(BLOCKS, CLOCKS, MODEL)),
-    bytes=1024,
-    flops=512,
+    work=Work(bytes=1024, flops=512),
     warm_up=WarmUp(seconds=0.3, launches=100, steady=True),
     conditions=Conditions(sm_clock_mhz=1500, max_sm_clock_mhz=1980, memory_clock_mhz=3201, power_w=300.0),
 )

@@ -41,7 +41,7 @@ def verdicts(lines: Sequence[Line]) -> str:
     rows = []
     for name in sessions.kernels:
         timings = [one.timing for one in sessions.of_kernel(name) if not one.permille]
-        hosts = sorted(timing.host_us for timing in timings)
+        hosts = sorted(one.single_call.host_us or 0 for one in timings if one.single_call is not None)
         unchanged, more = (
             [tally.verdicts(dose, name) for tally in tallies] for dose in (None, sessions.doses[-1])
         )

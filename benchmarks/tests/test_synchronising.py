@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from benchmarks.gate_power.samples import Began, Failed, SessionSample, read
 from benchmarks.synchronising.__main__ import sample
 from benchmarks.synchronising.tables import verdicts
-from pytest_gpuperf.records import Timing
+from pytest_gpuperf.records import SingleCall, Timing
 
 if TYPE_CHECKING:
     import pytest
@@ -24,7 +24,7 @@ def session(process: int, permille: int, time_us: float, host_us: float) -> Sess
         spread_pct=0.2,
         blocks_us=(time_us,) * 20,
         calls_per_block=5,
-        host_us=host_us,
+        single_call=SingleCall(host_us=host_us),
     )
     return SessionSample(
         process=process, kernel="loss", permille=permille, card="GPU-1", timing=timing, seconds=0.5

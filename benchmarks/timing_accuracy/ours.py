@@ -50,8 +50,8 @@ def measure(parent: Parent, *modes: str) -> None:
                 found = Ours(
                     time_us=timing.time_us,
                     source=timing.source,
-                    events_us=timing.events_us,
-                    cupti_us=timing.cupti_us,
+                    events_us=timing.us_by("events") or 0.0,
+                    cupti_us=timing.us_by("cupti") or 0.0,
                     sm_clock_mhz=round(median(timing.blocks_mhz), 1) if timing.blocks_mhz else 0.0,
                     seconds=round(time.perf_counter() - begin, 2),
                 )

@@ -48,9 +48,10 @@ def measure(parent: Parent) -> None:
 
 def _time_us(timer: Timer, fn: Callable[[], Any], condition: str) -> float:
     timing = timer.time(fn, mode=condition)
-    if timing.not_recorded:
+    time_us = timing.us_by("cupti")
+    if time_us is None:
         raise CuptiError(timing.not_recorded)
-    return timing.cupti_us
+    return time_us
 
 
 def _elsewhere(timer: Timer, make: Callable[[], Callable[[], Any]], condition: str) -> tuple[float, ...]:

@@ -82,16 +82,16 @@ def count_sessions(number: int) -> str:
 
 
 def _session(run: str, timing: Timing, reference_mhz: float) -> Session:
-    clock, model = timing.sm_clock_mhz, timing.clock_model
+    clock, model, single = timing.sm_clock_mhz, timing.clock_model, timing.single_call
     session = Session(
         run=run,
         time_us=round_to_digits(timing.time_us, TIME_DIGITS),
         spread_pct=round_to_digits(timing.spread_pct, 2),
         sm_clock_mhz=round_to_digits(clock, TIME_DIGITS),
-        host_us=round_to_digits(timing.host_us, 3),
+        host_us=round_to_digits(single.host_us or 0.0, 3) if single is not None else 0.0,
         autotuned=tuple(timing.autotuned),
     )
-    if model is None or timing.clock_model_stored:
+    if model is None or model.stored:
         # A stored model is that of another session, and would count twice.
         return session
     normalised = 0.0

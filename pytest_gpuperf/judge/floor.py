@@ -82,7 +82,8 @@ def impossible_time(measurement: Measurement, gpu: GpuInfo, label: str = "") -> 
     timing, floor = measurement.timing, floor_of(measurement, gpu)
     if timing is None or floor is None:
         return None
-    taken_us = timing.time_us + timing.host_copies_us
+    copies_us = timing.single_call.host_copies_us if timing.single_call is not None else 0.0
+    taken_us = timing.time_us + copies_us
     if floor.time_us <= max(taken_us * (1 + MARGIN), taken_us + LEAST_US):
         return None
     line = (
@@ -98,7 +99,7 @@ def impossible_time(measurement: Measurement, gpu: GpuInfo, label: str = "") -> 
 
 def _of_memory(measurement: Measurement, timing: Timing, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor]:
     correctness = measurement.correctness
-    own, written = timing.argument_bytes, 0
+    own, written = timing.work.argument_bytes or 0, 0
     # A check of a call of another size says nothing of this one.
     if correctness is not None and own and correctness.argument_bytes == own:
         own, written = own + correctness.output_bytes, correctness.written_bytes

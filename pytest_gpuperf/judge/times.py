@@ -174,12 +174,13 @@ def _host(timing: Timing, baseline: TimeBaseline | None) -> str:
 
     Processes differ by more than the blocks of one of them, and nothing is concluded from them.
     """
-    if not timing.host_us:
+    single = timing.single_call
+    if single is None or single.host_us is None:
         return ""
     known = [session.host_us for session in (baseline.sessions if baseline else ()) if session.host_us]
     stored = f"; {show_value(known[-1])} µs in the baseline" if known else ""
-    noise = f"±{timing.host_spread_pct / 2:.0f} % within this process"
-    return f"the host takes {show_value(timing.host_us)} µs a call ({noise}{stored}), which is not judged"
+    noise = f"±{(single.host_spread_pct or 0) / 2:.0f} % within this process"
+    return f"the host takes {show_value(single.host_us)} µs a call ({noise}{stored}), which is not judged"
 
 
 def _autotuned_otherwise(timing: Timing, baseline: TimeBaseline | None) -> str:

@@ -53,11 +53,12 @@ OF_TYPE: Mapping[str, float] = {
 def with_peaks(timing: Timing, gpu: GpuInfo) -> Timing:
     """Return a time with the peak rates of its GPU, for its shares of them."""
     peaks = peaks_of(gpu, highest_mhz(timing))
-    return replace(
-        timing,
-        peak_gb_per_s=peaks.dram_gb_per_s,
-        peak_tflop_per_s=peaks.float16_tflop_per_s / SPARSE,
+    work = replace(
+        timing.work,
+        peak_gb_per_s=peaks.dram_gb_per_s or None,
+        peak_tflop_per_s=peaks.float16_tflop_per_s / SPARSE or None,
     )
+    return replace(timing, work=work)
 
 
 def highest_mhz(timing: Timing) -> float:

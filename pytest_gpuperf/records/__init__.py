@@ -15,12 +15,15 @@ from pytest_gpuperf.records.settlement import AgainstTiming, Fingerprint, Settle
 from pytest_gpuperf.records.timing import (
     HELD_BACK,
     Conditions,
+    OtherTime,
+    SingleCall,
     StreamWork,
     Timing,
     TimingMode,
     TimingSource,
     Verification,
     WarmUp,
+    Work,
 )
 from pytest_gpuperf.records.trace import (
     Communication,
@@ -54,12 +57,14 @@ __all__ = [
     "LaunchedKernel",
     "Measurement",
     "MetricValue",
+    "OtherTime",
     "Profile",
     "Record",
     "Run",
     "SanitizerHit",
     "SanitizerResult",
     "Settlement",
+    "SingleCall",
     "StaticKernel",
     "StreamWork",
     "TestRecord",
@@ -71,4 +76,5 @@ __all__ = [
     "TracedKernel",
     "Verification",
     "WarmUp",
+    "Work",
 ]

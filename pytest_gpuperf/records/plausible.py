@@ -36,7 +36,6 @@ Found: TypeAlias = Iterator[tuple[str, object, str]]
 
 SCALED, ALIKE, APART = 3.0, 1.2, 100
 """Largest ratio of times that people may scale, of a normalised time (1.025 on H200s), of all sessions."""
-_SAME_AS_TIME = {"events": ("events_us",), "cupti": ("cupti_us", "gpu_busy_us"), "host": ()}
 _MOST = (
     (r"registers_per_thread|block_size", MAX_BLOCK),
     (r".*__.*pct_of_peak.*|(pipe|stall|sampled)\..*|.*_(throughput|active|hit_rate|occupancy|pct)", 1000),
@@ -133,9 +132,9 @@ def _timing(timing: Timing) -> Found:
         yield from _agrees("timing.time_us", time_us, trimmed_mean(blocks), "by blocks_us", SCALED)
     if len(blocks) >= 6 and standard_error(blocks) > time_us:
         yield "timing.blocks_us", blocks, "a standard error below time_us"
-    for name in _SAME_AS_TIME[timing.source]:
-        if found := getattr(timing, name):
-            yield from _agrees(f"timing.{name}", found, time_us, "time_us", SCALED)
+    single = timing.single_call
+    if timing.mode == "kernels" and single is not None and single.busy_us is not None:
+        yield from _agrees("timing.single_call.busy_us", single.busy_us, time_us, "time_us", SCALED)
     yield from _clocks(model, *clocks)
     if clocks and len(clocks) != len(blocks):
         yield "timing.blocks_mhz", clocks, f"{len(blocks)} clocks, one for each block"

@@ -110,6 +110,54 @@ class Verification(Record, frozen=True, kw_only=True):
     """Reason why the time is refused; empty if it is not."""
 
 
+class OtherTime(Record, frozen=True, kw_only=True):
+    """Time of further blocks by the other source of `events` and `cupti`; next to `host` by CUPTI."""
+
+    time_us: Difference | None = None
+    """In microseconds a call: by CUDA events with the launch gap, by CUPTI the sum of the kernels' own
+    durations; None if not taken."""
+    sm_clock_mhz: Clock | None = None
+    """Mean SM clock of its blocks, in MHz; None if unknown."""
+    not_recorded: str = ""
+    """Reason why CUPTI could not record a short time or mode `kernels`; empty if it could."""
+
+
+class SingleCall(Record, frozen=True, kw_only=True):
+    """Single calls by CUPTI's records, on all streams, and in mode `kernels` by the host's clock."""
+
+    busy_us: TimeOrZero | None = None
+    """Time in which a kernel, fill or copy ran, in microseconds a call: `Timing.time_us` in mode `kernels`,
+    else the median of a few calls, which has to agree with it; None if not recorded."""
+    kernels_us: Duration | None = None
+    """Mode `kernels`: sum of their durations; more than `busy_us` if streams overlap."""
+    host_copies_us: Duration = 0.0
+    """Mode `kernels`: sum of the durations of copies from and to the host, in neither of the others; 0 if a
+    call does nothing else: then they are its work."""
+    host_us: TimeOrZero | None = None
+    """Mode `kernels`: time of a call by the host's clock, launches and waits included; it is not judged."""
+    host_spread_pct: Spread | None = None
+    """Interquartile range of the host's blocks, in % of `host_us`. Processes differ by more."""
+    streams: tuple[StreamWork, ...] = ()
+    """Mode `kernels`: work of a call on each stream."""
+    not_compared: str = ""
+    """Reason why single calls could not be recorded; empty if they were."""
+
+
+class Work(Record, frozen=True, kw_only=True):
+    """Work of a call, and the peak rates of its GPU; None if unknown."""
+
+    bytes: Count | None = None
+    """Bytes that a call has to move, given by the caller."""
+    flops: Count | None = None
+    """Floating-point operations of a call, given by the caller."""
+    argument_bytes: Count | None = None
+    """Memory of the tensors among the arguments."""
+    peak_gb_per_s: Ratio | None = None
+    """Peak rate of the GPU's DRAM."""
+    peak_tflop_per_s: Ratio | None = None
+    """Peak rate of the GPU's tensor cores, dense float16 at the highest SM clock."""
+
+
 class Timing(Record, frozen=True, kw_only=True):
     """Time of one call of a callable on the GPU."""
 
@@ -123,66 +171,38 @@ class Timing(Record, frozen=True, kw_only=True):
     calls_per_block: Positive
     source: TimingSource = "events"
     """Source of `time_us`."""
-    events_us: Difference = 0.0
-    """By CUDA events, in microseconds a call, with the launch gap; 0 if not taken."""
-    cupti_us: TimeOrZero = 0.0
-    """Sum of the kernels' own durations by CUPTI, in microseconds a call; 0 if not taken."""
-    gpu_busy_us: TimeOrZero = 0.0
-    """Mode `kernels`: time in which a kernel, fill or copy ran on the GPU, on any stream, in microseconds a
-    call; the same as `time_us`."""
-    gpu_kernels_us: Duration = 0.0
-    """Mode `kernels`: sum of their durations; more than `gpu_busy_us` if streams overlap."""
-    host_copies_us: Duration = 0.0
-    """Mode `kernels`: sum of the durations of copies from and to the host, in neither of the others; 0 if a
-    call does nothing else: then they are its work."""
-    host_us: TimeOrZero = 0.0
-    """Mode `kernels`: time of a call by the host's clock, launches and waits included; it is not judged."""
-    host_spread_pct: Spread = 0.0
-    """Interquartile range of the host's blocks, in % of `host_us`. Processes differ by more."""
-    streams: tuple[StreamWork, ...] = ()
-    """Mode `kernels`: work of a call on each stream."""
-    launch_gap_us: Duration = 0.0
-    """Gap between two launches inside a graph, in microseconds, measured with an empty kernel."""
     blocks_mhz: tuple[Clock, ...] = ()
     """Mean SM clock of each block, in MHz, from stamps on the GPU itself; empty if there are none."""
-    other_mhz: Clock = 0.0
-    """Mean SM clock of the blocks of the other one of `events_us` and `cupti_us`, in MHz; 0 if unknown."""
+    other: OtherTime | None = None
+    """The time by the other source, or why there is none."""
+    single_call: SingleCall | None = None
+    """None if single calls need not be recorded."""
+    launch_gap_us: Duration | None = None
+    """Gap between two launches inside a graph, in microseconds, measured with an empty kernel."""
     clock_model: ClockModel | None = None
     """None if the clocks did not tell."""
-    clock_model_stored: bool = False
-    """True if it is the model of a stored session, which spared blocks at other clocks."""
-    normalised_us: TimeOrZero = 0.0
-    """`time_us` at `clock_model.reference_mhz`; 0 without a model."""
-    not_recorded: str = ""
-    """Reason why CUPTI could not record a short time or mode `kernels`; empty if it could."""
-    single_call_us: TimeOrZero = 0.0
-    """Time in which a kernel, fill or copy of a single call ran, on any stream: the median of a few calls.
-    Modes `hot`, `cold` and `queued` compare it with `time_us`. 0 if not recorded."""
-    not_compared: str = ""
-    """Reason why single calls could not be recorded; empty if they were, or need not be."""
+    normalised_us: TimeOrZero | None = None
+    """`time_us` at `clock_model.reference_mhz`; None without a model."""
+    not_captured: str = ""
+    """Reason why a CUDA graph could not be captured, if that decided `mode`; else empty."""
     autotuned: tuple[str, ...] = ()
     """Configurations that Triton's autotuner picked, as `kernel: config`."""
     measured_again: tuple[str, ...] = ()
     """Reasons why earlier attempts were discarded, one sentence each."""
-    l2_flushed: bool = False
-    not_captured: str = ""
-    """Reason why a CUDA graph could not be captured, if that decided `mode`; else empty."""
-    bytes: Count = 0
-    """Bytes that a call has to move, given by the caller; 0 if not given."""
-    flops: Count = 0
-    """Floating-point operations of a call, given by the caller; 0 if not given."""
-    peak_gb_per_s: Ratio = 0.0
-    """Peak rate of the GPU's DRAM; 0 if unknown."""
-    peak_tflop_per_s: Ratio = 0.0
-    """Peak rate of the GPU's tensor cores, dense float16 at the highest SM clock; 0 if unknown."""
-    argument_bytes: Count = 0
-    """Memory of the tensors among the arguments; 0 if unknown."""
+    work: Work = Work()
     warm_up: WarmUp | None = None
     conditions: Conditions | None = None
     verification: Verification | None = None
     """None if nothing was verified: the time is older than that, or a part of a comparison."""
     ranks: RankTimes | None = None
     """Only of a call on several GPUs."""
+
+    def us_by(self, source: TimingSource) -> float | None:
+        """Return the time by a source, in microseconds a call; None if it was not taken."""
+        if source == self.source:
+            return self.time_us
+        is_other = source == ("events" if self.source == "cupti" else "cupti")
+        return self.other.time_us if is_other and self.other is not None else None
 
     def by(self, source: TimingSource) -> Timing | None:
         """Return the same timing with the time of another source; None if that measured nothing.
@@ -192,10 +212,10 @@ class Timing(Record, frozen=True, kw_only=True):
         """
         if source == self.source:
             return self
-        time_us = {"events": self.events_us, "cupti": self.cupti_us, "host": 0.0}[source]
-        if time_us <= 0 or self.source == "host":
+        time_us = self.us_by(source)
+        if self.other is None or time_us is None or time_us <= 0 or self.source == "host":
             return None
-        scale, mhz, model = time_us / self.time_us, self.other_mhz, None
+        scale, mhz, model = time_us / self.time_us, self.other.sm_clock_mhz, None
         if self.clock_model is not None and mhz:
             model = scaled(self.clock_model, time_us, mhz)
         return msgspec.structs.replace(
@@ -204,10 +224,30 @@ class Timing(Record, frozen=True, kw_only=True):
             time_us=time_us,
             blocks_us=tuple(block * scale for block in self.blocks_us),
             blocks_mhz=(mhz,) * len(self.blocks_us) if mhz else (),
-            other_mhz=self.sm_clock_mhz,
-            normalised_us=model.time_us(model.reference_mhz) if model is not None else 0.0,
+            other=OtherTime(time_us=self.time_us, sm_clock_mhz=self.sm_clock_mhz or None),
+            normalised_us=model.time_us(model.reference_mhz) if model is not None else None,
             clock_model=model,
         )
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that a call has to move, given by the caller; 0 if not given."""
+        return self.work.bytes or 0
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of a call, given by the caller; 0 if not given."""
+        return self.work.flops or 0
+
+    @property
+    def not_recorded(self) -> str:
+        """Reason why CUPTI could not record it; empty if it could, or need not."""
+        return self.other.not_recorded if self.other is not None else ""
+
+    @property
+    def not_compared(self) -> str:
+        """Reason why single calls could not be recorded; empty if they were, or need not be."""
+        return self.single_call.not_compared if self.single_call is not None else ""
 
     @property
     def refused(self) -> str:
@@ -250,12 +290,13 @@ class Timing(Record, frozen=True, kw_only=True):
     @property
     def dram_share(self) -> float | None:
         """Rate of `bytes` in % of the peak of DRAM; None if one of them is unknown."""
-        return 100 * self.gb_per_s / self.peak_gb_per_s if self.gb_per_s and self.peak_gb_per_s else None
+        rate, peak = self.gb_per_s, self.work.peak_gb_per_s
+        return 100 * rate / peak if rate and peak else None
 
     @property
     def peak_share(self) -> float | None:
         """Rate of `flops` in % of the peak of dense float16; None if one of them is unknown."""
-        rate, peak = self.tflop_per_s, self.peak_tflop_per_s
+        rate, peak = self.tflop_per_s, self.work.peak_tflop_per_s
         return 100 * rate / peak if rate and peak else None
 
     @property

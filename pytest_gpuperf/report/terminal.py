@@ -155,7 +155,7 @@ def _trace_lines(trace: Trace, screen: Screen, *, details: bool) -> list[str]:
 def clock_line(timing: Timing) -> str:
     """Return the SM clock of a time, and how far it depends on that clock; empty if they are not known."""
     model = timing.clock_model
-    if model is None or not timing.sm_clock_mhz:
+    if model is None or timing.normalised_us is None:
         return ""
     share = f"{100 * model.sm_clock_share:.0f} ± {100 * model.share_error:.0f} %"
     normalised = f"{show_time(timing.normalised_us)} at {model.reference_mhz:.0f} MHz"

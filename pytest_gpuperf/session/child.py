@@ -13,11 +13,14 @@ from pytest_gpuperf.records import (
     Fuzzing,
     KernelProfile,
     MetricValue,
+    OtherTime,
     Profile,
+    SingleCall,
     Timing,
     Trace,
     TracedKernel,
     WarmUp,
+    Work,
 )
 from pytest_gpuperf.records.trace import KERNEL_CLASSES
 from pytest_gpuperf.session.runner import Runner
@@ -130,8 +133,9 @@ class ChildSource:
             mode="hot" if mode == "auto" else mode,
             blocks_us=(ANY_NUMBER,),
             calls_per_block=1,
-            bytes=bytes,
-            flops=flops,
+            work=_of_any_numbers(Work, bytes=bytes, flops=flops),
+            single_call=_of_any_numbers(SingleCall),
+            other=_of_any_numbers(OtherTime),
         )
 
     def profile(self, call: Call, kernels: Selection) -> Profile:

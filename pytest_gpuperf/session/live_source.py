@@ -140,7 +140,8 @@ class LiveSource:
 
         with self._alone() if mode == "host" else nullcontext(), self._phases("times"):
             timing = self._time(call, mode=mode, bytes=bytes, flops=flops)
-        return replace(timing, argument_bytes=argument_bytes(call.args, call.kwargs))
+        count = argument_bytes(call.args, call.kwargs)
+        return replace(timing, work=replace(timing.work, argument_bytes=count or None))
 
     def _time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         from pytest_gpuperf.measure.verification.values import CallElsewhere

@@ -98,7 +98,7 @@ class RecordedSource:
         timing = self._recorded(call, "timing", Timing)
         if mode not in ("auto", timing.mode):
             self.skip(call, f"the recording has mode {timing.mode!r}, the test asks for {mode!r}")
-        return replace(timing, bytes=bytes, flops=flops)
+        return replace(timing, work=replace(timing.work, bytes=bytes or None, flops=flops or None))
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Return the recorded counters; if more kernels were recorded, those that are asked for now."""

@@ -47,6 +47,8 @@ class ClockModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The SM clock that normalised times are brought to."""
     share_error: Annotated[float, msgspec.Meta(ge=0, le=MOST_SHARE_ERROR)] = 0.0
     """Standard error of `sm_clock_share` at the reference clock."""
+    stored: bool = False
+    """True if it is the model of a stored session, which spared blocks at other clocks."""
 
     def time_us(self, sm_clock_mhz: float) -> float:
         """Return the time of a call, in microseconds, at an SM clock in MHz."""

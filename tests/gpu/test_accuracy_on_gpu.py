@@ -124,7 +124,7 @@ def measured(fn: Callable[..., object], *args: Any, mode: str = "hot", bytes: in
     timing = timer().time(lambda: fn(*args), mode=mode, bytes=bytes)
     return Measurement(
         correctness=check(fn, args, {}, expected=fn),
-        timing=replace(timing, argument_bytes=argument_bytes(args, {})),
+        timing=replace(timing, work=replace(timing.work, argument_bytes=argument_bytes(args, {}))),
     )
 
 

@@ -22,6 +22,7 @@ from pytest_gpuperf.records import (
     Fingerprint,
     GpuInfo,
     Measurement,
+    OtherTime,
     Run,
     Timing,
 )
@@ -89,7 +90,7 @@ def over_clocks(*mhz: float, slower: float = 1.0) -> Timing:
 
 def test_the_value_of_another_source_is_compared_as_measured() -> None:
     # The clock had recovered before CUPTI's blocks.
-    now = replace(at_clock(1400), cupti_us=MODEL.time_us(2000))
+    now = replace(at_clock(1400), other=OtherTime(time_us=MODEL.time_us(2000)))
     stored = tuple(replace(one, clock_model=None, normalised_us=0.0) for one in FIVE)
     times = TimeBaseline(mode="hot", source="cupti", sessions=stored)
     found = screen(now, times, origin_of(*(one.run for one in stored)))
@@ -122,7 +123,7 @@ def test_baseline_model_normalises_a_time_without_one() -> None:
 
 
 def test_time_at_the_border_is_compared_by_the_baseline_source() -> None:
-    now = replace(timing(20.0), source="cupti", events_us=20.4, cupti_us=20.0)
+    now = replace(timing(20.0), source="cupti", other=OtherTime(time_us=20.4))
     times = TimeBaseline(mode="hot", source="events", sessions=(Session(run="r", time_us=20.4),))
     found = screen(now, times, origin_of("r"))
     assert found is not None

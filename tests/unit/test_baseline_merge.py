@@ -17,7 +17,9 @@ from pytest_gpuperf.records import (
     LaunchedCode,
     LaunchedKernel,
     Measurement,
+    OtherTime,
     Run,
+    SingleCall,
     TestRecord,
 )
 from run_builders import NODEID, measured, one_test, profile, queued, record, run
@@ -162,14 +164,16 @@ def by_kernels(**fields: Any) -> Measurement:
 
 def test_new_takes_kernel_times_in_place_of_queued_ones(store: BaselineStore) -> None:
     accepted(store, run(record(main=queued("it synchronises"))))
-    main = accepted(store, run(record(main=by_kernels(host_us=410.2)), id="second"), which="new")
+    main = accepted(
+        store, run(record(main=by_kernels(single_call=SingleCall(host_us=410.2))), id="second"), which="new"
+    )
     time = main["tests"][NODEID]["measurements"]["main"]["time"]
     assert (time["mode"], [session["host_us"] for session in time["sessions"]]) == ("kernels", [410])
 
 
 def test_new_leaves_a_time_of_the_host_in_place_of_cupti(store: BaselineStore) -> None:
     accepted(store, run(record(main=by_kernels())))
-    by_host = by_kernels(not_recorded="torch.profiler holds CUPTI")
+    by_host = by_kernels(other=OtherTime(not_recorded="torch.profiler holds CUPTI"))
     assert by_host.timing is not None
     now = Measurement(timing=msgspec.structs.replace(by_host.timing, mode="host", source="host"))
     assert plan(run(record(main=now), id="second"), store, "new", 5.0).entries == ()
@@ -354,7 +358,11 @@ def test_session_keeps_the_digits_that_mean_something(store: BaselineStore) -> N
     measurement = measured(5.123456789)
     assert measurement.timing is not None
     timed = msgspec.structs.replace(
-        measurement.timing, spread_pct=0.12345, host_us=123.456, blocks_us=(5.1,), blocks_mhz=(1234.5678,)
+        measurement.timing,
+        spread_pct=0.12345,
+        single_call=SingleCall(host_us=123.456),
+        blocks_us=(5.1,),
+        blocks_mhz=(1234.5678,),
     )
     now = run(record(main=msgspec.structs.replace(measurement, timing=timed)))
     (session,) = accepted(store, now)["tests"][NODEID]["measurements"]["main"]["time"]["sessions"]

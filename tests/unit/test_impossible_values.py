@@ -15,7 +15,7 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.screen import screen
-from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.records import Measurement, OtherTime
 from pytest_gpuperf.records.runs import encode_run, load_run, recordings
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 from run_builders import NODEID, one_test, record, run, timing
@@ -33,7 +33,7 @@ TIMES = [0, -1, math.nan, math.inf, 1e308, 1e-320, None, "fast"]
 OF_A_RUN: list[Edit] = [
     *(("timing.time_us", value) for value in (*TIMES, 530.0)),
     *(("timing.normalised_us", value) for value in (-1, math.nan, math.inf, 1e308, 530.0)),
-    *(("timing.events_us", value) for value in (530.0, math.nan)),
+    ("timing.other", {"time_us": 1e13}),
     ("timing.ranks", {"ranks": []}),
     ("timing.calls_per_block", 0),
     ("timing.warm_up.launches", 0),
@@ -182,7 +182,7 @@ def test_message_names_the_test_and_the_label(tmp_path: Path) -> None:
     [
         {"time_us": 8.0},  # scaled by hand, to see a verdict
         {"mode": "cold", "blocks_us": (11.0, -0.4)},
-        {"mode": "cold", "source": "cupti", "cupti_us": 5.3, "events_us": -0.1},
+        {"mode": "cold", "source": "cupti", "other": OtherTime(time_us=-0.1)},
         {"blocks_us": (5.3, 5.3), "blocks_mhz": (1500.0, 0.0), "clock_model": MODEL},
     ],
 )

@@ -16,7 +16,9 @@ from pytest_gpuperf.records import (
     KernelProfile,
     Measurement,
     MetricValue,
+    OtherTime,
     Profile,
+    SingleCall,
     Verification,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
@@ -142,7 +144,11 @@ def test_callable_that_can_no_longer_be_captured_fails() -> None:
 def test_time_that_the_baselines_instrument_did_not_measure_is_inconclusive() -> None:
     times = TimeBaseline(mode="hot", source="cupti", sessions=(Session(run="r", time_us=1.3),))
     known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
-    now = Measurement(timing=replace(timing(60.0), not_recorded="torch.profiler is running and holds CUPTI"))
+    now = Measurement(
+        timing=replace(
+            timing(60.0), other=OtherTime(not_recorded="torch.profiler is running and holds CUPTI")
+        )
+    )
     result = verdict(record(main=now), known)
     assert result.status is Status.INCONCLUSIVE
     assert result.findings[0].line == (
@@ -183,7 +189,7 @@ def test_kernel_time_of_a_call_that_waits_is_judged() -> None:
     ],
 )
 def test_host_time_is_shown_with_its_noise_and_not_judged(sessions: tuple[float, ...], shown: str) -> None:
-    now = waiting(host_us=900.0, host_spread_pct=12.0)
+    now = waiting(single_call=SingleCall(host_us=900.0, host_spread_pct=12.0))
     result = verdict(record(main=now), known_kernels(*sessions))
     assert result.status is Status.PASS
     assert [finding.line for finding in result.findings] == [
@@ -193,7 +199,9 @@ def test_host_time_is_shown_with_its_noise_and_not_judged(sessions: tuple[float,
 
 @pytest.mark.parametrize("known", [known_kernels(300.0), baseline_of("host"), baseline_of("queued")])
 def test_time_of_the_host_in_place_of_cupti_is_never_judged(known: TestBaseline) -> None:
-    now = waiting(500.0, mode="host", source="host", not_recorded="torch.profiler holds CUPTI")
+    now = waiting(
+        500.0, mode="host", source="host", other=OtherTime(not_recorded="torch.profiler holds CUPTI")
+    )
     result = verdict(record(main=now), known)
     assert result.status is Status.INCONCLUSIVE
     assert result.findings[0].line == ("the time was taken host (torch.profiler holds CUPTI): not compared")

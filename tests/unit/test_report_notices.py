@@ -4,7 +4,15 @@ from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from pytest_gpuperf.judge.result import Status, TestResult
-from pytest_gpuperf.records import Conditions, Correctness, LaunchedCode, Measurement, Timing, Verification
+from pytest_gpuperf.records import (
+    Conditions,
+    Correctness,
+    LaunchedCode,
+    Measurement,
+    OtherTime,
+    Timing,
+    Verification,
+)
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import Summary
 from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
@@ -34,7 +42,9 @@ def test_missing_counters_are_grouped_by_reason() -> None:
 def test_tests_without_cupti_are_in_one_line() -> None:
     why = "a session of Triton's proton holds CUPTI in this process"
     held = Measurement(
-        timing=replace(timing(), not_recorded=why, verification=Verification(other_values=True)),
+        timing=replace(
+            timing(), other=OtherTime(not_recorded=why), verification=Verification(other_values=True)
+        ),
         profile=profile(metrics={}, unavailable=f"{why}; measure without it"),
         code=LaunchedCode(unavailable=why),
     )
@@ -56,7 +66,10 @@ def test_doubtful_measurements_are_named_with_their_reason() -> None:
         timed("test_asked_for", replace(timing(), mode="queued")),
         timed("test_waits", waits),
         timed("test_waits_too", waits),
-        timed("test_host", replace(waits, mode="host", not_recorded="torch.profiler holds CUPTI")),
+        timed(
+            "test_host",
+            replace(waits, mode="host", other=OtherTime(not_recorded="torch.profiler holds CUPTI")),
+        ),
         timed("test_random", replace(timing(), verification=Verification(not_verified="it draws numbers"))),
         result("suites/test_a.py::test_dull", measurements={"main": dull}),
     ]

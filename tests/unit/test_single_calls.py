@@ -17,7 +17,7 @@ from pytest_gpuperf.measure.timing import single_calls
 from pytest_gpuperf.measure.timing.audit import Audit
 from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.timing.single_calls import with_single_calls
-from pytest_gpuperf.records import Conditions
+from pytest_gpuperf.records import Conditions, OtherTime
 from run_builders import timing
 from timer_bench import Blocks
 
@@ -51,7 +51,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, str]]:
 
         monkeypatch.setattr(Prepared, "audit", audit)
         monkeypatch.setattr(Prepared, "in_short_graph_us", lambda _: in_short_graph_us)
-        prepared = Prepared(Blocks(lambda _: timed.events_us), "hot", fn=fn, captured=captured)
+        prepared = Prepared(Blocks(lambda _: timed.us_by("events") or 0.0), "hot", fn=fn, captured=captured)
         result = with_single_calls(prepared, timed)
         assert not left
         return result
@@ -61,12 +61,12 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, str]]:
 
 def test_honest_calls_are_recorded_once(compared: Callable[..., tuple[Any, str]]) -> None:
     found, why = compared(HONEST)
-    assert (found.single_call_us, why) == (50.0, "")
+    assert (found.single_call.busy_us, why) == (50.0, "")
 
 
 def test_one_long_recording_is_no_proof(compared: Callable[..., tuple[Any, str]]) -> None:
     found, why = compared(HONEST._replace(busy_us=500.0), HONEST)
-    assert (found.single_call_us, why) == (50.0, "")
+    assert (found.single_call.busy_us, why) == (50.0, "")
 
 
 def test_two_long_recordings_are_told(compared: Callable[..., tuple[Any, str]]) -> None:
@@ -78,7 +78,7 @@ def test_two_long_recordings_are_told(compared: Callable[..., tuple[Any, str]]) 
 def test_gaps_of_a_long_graph_are_no_work(
     compared: Callable[..., tuple[Any, str]], in_short_graph_us: float, told: bool
 ) -> None:
-    timed = replace(timing(5.0), source="cupti", cupti_us=5.0, events_us=14.0)
+    timed = replace(timing(5.0), source="cupti", other=OtherTime(time_us=14.0))
     audits = [HONEST._replace(busy_us=5.0)] * 2
     _, why = compared(*audits, timed=timed, in_short_graph_us=in_short_graph_us)
     assert bool(why) is told
@@ -112,7 +112,7 @@ def test_calls_without_memory_next_to_the_graph_are_not_compared(
 
 def test_calls_by_kernels_are_not_recorded_again(compared: Callable[..., tuple[Any, str]]) -> None:
     found, why = compared(None)
-    assert (found.single_call_us, why) == (0.0, "")
+    assert (found.single_call, why) == (None, "")
 
 
 @pytest.mark.parametrize(("beside_us", "told"), [(0.0, False), (40.0, True)])

@@ -21,7 +21,13 @@ from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.timing.timer import normalised_us
 from pytest_gpuperf.measure.timing.warm_up import until_steady
-from pytest_gpuperf.records import ClockModel, Conditions, Measurement, Timing
+from pytest_gpuperf.records import (
+    ClockModel,
+    Conditions,
+    Measurement,
+    OtherTime,
+    Timing,
+)
 from pytest_gpuperf.records.plausible import in_run
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 from run_builders import record, run
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import TimingSource
 
 times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
+
+SOURCES: tuple[TimingSource, ...] = ("events", "cupti", "host")
 
 
 def test_a_steady_time_ends_the_warm_up_after_two_windows() -> None:
@@ -246,7 +254,7 @@ def test_first_timing_warms_up_again_after_building(bench: Bench, monkeypatch: p
 def test_short_time_comes_from_cupti(bench: Bench) -> None:
     timing = bench.time(repeating([1.1], recorded_us=0.9))
     assert (timing.source, timing.time_us) == ("cupti", 0.9)
-    assert (timing.events_us, timing.cupti_us, timing.launch_gap_us) == (1.1, 0.9, 0.5)
+    assert (timing.us_by("events"), timing.us_by("cupti"), timing.launch_gap_us) == (1.1, 0.9, 0.5)
 
 
 def test_refused_cupti_leaves_events_and_reason(bench: Bench) -> None:
@@ -256,7 +264,8 @@ def test_refused_cupti_leaves_events_and_reason(bench: Bench) -> None:
 
 def test_host_time_never_comes_from_cupti(bench: Bench) -> None:
     timing = bench.time(repeating([9.0], recorded_us=0.9), "host")
-    assert (timing.source, timing.time_us, timing.cupti_us, timing.events_us) == ("host", 9.0, 0.9, 0)
+    found = [timing.us_by(source) for source in SOURCES]
+    assert (timing.source, found, timing.by("cupti")) == ("host", [None, 0.9, 9.0], None)
 
 
 @pytest.mark.parametrize(
@@ -327,8 +336,8 @@ def test_known_model_near_its_clock_spares_the_burn(
     found = timer_.time(
         lambda: None, mode="hot", known=lambda mode: ("events", model) if mode == "hot" else None
     )
-    assert (found.clock_model_stored, bench.burn.burns) == (stored, not stored)
     assert found.clock_model is not None
+    assert (found.clock_model.stored, bench.burn.burns) == (stored, not stored)
     assert (found.clock_model.sm_clock_share == pytest.approx(0.7)) is stored
     assert found.normalised_us == pytest.approx(100, rel=0.02)
 
@@ -390,7 +399,7 @@ def test_model_of_another_source_is_not_taken(bench: Bench) -> None:
     found = bench.time(
         Blocks(lambda _: 5.0, mhz=lambda _: 2000.0, recorded_us=4.5), known=lambda _: ("events", model)
     )
-    assert (found.source, found.clock_model_stored) == ("cupti", False)
+    assert (found.source, found.clock_model is not None and found.clock_model.stored) == ("cupti", False)
 
 
 @pytest.mark.parametrize(
@@ -422,8 +431,9 @@ def test_time_of_the_other_source_has_its_own_clock(bench: Bench) -> None:
     )
     other = found.by("events")
     assert other is not None
-    assert (found.source, found.sm_clock_mhz, found.other_mhz) == ("cupti", 1800, 1500)
-    assert (other.sm_clock_mhz, other.other_mhz, other.time_us) == (1500, 1800, 5.0)
+    assert (found.source, found.sm_clock_mhz) == ("cupti", 1800)
+    assert (other.sm_clock_mhz, other.time_us) == (1500, 5.0)
+    assert other.other == OtherTime(time_us=4.5, sm_clock_mhz=1800)
     assert other.clock_model is not None
     assert other.clock_model.time_us(1500) == pytest.approx(5.0)
     assert other.normalised_us == pytest.approx(normalised_us(other))
@@ -451,9 +461,11 @@ def test_warm_up_waits_for_a_drifting_clock() -> None:
 def test_call_that_waits_has_gpu_time_and_host_time(bench: Bench) -> None:
     timing = bench.time(RecordedBlocks(5.0), "kernels")  # type: ignore[arg-type]
     assert (timing.mode, timing.source, timing.time_us, timing.calls_per_block) == ("kernels", "cupti", 5, 4)
-    assert (timing.gpu_busy_us, timing.gpu_kernels_us, timing.host_copies_us) == (5.0, 6.0, 1.5)
-    assert (timing.host_us, timing.host_spread_pct) == (400.0, 25.0)
-    assert timing.streams[0].launches == 2
+    single = timing.single_call
+    assert single is not None
+    assert (single.busy_us, single.kernels_us, single.host_copies_us) == (5.0, 6.0, 1.5)
+    assert (single.host_us, single.host_spread_pct) == (400.0, 25.0)
+    assert single.streams[0].launches == 2
 
 
 def test_reason_for_the_hosts_clock_is_recorded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
         MetricValue,
         Profile,
         Run,
+        SingleCall,
         Timing,
+        TimingSource,
         Trace,
     )
 
@@ -34,13 +36,9 @@ _TIMING = {
     "bus_gb_per_s": "GB/s",
     "skew_us": "us",
     "exposed_us": "us",
-    "events_us": "us",
-    "cupti_us": "us",
-    "gpu_kernels_us": "us",
-    "host_us": "us",
-    "host_copies_us": "us",
     "normalised_us": "us",
 }
+_SINGLE_CALL = {"kernels_us": "us", "host_us": "us", "host_copies_us": "us"}
 _CLOCK_MODEL = {"sm_clock_share": "", "reference_mhz": "MHz"}
 _TRACED_KERNEL = {
     "calls": "",
@@ -98,6 +96,9 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
                 entries += _errors(measured.correctness)
             if measured.timing is not None:
                 entries += _numbers(measured.timing, _TIMING, measured.timing.mode)
+                entries += _by_source(measured.timing)
+                if measured.timing.single_call is not None:
+                    entries += _numbers(measured.timing.single_call, _SINGLE_CALL, measured.timing.mode)
                 if measured.timing.clock_model is not None:
                     entries += _numbers(measured.timing.clock_model, _CLOCK_MODEL, measured.timing.mode)
                 if measured.timing.conditions is not None:
@@ -111,13 +112,22 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
 
 
 def _numbers(
-    record: Correctness | Timing | ClockModel | Conditions, units: Mapping[str, str], mode: str = ""
+    record: Correctness | Timing | SingleCall | ClockModel | Conditions,
+    units: Mapping[str, str],
+    mode: str = "",
 ) -> Iterator[Entry]:
     for name, unit in units.items():
         value = getattr(record, name)
         # A time that was not measured is 0.
         if value is not None and (value or not name.endswith("_us")):
             yield "", None, name, mode, _number(value), unit, ""
+
+
+def _by_source(timing: Timing) -> Iterator[Entry]:
+    sources: tuple[TimingSource, ...] = ("events", "cupti")
+    for source in sources:
+        if (time_us := timing.us_by(source)) is not None:
+            yield "", None, f"{source}_us", timing.mode, _number(time_us), "us", ""
 
 
 def _errors(correctness: Correctness) -> Iterator[Entry]:

@@ -58,7 +58,8 @@ def lines_of(
                 source = sources.get((gpu.slug, test.nodeid, label), measured.source)
                 timing = measured.by(source) or measured
                 # A stored model is that of another run, and would count twice.
-                model = None if timing.clock_model_stored else _rounded(timing.clock_model)
+                known = timing.clock_model
+                model = None if known is None or known.stored else _rounded(known)
                 normalised_us, error = _at_one_clock(timing, model)
                 lines.append(
                     HistoryLine(

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing.audit import refuse_elsewhere
+from pytest_gpuperf.records import SingleCall, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_gpuperf.measure.timing.prepared import Prepared
-    from pytest_gpuperf.records import Timing
 
 AUDITS = 2
 """Recordings of single calls that have to disagree with a time before it is refused."""
@@ -36,13 +36,13 @@ def with_single_calls(prepared: Prepared, timing: Timing) -> tuple[Timing, str]:
         GpuperfError: Calls launch at another time, or only sometimes.
     """
     why = ""
-    graph_us = timing.events_us if timing.mode == "hot" else 0.0
+    graph_us = (timing.us_by("events") if timing.mode == "hot" else None) or 0.0
     for at in range(AUDITS):
         try:
             found = prepared.audit()
         except CuptiError as error:
             lagging = "" if prepared.fn is None else _lagging(prepared.fn)
-            return replace(timing, not_compared=error.found), lagging
+            return replace(timing, single_call=SingleCall(not_compared=error.found)), lagging
         except torch.cuda.OutOfMemoryError:
             # The graph holds the memory of an output, and the timed calls needed no more.
             needed = prepared.captured.output_bytes if prepared.captured else 0
@@ -50,11 +50,11 @@ def with_single_calls(prepared: Prepared, timing: Timing) -> tuple[Timing, str]:
                 raise
             free_gib, needed_gib = free / 2**30, needed / 2**30
             short = f"{free_gib:.3g} GiB are free, and a call next to the graph needs {needed_gib:.3g} GiB"
-            return replace(timing, not_compared=short), ""
+            return replace(timing, single_call=SingleCall(not_compared=short)), ""
         if found is None:
             break
         refuse_elsewhere(silent=found.silent, late=found.late, calls=found.calls)
-        timing = replace(timing, single_call_us=round(found.busy_us, 4))
+        timing = replace(timing, single_call=SingleCall(busy_us=round(found.busy_us, 4)))
         if at and graph_us:
             # Another process may have disturbed the graph, or its streams wait long for each other.
             graph_us = min(graph_us, prepared.block().time_us, prepared.in_short_graph_us())
@@ -62,7 +62,10 @@ def with_single_calls(prepared: Prepared, timing: Timing) -> tuple[Timing, str]:
             break
         state = timing.conditions
         if state is not None and state.other_processes and found.stays_inside:
-            return replace(timing, not_compared="another process was on the GPU"), ""
+            unlike = SingleCall(
+                busy_us=round(found.busy_us, 4), not_compared="another process was on the GPU"
+            )
+            return replace(timing, single_call=unlike), ""
     return timing, why
 
 

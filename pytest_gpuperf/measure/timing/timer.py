@@ -23,7 +23,7 @@ from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US
 from pytest_gpuperf.measure.timing.prepared import Prepared, prepare, prepare_kernels
 from pytest_gpuperf.measure.timing.single_calls import with_single_calls
 from pytest_gpuperf.measure.timing.stamp import stamps
-from pytest_gpuperf.records import HELD_BACK, Timing
+from pytest_gpuperf.records import HELD_BACK, OtherTime, SingleCall, Timing, Work
 from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks, scaled
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 
@@ -162,7 +162,7 @@ class Timer:
                 # Recorded batches leave CUPTI attached between their blocks.
                 detach()
         self._refuse_patches(profiled=profiled)
-        return replace(timing, bytes=bytes, flops=flops)
+        return replace(timing, work=Work(bytes=bytes or None, flops=flops or None))
 
     def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
         """Measure, and repeat what heat or another process disturbed."""
@@ -211,7 +211,6 @@ class Timer:
         if prepared.mode == "cold" and source == "events":
             _refuse_noise(times)
         model = self._near(known_model if source == usual else None, steady, time_us)
-        stored = model is not None
         if model is None:
             progress("measures at other clocks")
             scale = time_us / events_us if events_us > 0 else 0.0
@@ -223,21 +222,16 @@ class Timer:
             blocks_us=tuple(round(time_us, 6) for time_us in times),
             calls_per_block=min(prepared.batch.calls, MAX_RECORDED_CALLS if source == "cupti" else MAX_CALLS),
             source=source,
-            events_us=0.0 if source == "host" else round(events_us, 6),
-            cupti_us=round(trimmed_mean([block.time_us for block in recorded]), 6) if recorded else 0.0,
-            launch_gap_us=round(self._launch_gap_us, 4) if prepared.mode in ("hot", "cold") else 0.0,
+            launch_gap_us=round(self._launch_gap_us, 4) if prepared.mode in ("hot", "cold") else None,
             blocks_mhz=_clocks(blocks),
-            other_mhz=round(fmean(_clocks(others) or (0.0,)), 1) if source != "host" else 0.0,
+            other=_other(others, prepared.not_recorded or not_recorded),
             clock_model=model,
-            clock_model_stored=stored,
             autotuned=prepared.autotuned,
-            not_recorded=prepared.not_recorded or not_recorded,
-            l2_flushed=prepared.mode == "cold",
             not_captured=prepared.not_captured,
             warm_up=warm_up,
             conditions=conditions,
         )
-        return replace(timing, normalised_us=normalised_us(timing) or 0.0)
+        return replace(timing, normalised_us=normalised_us(timing))
 
     def _warm_up(self, prepared: Prepared, progress: Callable[[str], None]) -> Warmed:
         progress("warms up")
@@ -261,7 +255,6 @@ class Timer:
         time_us = trimmed_mean(times)
         _, known_model = known("kernels") or ("", None)
         model = self._near(known_model, blocks, time_us)
-        stored = model is not None
         if model is None:
             progress("measures at other clocks")
             model = self._clock_model(prepared, blocks, end, scale=1.0)
@@ -275,22 +268,22 @@ class Timer:
             blocks_us=tuple(round(block_us, 6) for block_us in times),
             calls_per_block=prepared.batch.calls,
             source="cupti",
-            cupti_us=round(time_us, 6),
-            gpu_busy_us=round(time_us, 6),
-            gpu_kernels_us=round(work.kernels_us, 6),
-            host_copies_us=round(work.host_copies_us, 4),
-            host_us=round(trimmed_mean(host_us), 3),
-            host_spread_pct=round(100 * interquartile_range(host_us) / trimmed_mean(host_us), 2),
-            streams=work.streams,
+            single_call=SingleCall(
+                busy_us=round(time_us, 6),
+                kernels_us=round(work.kernels_us, 6),
+                host_copies_us=round(work.host_copies_us, 4),
+                host_us=round(trimmed_mean(host_us), 3),
+                host_spread_pct=round(100 * interquartile_range(host_us) / trimmed_mean(host_us), 2),
+                streams=work.streams,
+            ),
             blocks_mhz=_clocks(blocks),
             clock_model=model,
-            clock_model_stored=stored,
             autotuned=prepared.autotuned,
             not_captured=prepared.not_captured,
             warm_up=warm_up,
             conditions=conditions,
         )
-        return replace(timing, normalised_us=normalised_us(timing) or 0.0)
+        return replace(timing, normalised_us=normalised_us(timing))
 
     def _build(self, mode: TimingMode) -> bool:
         """Build the tools of a first timing, on a warm GPU; return True if any was built."""
@@ -344,7 +337,9 @@ class Timer:
             return None
         mhz = median(block.sm_clock_mhz for block in blocks)
         near = abs(mhz / model.reference_mhz - 1) < NEAR
-        return scaled(model, time_us, mhz) if near and mhz >= HELD_BACK * self._max_sm_clock_mhz else None
+        if not near or mhz < HELD_BACK * self._max_sm_clock_mhz:
+            return None
+        return replace(scaled(model, time_us, mhz), stored=True)
 
     def _clock_model(
         self, prepared: Prepared, steady: Sequence[Block], end: float, *, scale: float
@@ -443,6 +438,18 @@ def normalised_us(timing: Timing) -> float | None:
     if model is None or not timing.sm_clock_mhz:
         return None
     return round(trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model)), 6)
+
+
+def _other(blocks: Sequence[Block], not_recorded: str) -> OtherTime | None:
+    """Return the time of the blocks by the other source, and why it is not CUPTI's."""
+    if not blocks:
+        return OtherTime(not_recorded=not_recorded) if not_recorded else None
+    clocks = _clocks(blocks)
+    return OtherTime(
+        time_us=round(trimmed_mean([block.time_us for block in blocks]), 6),
+        sm_clock_mhz=round(fmean(clocks), 1) if clocks else None,
+        not_recorded=not_recorded,
+    )
 
 
 def _clocks(blocks: Sequence[Block]) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from compare_command import GEMM, LARGE, SMALL, cells, compare, shown, store, two_tiles
-from pytest_gpuperf.records import Accuracy, Correctness, Measurement
+from pytest_gpuperf.records import Accuracy, Correctness, Measurement, OtherTime
 from run_builders import H200, measured, profile, record, timing
 
 if TYPE_CHECKING:
@@ -116,14 +116,14 @@ def test_times_of_two_modes_are_not_compared(project: Path) -> None:
 
 
 def test_times_are_compared_by_a_common_source(project: Path) -> None:
-    both = replace(timing(6.0), source="events", events_us=6.0, cupti_us=5.0)
-    short = replace(timing(4.0), source="cupti", cupti_us=4.0)
+    both = replace(timing(6.0), source="events", other=OtherTime(time_us=5.0))
+    short = replace(timing(4.0), source="cupti")
     store(project, record(GEMM, a=Measurement(timing=short), b=Measurement(timing=both)))
     assert cells(GEMM)["time_us"][1]["change_pct"] == pytest.approx(25)
 
 
 def test_note_names_times_without_a_common_source(project: Path) -> None:
-    short = replace(timing(4.0), source="cupti", cupti_us=4.0)
+    short = replace(timing(4.0), source="cupti")
     store(project, record(GEMM, a=Measurement(timing=short), b=Measurement(timing=timing(8.0))))
     assert shown(GEMM)[-1] == "b: the times are from cupti and events, which differ by up to 2 %"
 

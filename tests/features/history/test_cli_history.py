@@ -13,7 +13,7 @@ from msgspec import structs
 from history_builders import commit_of, line, times
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.history.store import FolderStore
-from pytest_gpuperf.records import Measurement, Run
+from pytest_gpuperf.records import Measurement, OtherTime, Run
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import NODEID, measured, record, run, timing
 
@@ -59,7 +59,7 @@ run 20261120-173012-3f9a, commit c0ffee1, 2026-11-20, nvidia-h200: 0 times
 
 
 def test_later_run_keeps_the_source_of_the_first(project: Path) -> None:
-    both = structs.replace(timing(6.0), source="cupti", cupti_us=6.0, events_us=6.5)
+    both = structs.replace(timing(6.0), source="cupti", other=OtherTime(time_us=6.5))
     keep(
         project,
         run(record(main=measured(6.5)), id="first"),

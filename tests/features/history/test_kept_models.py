@@ -24,8 +24,7 @@ def timed(mhz: float, *, stored: bool) -> Timing:
         timing(5.0),
         blocks_us=(5.0,) * 20,
         blocks_mhz=(mhz,) * 20,
-        clock_model=MODEL,
-        clock_model_stored=stored,
+        clock_model=replace(MODEL, stored=stored),
         normalised_us=5.0,
     )
 
