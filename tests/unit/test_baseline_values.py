@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.sessions import MAX_SESSIONS, merged_time
 from pytest_gpuperf.baseline.update import TAKES, Accepted, Entry, update
 from pytest_gpuperf.judge.origin import Origin
-from pytest_gpuperf.records import ClockModel, Measurement, Trace
+from pytest_gpuperf.records import ClockModel, Measurement, SingleCall, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
 from run_builders import profile, timing
 
@@ -101,7 +101,8 @@ def test_session_has_the_clock_model_rounded() -> None:
     model = ClockModel(cycles=10000.4321, fixed_us=1.23456789, reference_mhz=1980.0, share_error=0.01234)
     mhz = (1980.0, 1970.0, 1990.0)
     blocks = tuple(1.23456789 + 10000.4321 / clock for clock in mhz)
-    timed = replace(timing(blocks[0]), blocks_us=blocks, blocks_mhz=mhz, clock_model=model, host_us=12.3456)
+    timed = replace(timing(blocks[0]), blocks_us=blocks, blocks_mhz=mhz, clock_model=model)
+    timed = replace(timed, single_call=SingleCall(host_us=12.3456))
     known = merged(timed, card="GPU-9")
     (session,) = known.sessions
     assert (known.reference_mhz, session.gpu_uuid) == (1980.0, "GPU-9")
