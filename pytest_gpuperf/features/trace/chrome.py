@@ -11,22 +11,21 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal, DecimalException
 from functools import cached_property
-from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.trace.doubts import doubts
 from pytest_gpuperf.features.trace.json_repair import repaired
 from pytest_gpuperf.records.file_kinds import refuse_ncu
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.packed import as_utf8, read_unpacked
-from pytest_gpuperf.report.show import count, show_time
-from pytest_gpuperf.report.trace_report import short_name
+from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,15 +49,11 @@ _OPERATORS = "operator"
 _KEPT = frozenset({*_KINDS, *_HOST_CALLS, "user_annotation", _OPERATORS})
 _DISPATCHED = re.compile(r"^(?:aten|torch|autograd|c10d?|prims?|quantized|profiler)::|^\[memory\]")
 """Operators of torch itself, which are not annotations."""
-_ARROWS = frozenset({"", "trace", "ac2g", "async", "async_gpu", "async_cpu_to_gpu", "fwdbwd"})
-"""Categories of metadata, and of arrows between other events."""
 _TORCH = frozenset({*_KEPT, "cpu_op", "python_function", "trace"})
 """Categories that a trace of torch.profiler has one of."""
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
 _LONGEST_US = 86_400e6
 """Times that are further from the others, and longer durations, are none."""
-_OVERLAP_US = 2.0
-"""Kernels of one stream may overlap by this, if both are rounded to whole µs."""
 _EXPECTED = "a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
 
 
@@ -125,10 +120,6 @@ class ChromeTrace:
     rank: int | None = None
     """Rank of the process; None if the trace does not have it."""
     world_size: int | None = None
-    unread: Mapping[str, int] = field(default_factory=dict)
-    """Number of events of each category that this reader leaves out."""
-    unread_fields: tuple[str, ...] = ()
-    """Fields of kernels, copies and fills that this reader leaves out."""
     remarks: tuple[str, ...] = ()
     """Lines about times that are missing, rounded or doubtful."""
 
@@ -138,15 +129,16 @@ class ChromeTrace:
         return {call.correlation: call.start_us for call in self.host_calls if call.correlation}
 
     @cached_property
+    def graph_launches_us(self) -> dict[int, float]:
+        """Start of each launch of a graph, by its correlation."""
+        return {one.correlation: one.start_us for one in self.host_calls if _GRAPH_LAUNCH.match(one.name)}
+
+    @cached_property
     def lost_graphs_us(self) -> list[float]:
         """Starts of the launches of graphs whose kernels were not recorded, before the last activity."""
         known = {one.correlation for one in self.activities}
         last = self.activities[-1].start_us
-        return [start for number, start in self._graphs_us.items() if number not in known and start < last]
-
-    @property
-    def _graphs_us(self) -> dict[int, float]:
-        return {one.correlation: one.start_us for one in self.host_calls if _GRAPH_LAUNCH.match(one.name)}
+        return [at for number, at in self.graph_launches_us.items() if number not in known and at < last]
 
     def device(self, number: int) -> Device:
         """Describe a GPU.
@@ -180,6 +172,8 @@ class _Args(msgspec.Struct, rename=lambda name: name.replace("_", " ")):
     blocks_per_SM: float = 0.0  # noqa: N815
     registers_per_thread: int = 0
     shared_memory: int = 0
+    call_stack: Any = msgspec.field(name="call_stack", default=None)
+    """Of Triton's profiler only."""
 
 
 class _Device(msgspec.Struct, rename="camel"):
@@ -206,8 +200,6 @@ class _File(msgspec.Struct):
 _FILE = msgspec.json.Decoder(_File, strict=False)
 _EVENTS = msgspec.json.Decoder(list[_Event], strict=False)
 _ARGS = msgspec.json.Decoder(_Args, strict=False)
-_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_READ_FIELDS = frozenset({*_Args.__struct_encode_fields__, "External id"})
 
 
 def read_chrome_trace(path: Path) -> ChromeTrace:
@@ -268,67 +260,58 @@ def _decoded(data: bytes) -> tuple[_File, list[str]]:
 class _Timed(NamedTuple):
     category: str
     event: _Event
+    args: _Args
     start: Decimal
     duration: Decimal
 
 
 def _parsed(file: _File, shown: str, notes: list[str]) -> ChromeTrace:
-    activities: list[Activity] = []
-    host_calls: list[HostCall] = []
-    annotations: list[Annotation] = []
-    unread: Counter[str] = Counter()
-    counts = Counter([event.cat for event in file.trace_events])
-    kinds = {name: (name or "").lower() for name in counts}
-    for name, number in counts.items():
-        if kinds[name] not in _KEPT:
-            unread[kinds[name]] += number
+    kinds = {name: (name or "").lower() for name in {event.cat for event in file.trace_events}}
     kept, untimed = _timed([(kinds[one.cat], one) for one in file.trace_events if kinds[one.cat] in _KEPT])
-    origin = min((one.start for one in kept), default=Decimal(0))
     on_gpu = [one for one in kept if one.category in _KINDS]
     if not on_gpu:
         raise _nothing(shown, untimed, of_torch=bool(file.schema or _TORCH.intersection(kinds.values())))
-    examples = {one.event.name: one.event for one in reversed(on_gpu)}
-    fields = {name for event in examples.values() for name in _FIELDS.decode(event.args)}
-    whole = not any(b"." in bytes(raw) for one in on_gpu for raw in (one.event.ts, one.event.dur))
-    if whole and "call_stack" in fields:
+    is_whole = not any(b"." in bytes(raw) for one in on_gpu for raw in (one.event.ts, one.event.dur))
+    if is_whole and any(one.args.call_stack for one in on_gpu):
         raise GpuperfError(
             f"{shown} is from Triton's profiler, in a version that may write ns in the place of µs",
             expected="times with a decimal point",
             next_step="record with a newer Triton",
         )
     _refuse_merged(kept, shown)
-    for category, event, at, duration in kept:
-        start = float(at - origin)
-        end = start + float(duration)
-        if category in _KINDS:
-            activities.append(_activity(event, _KINDS[category], start, end))
-        elif category in _HOST_CALLS:
-            host_calls.append(HostCall(start, event.name, _ARGS.decode(event.args).correlation))
-        elif category == _OPERATORS and _DISPATCHED.match(event.name):
-            unread[category] += 1
-        else:
-            annotations.append(Annotation(start, end, event.name))
-    activities.sort(key=itemgetter(0, 1))
     if untimed:
         notes.append(f"left out, without a time: {', '.join(f'{n:,} {name}' for name, n in untimed.items())}")
-    if whole:
+    if is_whole:
         notes.append("times are whole µs (torch before 2.4): each is ± 1 µs")
+    activities: list[Activity] = []
+    host_calls: list[HostCall] = []
+    annotations: list[Annotation] = []
+    origin = min(one.start for one in kept)
+    for one in kept:
+        start = float(one.start - origin)
+        end = start + float(one.duration)
+        if one.category in _KINDS:
+            activities.append(_activity(one, start, end))
+        elif one.category in _HOST_CALLS:
+            host_calls.append(HostCall(start, one.event.name, one.args.correlation))
+        elif one.category != _OPERATORS or not _DISPATCHED.match(one.event.name):
+            annotations.append(Annotation(start, end, one.event.name))
     trace = ChromeTrace(
-        tuple(activities),
+        tuple(sorted(activities, key=itemgetter(0, 1))),
         tuple(sorted(host_calls)),
         tuple(sorted(annotations)),
         tuple((device.id, _device(device)) for device in file.devices),
         _number(file.ranks and file.ranks.rank),
         _number(file.ranks and file.ranks.world_size),
-        {name: count for name, count in sorted(unread.items()) if name not in _ARROWS},
-        tuple(sorted(fields - _READ_FIELDS)),
     )
-    return replace(trace, remarks=(*notes, *_doubts(trace)))
+    return replace(trace, remarks=(*notes, *doubts(trace)))
 
 
 def _timed(events: Iterable[tuple[str, _Event]]) -> tuple[list[_Timed], Counter[str]]:
     """Return the events that have a time, and the names of the activities without one, with their number."""
-    known = [_Timed(kind, one, _exact(one.ts), _exact(one.dur)) for kind, one in events]
+    known = [
+        _Timed(kind, one, _ARGS.decode(one.args), _exact(one.ts), _exact(one.dur)) for kind, one in events
+    ]
     usual = statistics.median([one.start for one in known if one.start] or [Decimal(0)])
     timed, untimed = [], Counter[str]()
     for one in known:
@@ -373,11 +356,10 @@ def _refuse_merged(kept: Iterable[_Timed], shown: str) -> None:
     """Refuse the traces of several processes in one: their launches and GPUs have the same numbers."""
     processes: dict[object, set[str]] = defaultdict(set)
     for one in kept:
-        if one.category in _KINDS:
-            processes[_ARGS.decode(one.event.args).device].add(str(one.event.pid))
-        elif one.category in _HOST_CALLS:
-            processes["host"].add(str(one.event.pid))
-    several = max(processes.values(), key=len)
+        place = one.args.device if one.category in _KINDS else "host" if one.category in _HOST_CALLS else None
+        if place is not None:
+            processes[place].add(str(one.event.pid))
+    several = max(processes.values(), key=len, default=())
     if len(several) > 1:
         raise GpuperfError(
             f"{shown} is merged from the traces of several processes: {', '.join(sorted(several)[:4])}",
@@ -386,38 +368,12 @@ def _refuse_merged(kept: Iterable[_Timed], shown: str) -> None:
         )
 
 
-def _doubts(trace: ChromeTrace) -> Iterable[str]:
-    """Say which kernels are missing, and which durations cannot be right."""
-    if lost := len(trace.lost_graphs_us):
-        yield (
-            f"{lost:,} of {count(len(trace._graphs_us), 'launch', 'launches')} of graphs have no recorded "
-            "kernel: busy and idle time are not known"
-        )
-    streams: dict[tuple[int, int | str], list[Activity]] = defaultdict(list)
-    for one in trace.activities:
-        streams[one.device, one.stream].append(one)
-    over = [
-        (one.end_us - other.start_us, one.name)
-        for stream in streams.values()
-        for one, other in pairwise(stream)
-        if one.end_us - other.start_us > _OVERLAP_US
-        # Nodes of a graph may run side by side.
-        and not one.correlation == other.correlation != 0
-    ]
-    if over:
-        longest_us, name = max(over)
-        yield (
-            f"{count(len(over), 'kernel overlaps', 'kernels overlap')} the next in the same stream, "
-            f"{short_name(name)} by {show_time(longest_us)}: a duration is wrong, unless the launches allow it"
-        )
-
-
 def _number(value: object) -> int | None:
     return value if type(value) is int else None
 
 
-def _activity(event: _Event, kind: Kind, start: float, end: float) -> Activity:
-    args = _ARGS.decode(event.args)
+def _activity(one: _Timed, start: float, end: float) -> Activity:
+    event, args = one.event, one.args
     device, stream = args.device, args.stream
     if device is None:
         device = event.pid if isinstance(event.pid, int) else 0
@@ -426,7 +382,7 @@ def _activity(event: _Event, kind: Kind, start: float, end: float) -> Activity:
     return Activity(
         start,
         end,
-        kind,
+        _KINDS[one.category],
         event.name,
         device,
         stream,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -48,11 +47,6 @@ _NAMES_SHOWN = 8
 )
 @output_file("--chrome", help="Write the Chrome trace to a new file, for Perfetto or chrome://tracing.")
 @click.option(
-    "--tensorboard",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write the Chrome traces to a log directory, each as a run of TensorBoard's profiler plugin.",
-)
-@click.option(
     "--compare",
     "other",
     metavar="OTHER",
@@ -67,7 +61,6 @@ def command(
     kernel: str | None,
     annotation: str | None,
     chrome: Path | None,
-    tensorboard: Path | None,
     other: Path | None,
     form: str,
 ) -> None:
@@ -78,9 +71,9 @@ def command(
     tensorboard_trace_handler, gzipped or not: ranks, GPUs and steps stand next to each other. TEST alone is
     a part of a node id. Needs no GPU.
     """
-    if (chrome or tensorboard) and (kernel is not None or annotation is not None or other or form != DEFAULT):
+    if chrome is not None and (kernel is not None or annotation is not None or other or form != DEFAULT):
         raise click.UsageError(
-            "--chrome and --tensorboard write everything that the profiler wrote; --kernel, --annotation and "
+            "--chrome writes everything that the profiler wrote; --kernel, --annotation, --compare and "
             "output forms are for the table"
         )
     if kernel is not None:
@@ -104,9 +97,6 @@ def command(
         found = _of_run(project, *(sources or ("latest",)))
     if chrome is not None:
         _write_chrome(found, chrome)
-    if tensorboard is not None:
-        _write_tensorboard(found, tensorboard)
-    if chrome is not None or tensorboard is not None:
         return
     if other is not None:
         old, others = _of_files([other], annotation)
@@ -224,12 +214,3 @@ def _packed(pieces: Iterator[bytes]) -> Iterator[bytes]:
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)  # with gzip's header
     yield from map(packer.compress, pieces)
     yield packer.flush()
-
-
-def _write_tensorboard(found: Sequence[FoundTrace], folder: Path) -> None:
-    """Write one folder for each trace, as `torch.profiler.tensorboard_trace_handler` does."""
-    files = {}
-    for one in found:
-        name = one.file.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
-        files[folder / name / f"gpuperf.{time.time_ns()}.pt.trace.json"] = _chrome_of(one)
-    write(files, f"wrote {len(files)} to {show_path(folder)}: tensorboard --logdir {show_path(folder)}")

@@ -35,6 +35,7 @@ class GpuTrace:
     rank: int | None
     """From the trace, else from the name of the file; None if neither tells."""
     world_size: int | None
+    """Number of ranks; None if the trace does not have it."""
     trace: Trace
     """The whole file, or the median occurrence of the annotation."""
     steps: tuple[Trace, ...]
@@ -43,10 +44,6 @@ class GpuTrace:
     """Number of activities outside the steps; 0 without steps."""
     outside_us: float
     """Sum of their durations, in microseconds."""
-    unread: dict[str, int]
-    """Number of events of each category that the reader leaves out."""
-    unread_fields: tuple[str, ...]
-    """Fields of activities that the reader leaves out."""
 
 
 @dataclass(frozen=True)
@@ -117,20 +114,7 @@ def _add(path: Path, annotation: str | None, found: list[GpuTrace], remarks: lis
         raise no_annotation(trace, annotation or CALL_MARK)
     for device in busy:
         made = summarise_gpu(trace, device, annotation=annotation)
-        steps, outside, outside_us = _steps(trace, device, annotation)
-        found.append(
-            GpuTrace(
-                path,
-                rank,
-                trace.world_size,
-                made,
-                steps,
-                outside,
-                outside_us,
-                dict(trace.unread),
-                trace.unread_fields,
-            )
-        )
+        found.append(GpuTrace(path, rank, trace.world_size, made, *_steps(trace, device, annotation)))
     remarks += [f"{show_path(path)}: {remark}" for remark in trace.remarks]
     remarks += [
         f"left out: GPU {device} of {show_path(path)}, which has no activity in these annotations"

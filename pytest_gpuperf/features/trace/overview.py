@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.report.show import count, show_time
+from pytest_gpuperf.report.show import show_time
 from pytest_gpuperf.report.table import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.records import Trace
 
@@ -67,17 +67,6 @@ def overview_table(rows: Sequence[tuple[str, str, Trace]]) -> Table:
         Column("step", [name for _, name, _ in rows], "name", code=True),
         *(Column(title, [cell(one) for _, _, one in rows], wide=wide) for title, cell, wide in columns),
     ])  # fmt: skip
-
-
-def unread_line(events: Mapping[str, int], fields: Sequence[str]) -> list[str]:
-    """Return a line with the number of events, and the fields, that no table shows."""
-    parts = []
-    if events:
-        of = ", ".join(f"{number:,} {name}" for name, number in events.items())
-        parts.append(f"{count(sum(events.values()), 'event')} of other kinds ({of})")
-    if fields:
-        parts.append(f"{count(len(fields), 'field')} of kernels and copies ({', '.join(fields)})")
-    return [f"not shown: {'; '.join(parts)}"] if parts else []
 
 
 def _moved(trace: Trace, name: str) -> str:

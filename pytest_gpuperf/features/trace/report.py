@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.features.trace.overview import overview_table, split_lines, unread_line
+from pytest_gpuperf.features.trace.overview import overview_table, split_lines
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.registry import registry
@@ -91,7 +90,7 @@ def trace_report(
         tables.append(Table(shown.columns, above, [*shown.notes, *_outside(one)]))
         tables.append(Table(notes=[] if several else fusion_lines(one.trace.fusion_candidates)))
         tables.append(Table(notes=_explanation(one.trace) if explained else []))
-    tables.append(Table(notes=[*_unread(traces), *remarks]))
+    tables.append(Table(notes=remarks))
     return Report(
         tables=tables,
         records=[
@@ -107,9 +106,6 @@ def trace_report(
                 "trace": all_fields(one.trace),
                 "steps": [_without_kernels(step) for step in one.source.steps] if one.source else [],
                 "outside_steps": one.source.outside if one.source else 0,
-                "not_shown": {"events": one.source.unread, "fields": one.source.unread_fields}
-                if one.source
-                else None,
                 "remarks": list(remarks),
             }
             for one in traces
@@ -157,16 +153,6 @@ def _outside(one: FoundTrace) -> list[str]:
     outside = count(one.source.outside, "activity", "activities")
     where = "the steps" if one.source.steps[0].region.startswith("ProfilerStep#") else "these annotations"
     return [f"{outside} ({show_time(one.source.outside_us)}) launched outside {where}"]
-
-
-def _unread(traces: Sequence[FoundTrace]) -> list[str]:
-    files = {one.file: one.source for one in traces if one.source}
-    events: Counter[str] = Counter()
-    fields: set[str] = set()
-    for source in files.values():
-        events.update(source.unread)
-        fields.update(source.unread_fields)
-    return unread_line(events, sorted(fields))
 
 
 def _record(kernel: TracedKernel) -> dict[str, object]:

@@ -95,16 +95,12 @@ def test_json_has_every_field_even_with_default_values(project: Path) -> None:
     assert kernel["tensor_cores"] is None
 
 
-def test_unread_events_and_outside_work_are_counted(project: Path) -> None:
+def test_work_outside_the_steps_is_counted(project: Path) -> None:
     counted = rank(0, steps=1)
-    counted.call("Stream Wait Event", 10.0, "cuda_sync")
     counted.kernel("k", 2000.0, 5.0)
     counted.write(project / "x.json")
-    text = trace("x.json").stdout
-    assert "not shown: 2 events of other kinds (1 cpu_op, 1 cuda_sync); 4 fields of kernels" in text
-    assert "1 activity (5.00 µs) launched outside the steps" in text
-    [one] = as_json("x.json")
-    assert (one["outside_steps"], one["not_shown"]["events"]) == (1, {"cpu_op": 1, "cuda_sync": 1})
+    assert "1 activity (5.00 µs) launched outside the steps" in trace("x.json").stdout
+    assert as_json("x.json")[0]["outside_steps"] == 1
 
 
 def test_csv_has_copies_and_fills(project: Path) -> None:

@@ -57,7 +57,6 @@ def test_torch_1_9_has_steps_among_its_operators(tmp_path: Path) -> None:
     old = rank(0, steps=2).of_torch_1_9()
     [found] = read_traces([old.write(tmp_path / "x.json")], r"ProfilerStep#.*").gpus
     assert [step.region for step in found.steps] == ["ProfilerStep#0", "ProfilerStep#1"]
-    assert found.unread == {"operator": 1}  # aten::mm
 
 
 def test_torch_1_8_wrote_a_bare_list(tmp_path: Path) -> None:
