@@ -27,7 +27,7 @@ SLOW_IMPORTS = (
     "triton",
     "torch.fx.experimental.symbolic_shapes",  # for tensors without data
     "pytest_gpuperf.session.replay",
-    "pytest_gpuperf.report.publish",
+    "pytest_gpuperf.report.run_summary",
 )
 _PROGRAMS: dict[str, Callable[[list[str]], object]] = {"pytest": pytest.main, "gpuperf": cli.main}
 _KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "TRITON_CACHE_DIR")

@@ -28,7 +28,7 @@ MODULES = (
     "pytest_gpuperf.measure.verification.verify",
     "pytest_gpuperf.plugin.activation",
     "pytest_gpuperf.plugin.facade",
-    "pytest_gpuperf.report.publish",
+    "pytest_gpuperf.report.run_summary",
     "pytest_gpuperf.report.verdicts",
     "pytest_gpuperf.session.live",
     "pytest_gpuperf.session.replay",

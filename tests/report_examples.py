@@ -17,7 +17,7 @@ from pytest_gpuperf.records import (
     Timing,
     Toolchain,
     WarmUp,
-    Work,
+    Workload,
 )
 from pytest_gpuperf.statistics.decision import Decision, Outcome
 
@@ -55,7 +55,7 @@ def timing(
         spread_pct=spread_pct,
         blocks_us=(time_us,),
         calls_per_block=10,
-        work=Work(bytes=bytes or None, flops=flops or None),
+        work=Workload(bytes=bytes or None, flops=flops or None),
         warm_up=WarmUp(seconds=0.1, launches=10, steady=steady),
         conditions=conditions,
     )

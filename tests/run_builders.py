@@ -22,7 +22,7 @@ from pytest_gpuperf.records import (
     Timing,
     TimingMode,
     Toolchain,
-    Work,
+    Workload,
 )
 from pytest_gpuperf.records.baseline import RunNote
 
@@ -44,7 +44,7 @@ def timing(time_us: float = 5.3, mode: TimingMode = "hot", bytes: int = 0, flops
         spread_pct=0.1,
         blocks_us=(time_us,),
         calls_per_block=10,
-        work=Work(bytes=bytes or None, flops=flops or None),
+        work=Workload(bytes=bytes or None, flops=flops or None),
     )
 
 

@@ -17,7 +17,7 @@ from pytest_gpuperf.records import (
     Trace,
     TracedKernel,
     WarmUp,
-    Work,
+    Workload,
 )
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.estimate import trimmed_mean
@@ -36,7 +36,7 @@ TIMING = Timing(
     blocks_mhz=CLOCKS,
     clock_model=MODEL,
     normalised_us=trimmed_mean(normalise_blocks(BLOCKS, CLOCKS, MODEL)),
-    work=Work(bytes=1024, flops=512),
+    work=Workload(bytes=1024, flops=512),
     warm_up=WarmUp(seconds=0.3, launches=100, steady=True),
     conditions=Conditions(sm_clock_mhz=1500, max_sm_clock_mhz=1980, memory_clock_mhz=3201, power_w=300.0),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_gpuperf.baseline.merge import accept, plan
-from pytest_gpuperf.cli.accepting import (
+from pytest_gpuperf.cli.acceptance import (
     ONLY,
     RUNS,
     TOLERANCE,

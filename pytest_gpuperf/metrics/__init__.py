@@ -15,7 +15,7 @@ from pytest_gpuperf.metrics.occupancy import OCCUPANCY
 from pytest_gpuperf.metrics.speed import SPEED
 from pytest_gpuperf.metrics.stalls import STALLS
 from pytest_gpuperf.records.counters import WORDS, is_raw_name
-from pytest_gpuperf.records.plausible import impossible
+from pytest_gpuperf.records.plausibility import impossible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

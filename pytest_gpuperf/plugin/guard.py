@@ -17,7 +17,7 @@ import pytest
 
 from pytest_gpuperf.compat.pytest_names import benchmarks_of, kept_failure, reporter_type
 from pytest_gpuperf.measure.device.health import why_broken
-from pytest_gpuperf.plugin.guarded import register
+from pytest_gpuperf.plugin.hook_wrapper import register
 from pytest_gpuperf.plugin.own_errors import OwnErrors
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ PR_SET_PDEATHSIG = 1
 XDIST_ENV = ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID")
 
 
-class Watch:
+class GpuWatch:
     """Notices after each phase of a test that the GPU is broken.
 
     Args:
@@ -146,7 +146,7 @@ def end_after_broken_test(config: pytest.Config) -> None:
     def stop(session: pytest.Session, nodeid: str, _error: str) -> None:
         session.shouldstop = f"{nodeid} broke the GPU"
 
-    register(config, Watch(stop), "gpuperf-watch")
+    register(config, GpuWatch(stop), "gpuperf-watch")
 
 
 class Worker:
@@ -163,7 +163,7 @@ class Worker:
         self._config = config
         own = OwnErrors.of(config)
         own.tell = lambda: link.tell(own.news)
-        self._watch = Watch(self._broke)
+        self._watch = GpuWatch(self._broke)
         register(config, self._watch, "gpuperf-watch")
         self._stacks = Path(link.orders.stacks).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
         if timeout_s:

@@ -43,7 +43,7 @@ OF_THE_USER = (
 """Modules that call code of the user: an error from below them need not be this plugin's."""
 FRAMES_SHOWN = 3
 _PACKAGE = Path(__file__).parents[1]
-_WRAPPERS = (Path(__file__), Path(__file__).with_name("guarded.py"))
+_WRAPPERS = (Path(__file__), Path(__file__).with_name("hook_wrapper.py"))
 
 
 class OwnErrors:

@@ -98,7 +98,7 @@ class Reports:
                 session.config.hook.pytest_runtest_logreport(report=report)
 
     def _read(self, session: pytest.Session) -> dict[str, TestResult]:
-        from pytest_gpuperf.session.unread import read_unread
+        from pytest_gpuperf.session.late_counters import read_unread
 
         assert self.report is not None
         terminal = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -170,6 +170,6 @@ class Reports:
         if self._nothing:
             terminalreporter.write_line(f"gpuperf: error: {self._nothing}")
         if self.report is not None:
-            from pytest_gpuperf.report.publish import publish
+            from pytest_gpuperf.report.run_summary import publish
 
             publish(self.report.summary(), terminalreporter, brief=self._settings.brief)

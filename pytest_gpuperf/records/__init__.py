@@ -23,7 +23,7 @@ from pytest_gpuperf.records.timing import (
     TimingSource,
     Verification,
     WarmUp,
-    Work,
+    Workload,
 )
 from pytest_gpuperf.records.trace import (
     Communication,
@@ -76,5 +76,5 @@ __all__ = [
     "TracedKernel",
     "Verification",
     "WarmUp",
-    "Work",
+    "Workload",
 ]

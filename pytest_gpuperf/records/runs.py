@@ -16,9 +16,9 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.records.decoding import decode_versioned
 from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_ncu, refuse_trace, type_of
+from pytest_gpuperf.records.gzip_files import read_unpacked
 from pytest_gpuperf.records.json_files import find_files, show_path
-from pytest_gpuperf.records.packed import read_unpacked
-from pytest_gpuperf.records.plausible import in_run, refuse_first
+from pytest_gpuperf.records.plausibility import in_run, refuse_first
 from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:

@@ -143,7 +143,7 @@ class SingleCall(Record, frozen=True, kw_only=True):
     """Reason why single calls could not be recorded; empty if they were."""
 
 
-class Work(Record, frozen=True, kw_only=True):
+class Workload(Record, frozen=True, kw_only=True):
     """Work of a call, and the peak rates of its GPU; None if unknown."""
 
     bytes: Count | None = None
@@ -189,7 +189,7 @@ class Timing(Record, frozen=True, kw_only=True):
     """Configurations that Triton's autotuner picked, as `kernel: config`."""
     measured_again: tuple[str, ...] = ()
     """Reasons why earlier attempts were discarded, one sentence each."""
-    work: Work = Work()
+    work: Workload = Workload()
     warm_up: WarmUp | None = None
     conditions: Conditions | None = None
     verification: Verification | None = None

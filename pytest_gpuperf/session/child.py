@@ -20,7 +20,7 @@ from pytest_gpuperf.records import (
     Trace,
     TracedKernel,
     WarmUp,
-    Work,
+    Workload,
 )
 from pytest_gpuperf.records.trace import KERNEL_CLASSES
 from pytest_gpuperf.session.runner import Runner
@@ -133,7 +133,7 @@ class ChildSource:
             mode="hot" if mode == "auto" else mode,
             blocks_us=(ANY_NUMBER,),
             calls_per_block=1,
-            work=_of_any_numbers(Work, bytes=bytes, flops=flops),
+            work=_of_any_numbers(Workload, bytes=bytes, flops=flops),
             single_call=_of_any_numbers(SingleCall),
             other=_of_any_numbers(OtherTime),
         )

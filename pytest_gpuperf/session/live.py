@@ -21,6 +21,7 @@ from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.judge import Judge
+from pytest_gpuperf.session.late_counters import is_unread
 from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
@@ -30,7 +31,6 @@ from pytest_gpuperf.session.run_file import RunFile
 from pytest_gpuperf.session.run_report import RunReport
 from pytest_gpuperf.session.runner import Runner
 from pytest_gpuperf.session.settling import Against, Settler
-from pytest_gpuperf.session.unread import is_unread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

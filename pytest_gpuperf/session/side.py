@@ -168,7 +168,7 @@ class Conversation:
         return report
 
 
-class Block(Protocol):
+class MeasuredBlock(Protocol):
     """One block."""
 
     @property
@@ -180,14 +180,14 @@ class Block(Protocol):
         """Mean SM clock, in MHz; 0 if unknown."""
 
 
-class Prepared(Protocol):
+class TimedCall(Protocol):
     """A callable, compiled and captured."""
 
     @property
     def mode(self) -> TimingMode:
         """Its timing mode."""
 
-    def block(self, *, recorded: bool = False) -> Block:
+    def block(self, *, recorded: bool = False) -> MeasuredBlock:
         """Time one block; `recorded` by CUPTI."""
 
     def is_short(self) -> bool:
@@ -197,7 +197,7 @@ class Prepared(Protocol):
 class Preparer(Protocol):
     """Makes a callable ready to be timed."""
 
-    def prepare(self, fn: Callable[[], Any], mode: str) -> Prepared:
+    def prepare(self, fn: Callable[[], Any], mode: str) -> TimedCall:
         """Compile and capture it."""
 
 
@@ -243,7 +243,7 @@ class SideSource(ChildSource):
         return super().time(call, mode=mode, bytes=bytes, flops=flops)
 
 
-def _timed(prepared: Prepared, command: RunBlock) -> Timed:
+def _timed(prepared: TimedCall, command: RunBlock) -> Timed:
     """Time a block; without a record of CUPTI's it has no time, which costs its quad of blocks."""
     try:
         block = prepared.block(recorded=command.recorded)

@@ -20,7 +20,7 @@ from pytest_gpuperf.records import (
     Measurement,
     Profile,
     Settlement,
-    Work,
+    Workload,
 )
 from pytest_gpuperf.records.runs import encode_run
 from pytest_gpuperf.session.replay import LONGEST_REASON
@@ -141,7 +141,7 @@ def test_impossible_time_fails_with_its_arithmetic(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     gpu = replace(H200, l2_bytes=60 * 2**20, dram_gb_per_s=4800.0)
-    timed = replace(timing(1.0), work=Work(argument_bytes=2**29))
+    timed = replace(timing(1.0), work=Workload(argument_bytes=2**29))
     kept = measured(None)
     add_recording(run(record("test_k.py::test_k", main=replace(kept, timing=timed)), gpu=gpu))
     pytester.makepyfile(

@@ -23,7 +23,7 @@ from pytest_gpuperf.records import (
     SanitizerHit,
     SanitizerResult,
     Verification,
-    Work,
+    Workload,
 )
 from pytest_gpuperf.report.brief import MOST_CHARACTERS, MOST_LINES, brief_lines, shortened
 from pytest_gpuperf.report.rows import Summary
@@ -47,7 +47,7 @@ H200 = GpuInfo(
     l2_bytes=62_914_560,
     dram_gb_per_s=4814.304,
 )
-CLAIMED = replace(timing(5.3), work=Work(bytes=10**12, argument_bytes=10**12))
+CLAIMED = replace(timing(5.3), work=Workload(bytes=10**12, argument_bytes=10**12))
 BIG = Correctness(passed=True, argument_bytes=10**12, output_bytes=10**12)
 CASES = {
     "regressed": (in_turn(measured(8.0, MOVED), 0.4, 0.4), {"known": baseline(5.3, COUNTERS)}),

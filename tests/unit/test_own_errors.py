@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.plugin.guarded import guarded
+from pytest_gpuperf.plugin.hook_wrapper import guarded
 from pytest_gpuperf.plugin.own_errors import ISSUES, OwnErrors
 
 if TYPE_CHECKING:

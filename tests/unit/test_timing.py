@@ -28,7 +28,7 @@ from pytest_gpuperf.records import (
     OtherTime,
     Timing,
 )
-from pytest_gpuperf.records.plausible import in_run
+from pytest_gpuperf.records.plausibility import in_run
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 from run_builders import record, run
 from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock

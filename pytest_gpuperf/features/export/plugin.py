@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.plugin.guarded import guarded
+from pytest_gpuperf.plugin.hook_wrapper import guarded
 from pytest_gpuperf.settings.options import is_enabled
 
 

@@ -12,7 +12,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.decoding import decode_versioned
-from pytest_gpuperf.records.plausible import in_time, refuse_first
+from pytest_gpuperf.records.plausibility import in_time, refuse_first
 from pytest_gpuperf.records.quantities import Clock, Date, DateOrNone, Schema, StandardError, Time, TimeOrZero
 from pytest_gpuperf.records.runs import SAFE_NAME
 from pytest_gpuperf.records.timing import TimingMode, TimingSource

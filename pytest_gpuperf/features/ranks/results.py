@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.records import Correctness, Timing, Work
+from pytest_gpuperf.records import Correctness, Timing, Workload
 from pytest_gpuperf.records.ranks import RankTimes
 from pytest_gpuperf.statistics.estimate import interquartile_range, trimmed_mean
 
@@ -56,7 +56,7 @@ def timing_of(
         blocks_us=tuple(round(block, 6) for block in blocks),
         calls_per_block=len(ranks[0].blocks[0]),
         source="events" if on_gpu else "host",
-        work=Work(bytes=bytes or None, flops=flops or None),
+        work=Workload(bytes=bytes or None, flops=flops or None),
         conditions=min(known, key=lambda one: one.sm_clock_mhz, default=None),
         ranks=RankTimes(
             collective=collective,

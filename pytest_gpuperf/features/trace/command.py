@@ -19,8 +19,8 @@ from pytest_gpuperf.features.compare.pairing import pair_up
 from pytest_gpuperf.features.trace.comparison_report import trace_comparison_report
 from pytest_gpuperf.features.trace.report import FoundTrace, trace_report
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
+from pytest_gpuperf.records.gzip_files import unpacked
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.records.packed import unpacked
 from pytest_gpuperf.records.runs import RUN_FILES, file_of_run, load_run
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.trace_report import short_name

@@ -23,7 +23,7 @@ from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US
 from pytest_gpuperf.measure.timing.prepared import Prepared, prepare, prepare_kernels
 from pytest_gpuperf.measure.timing.single_calls import with_single_calls
 from pytest_gpuperf.measure.timing.stamp import stamps
-from pytest_gpuperf.records import HELD_BACK, OtherTime, SingleCall, Timing, Work
+from pytest_gpuperf.records import HELD_BACK, OtherTime, SingleCall, Timing, Workload
 from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks, scaled
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 
@@ -162,7 +162,7 @@ class Timer:
                 # Recorded batches leave CUPTI attached between their blocks.
                 detach()
         self._refuse_patches(profiled=profiled)
-        return replace(timing, work=Work(bytes=bytes or None, flops=flops or None))
+        return replace(timing, work=Workload(bytes=bytes or None, flops=flops or None))
 
     def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
         """Measure, and repeat what heat or another process disturbed."""
