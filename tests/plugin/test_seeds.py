@@ -96,9 +96,9 @@ def test_n(gpuperf, n):
 """
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_shape_of_an_earlier_test_makes_none_dynamic(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=COMPILES)
-    # In this process torch would be imported a second time, in part.
     pytester.runpytest_subprocess("--gpuperf").assert_outcomes(passed=2)
 
 
