@@ -179,7 +179,7 @@ def test_map_names_rooms_in_order_of_layers() -> None:
 
 def test_contributing_names_existing_files() -> None:
     named = re.findall(r"(?:pytest_gpuperf|tests|docs)/[\w./-]+\w", page("CONTRIBUTING.md"))
-    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert [name for name in named if "PAGE" not in name and not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("path", pages(ROOT), ids=lambda path: path.name)
