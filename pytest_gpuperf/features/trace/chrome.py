@@ -25,7 +25,6 @@ from pytest_gpuperf.features.trace.json_repair import repaired
 from pytest_gpuperf.records.file_kinds import refuse_ncu
 from pytest_gpuperf.records.gzip_files import as_utf8, read_unpacked
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.records.gzip_files import as_utf8, read_unpacked
 from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
