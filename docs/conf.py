@@ -54,7 +54,7 @@ nitpick_ignore_regex.append(("py:class", r"-?[\d.]+(e[-+]\d+)?"))
 
 SHELVES = {
     "Tutorial": ["tutorial/first-test"],
-    "How-to guides": ["how-to/starter", "how-to/time_a_kernel", "how-to/accept_a_baseline"],
+    "How-to guides": ["how-to/set_a_limit", "how-to/fuzz", "how-to/backward_pass"],
     "Reference": ["reference/gpuperf", "reference/api", "reference/options", "reference/commands"],
     "Explanation": ["explanation/accuracy", "explanation/gate"],
 }

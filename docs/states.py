@@ -69,6 +69,14 @@ def two_h100s(project: Path) -> None:
     shutil.copytree(ROOT / "baselines" / H100, project / "baselines" / H100)
 
 
+def gallery(project: Path) -> None:
+    """Let the project have the kernels of other packages, too."""
+    shutil.copy(ROOT / "suites" / f"{GALLERY}.py", project / "suites")
+    for folder in ("", "recordings"):
+        for path in (ROOT / "baselines" / "nvidia-h200" / folder).glob("*.json*"):
+            shutil.copy(path, project / "baselines" / "nvidia-h200" / folder)
+
+
 def is_of_gallery(run: Run) -> bool:
     """Return True if a run has only tests of the gallery, which no page but its own shows."""
     return all(test.nodeid.startswith(f"suites/{GALLERY}.py::") for test in run.tests)
@@ -79,6 +87,15 @@ def first_test(project: Path) -> None:
     for path in project.glob("baselines/*/test_*.json"):
         path.unlink()
     _first_test(project, "triton[8192]")
+
+
+def first_test_on_h100(project: Path) -> None:
+    """Let the test of the tutorial have run once, on an H100."""
+    shutil.rmtree(project / "baselines")
+    two_h100s(project)
+    first_test(project)
+    path = project / "pyproject.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("nvidia-h200", H100), encoding="utf-8")
 
 
 def first_test_slower(project: Path) -> None:
@@ -96,8 +113,8 @@ def first_test_slower(project: Path) -> None:
 def _first_test(project: Path, name: str) -> None:
     (project / "perf").mkdir()
     (project / "perf" / "test_square.py").write_text(FIRST_TEST_CODE, encoding="utf-8")
-    run = newest_recordings(project / "baselines")[0]
-    [test] = (test for test in run.tests if test.nodeid == SQUARE + name)
+    runs = newest_recordings(project / "baselines")
+    run, test = next((run, one) for run in runs for one in run.tests if one.nodeid == SQUARE + name)
     measured = test.measurements["main"]
     assert measured.profile is not None
     # The test names no kernels; the call launches only this one.

@@ -28,6 +28,51 @@ ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#\s]*)#?(?P<anchor>[^)\s]*)\)")
 BLOCKS = blocks(ROOT)
+NEEDS_A_GPU = ("fuzz", "ranks")
+"""Guides whose examples launch Triton kernels, or start a process for each GPU."""
+GUIDES = [
+    path
+    for path in sorted((ROOT / "docs/how-to").glob("*.md"))
+    if "def test_" in path.read_text(encoding="utf-8") and path.stem not in NEEDS_A_GPU
+]
+ON_CPU = """
+import contextlib, types
+from unittest.mock import MagicMock
+
+import pytest
+import torch
+from torch.utils import cpp_extension
+
+from pytest_gpuperf.measure import correctness
+from pytest_gpuperf.plugin.arguments import OF_CALL
+from pytest_gpuperf.session.marker import Marker
+
+torch.cuda.Stream = torch.cuda.current_stream = MagicMock()
+torch.cuda.stream = lambda stream: contextlib.nullcontext()
+cpp_extension.load_inline = lambda *_, **__: types.SimpleNamespace(scale=lambda x, factor: factor * x)
+
+
+class OnCpu:
+    device = torch.device("cpu")
+
+    def __call__(self, fn, *args, expected, limits=(), **more):
+        kept = {name: more.pop(name) for name in tuple(more) if name in OF_CALL}
+        compared = {name: kept[name] for name in ("rtol", "atol", "mutates") if name in kept}
+        found = correctness.check(fn, args, more, expected=expected, **compared)
+        assert found.passed, found.failure
+
+    check = __call__
+
+    def __getattr__(self, name):
+        return MagicMock()
+
+
+@pytest.fixture
+def gpuperf(request):
+    Marker.of(request.node)
+    return OnCpu()
+"""
+"""A `gpuperf` that checks on the CPU, and measures nothing."""
 
 
 def page(name: str) -> str:
@@ -78,9 +123,15 @@ def test_readme_has_at_most_150_lines() -> None:
     assert page("README.md").count("\n") <= 150
 
 
-def test_documentation_has_at_most_25000_words() -> None:
+def test_documentation_has_at_most_22000_words() -> None:
     texts = [path for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".rst")]
-    assert sum(len(path.read_text(encoding="utf-8").split()) for path in texts) <= 25_000
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in texts) <= 22_000
+
+
+def test_index_has_at_most_20_guides_in_four_groups() -> None:
+    guides = page("docs/index.md").partition("## How-to guides\n")[2].partition("\n## ")[0]
+    assert len(re.findall(r"^[A-Z].*:$", guides, re.MULTILINE)) == 4
+    assert len(re.findall(r"^- ", guides, re.MULTILINE)) == len(list((ROOT / "docs/how-to").iterdir())) <= 20
 
 
 def test_first_example_is_complete_and_short(pytester: pytest.Pytester) -> None:
@@ -180,6 +231,16 @@ def test_map_names_rooms_in_order_of_layers() -> None:
 def test_contributing_names_existing_files() -> None:
     named = re.findall(r"(?:pytest_gpuperf|tests|docs)/[\w./-]+\w", page("CONTRIBUTING.md"))
     assert [name for name in named if "PAGE" not in name and not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_examples_of_guides_run_on_a_cpu(pytester: pytest.Pytester, path: Path) -> None:
+    pytester.makeconftest(ON_CPU)
+    texts = [text for text in fences(path.read_text(encoding="utf-8"), "python") if "def test_" in text]
+    for number, text in enumerate(texts):
+        pytester.makepyfile(**{f"test_{path.stem}_{number}": text})
+    result = pytester.runpytest_subprocess("-q")
+    assert result.ret == pytest.ExitCode.OK
 
 
 @pytest.mark.parametrize("path", pages(ROOT), ids=lambda path: path.name)

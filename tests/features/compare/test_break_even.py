@@ -135,6 +135,6 @@ def test_invalid_numbers_are_refused(
 
 
 def test_example_of_the_page_runs() -> None:
-    page = Path(__file__).parents[3] / "docs/how-to/find_break_even.md"
-    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    page = Path(__file__).parents[3] / "docs/how-to/compare.md"
+    _, example = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     exec(example, {})

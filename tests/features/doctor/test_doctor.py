@@ -115,7 +115,7 @@ def test_check_that_raises_is_a_problem_without_paths(
 
 
 def test_every_check_is_explained() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "how-to" / "doctor.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "doctor.md").read_text(encoding="utf-8")
     explained = re.findall(r"^- `(\w+)`:", page, re.MULTILINE)
     assert explained == [check.__name__ for check in doctor.CHECKS]
 
