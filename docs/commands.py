@@ -81,6 +81,8 @@ def _normalised(text: str) -> str:
     text = re.sub(r"^=+ (\S.*) in [\d.]+s(?: \([\d:]+\))? =+$", _centred, text, flags=re.MULTILINE)
     text = re.sub(r"^(\d.*|no tests ran) in [\d.]+s(?: \([\d:]+\))?$", r"\1", text, flags=re.MULTILINE)
     text = re.sub(r" in [\d.]+s(?: \([\d:]+\))?(?=\x1b)", "", text)
+    text = re.sub(r"^no GPU, torch \S+ triton \S+$", "no GPU, torch …, triton …", text, flags=re.MULTILINE)
+    text = re.sub(r"(run written to \S+/)[\w-]+/run.json", r"\1…/run.json", text)
     text = re.sub(r" at 0x[0-9a-f]+>", " at 0x…>", text)
     text = re.sub(r"\S+/(pytest_gpuperf/\S+?):\d+:", r"…/\1:", text)
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())

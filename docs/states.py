@@ -89,6 +89,13 @@ def first_test(project: Path) -> None:
     _first_test(project, "triton[8192]")
 
 
+def only_perf(project: Path) -> None:
+    """Leave only the configuration, as in a new project."""
+    for folder in ("suites", "baselines", ".gpuperf"):
+        shutil.rmtree(project / folder)
+    (project / "perf").mkdir()
+
+
 def first_test_on_h100(project: Path) -> None:
     """Let the test of the tutorial have run once, on an H100."""
     shutil.rmtree(project / "baselines")

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from docs import commands, generated, states
+from pytest_gpuperf._version import requirement
 
 ROOT = Path(__file__).parent.parent
 PRELOAD = [*commands.SLOW_IMPORTS, "docs.states", "docs.commands"]
@@ -35,6 +36,7 @@ _BLOCK = re.compile(
     r"(?P<body>```text\n(?:.*\n)*?```\n|(?:.+\n)*)",
     re.MULTILINE,
 )
+_INSTALL = re.compile(r"""pip install (["'])pytest-gpuperf(?:\[(?P<extras>[\w,]+)\])?(?: @ [^"']+)?\1""")
 _RULE = re.compile(r"^-{3,}$", re.MULTILINE)
 """The line below the head of a table."""
 _PICTURE = re.compile(r"!\[[^\]]*\]\((?P<path>[^)]+)\)\n")
@@ -104,6 +106,11 @@ def pages(root: Path) -> list[Path]:
     return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "docs").rglob("*.md"))]
 
 
+def with_installs(text: str) -> str:
+    """Return a page whose commands install the package from where it is."""
+    return _INSTALL.sub(lambda found: f"pip install '{requirement(found['extras'] or '')}'", text)
+
+
 def blocks(root: Path) -> list[Block]:
     """List the marked blocks of all pages."""
     found = []
@@ -136,6 +143,10 @@ def main() -> None:
     known = {page.relative_to(ROOT).as_posix() for page in pages(ROOT)}
     if unknown := set(only) - known:
         parser.error(f"no such page: {', '.join(sorted(unknown))}; name it from the root of the repository")
+    for page in pages(ROOT):
+        text = page.read_text(encoding="utf-8")
+        if with_installs(text) != text:
+            page.write_text(with_installs(text), encoding="utf-8")
     chosen = [block for block in blocks(ROOT) if not only or block.page in only]
     for block, content in zip(chosen, contents(chosen) if chosen else [], strict=True):
         if content != block.shown:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
-from pytest_gpuperf._version import __version__
+from pytest_gpuperf._version import __version__, requirement
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet.messages import Host, Job, decode, encode
 from pytest_gpuperf.features.fleet.on_worker import admit, run_tests
@@ -38,7 +38,7 @@ def require_distributed() -> None:
         raise GpuperfError(
             "Dask's `distributed` is not installed",
             expected="the extra `fleet`",
-            next_step="type `pip install 'pytest-gpuperf[fleet]'`",
+            next_step=f"type `pip install '{requirement('fleet')}'`",
         )
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from unittest import SkipTest
 
+from pytest_gpuperf._version import requirement
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fuzz.case import EndOfSearchError
 
@@ -31,7 +32,7 @@ except ModuleNotFoundError as error:
     raise GpuperfError(
         f"gpuperf.fuzz needs {error.name}, which is not installed",
         expected="Hypothesis",
-        next_step="type `pip install 'pytest-gpuperf[fuzz]'`",
+        next_step=f"type `pip install '{requirement('fuzz')}'`",
     ) from None
 
 if TYPE_CHECKING:

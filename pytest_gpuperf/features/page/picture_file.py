@@ -6,6 +6,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf._version import requirement
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.report.own_files import COMMENT
@@ -39,7 +40,7 @@ def draw(picture: Picture, output: Path) -> bytes:
     except ImportError:
         raise GpuperfError(
             f"a picture as {form} needs vl-convert, which is not installed",
-            next_step='pip install "pytest-gpuperf[plot]", or name a file .svg',
+            next_step=f"pip install '{requirement('plot')}', or name a file .svg",
         ) from None
     if form == ".pdf":
         return bytes(vl_convert.svg_to_pdf(drawn)) + b"% /Creator (pytest-gpuperf)\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from pytest_gpuperf._version import requirement
 from pytest_gpuperf.cli.output import echo
 from pytest_gpuperf.processes.git import GitError, run_git
 from pytest_gpuperf.records.json_files import show_path
@@ -20,12 +21,12 @@ EXAMPLE = "test_perf_example.py"
 WORKFLOW = ".github/workflows/gpuperf.yml"
 SKILLS = [f"{folder}/skills/gpuperf/SKILL.md" for folder in (".agents", ".claude")]
 """Claude Code reads only the second; the skill has one form for all (https://agentskills.io/specification)."""
-TOX = """\
+TOX = f"""\
 [testenv:gpuperf]
 package = editable
-deps = pytest-gpuperf[torch,triton,ncu]
+deps = {requirement("torch,triton,ncu")}
 pass_env = CUDA_*,NVIDIA_*,GITHUB_*,TRITON_*,TORCH_*,CI,CC,CXX
-commands = python -m pytest --gpuperf {posargs:perf}
+commands = python -m pytest --gpuperf {{posargs:perf}}
 """
 NEXT = """
 Next, on a machine with a GPU:
@@ -82,7 +83,8 @@ def _workflow(root: Path) -> dict[str, str]:
     # In a worktree or a submodule .git is a file.
     if any((folder / ".git").exists() for folder in root.parents) and not (root / ".git").exists():
         return {}
-    text = packaged("gpuperf.yml").replace("[main]", f"[{json.dumps(_main_branch(root))}]")
+    text = packaged("gpuperf.yml").replace("PACKAGE", requirement("torch,triton,ncu"))
+    text = text.replace("[main]", f"[{json.dumps(_main_branch(root))}]")
     pyproject = root / "pyproject.toml"
     metadata = pyproject.read_text(encoding="utf-8", errors="replace") if pyproject.is_file() else ""
     is_package = (root / "setup.py").exists() or "[project]" in metadata or "[build-system]" in metadata

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pytest_gpuperf._version import requirement
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.record import TrialCase
 from pytest_gpuperf.records.json_files import show_path
@@ -41,7 +42,7 @@ def read_task(problem: Path) -> Task | None:
     except ImportError:
         raise GpuperfError(
             f"{shown} names the cases, and PyYAML is not installed",
-            next_step="type pip install 'pytest-gpuperf[try]', or name the cases: --case size=1024,seed=1",
+            next_step=f"type pip install '{requirement('try')}', or name the cases: --case size=1024,seed=1",
         ) from None
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise GpuperfError(

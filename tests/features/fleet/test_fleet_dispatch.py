@@ -154,7 +154,7 @@ def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, arguments: tupl
     monkeypatch.setattr(cluster, "find_spec", lambda _: None)
     result = CliRunner().invoke(main, ["fleet", *arguments])
     assert result.exit_code == 2
-    assert "expected the extra `fleet`; type `pip install 'pytest-gpuperf[fleet]'`" in result.output
+    assert "expected the extra `fleet`; type `pip install 'pytest-gpuperf[fleet]" in result.output
 
 
 def test_worker_without_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

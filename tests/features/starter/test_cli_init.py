@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 from inline_snapshot import snapshot
 
+from pytest_gpuperf._version import requirement
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.starter.command import EXAMPLE, WORKFLOW
 
@@ -148,7 +149,7 @@ def test_scripts_of_the_workflow_install_and_measure(repository: Path, metadata:
         subprocess.run(["bash", "-e", "-c", step["run"]], cwd=repository, env=environ, check=True)
     assert (repository / "log").read_text(encoding="utf-8").splitlines() == [
         f"python -m venv {temporary}/venv",
-        f"pip install {'-e . ' * installs}pytest-gpuperf[torch,triton,ncu]",
+        f"pip install {'-e . ' * installs}{requirement('torch,triton,ncu')}",
         "python -m pytest --gpuperf perf --gpuperf-strict --gpuperf-replay=never "
         "--junitxml=gpuperf-junit.xml",
     ]
