@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.baseline.store import BaselineStore
-    from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.judge.origin import Origin
     from pytest_gpuperf.records import Environment, GpuInfo
     from pytest_gpuperf.records.baseline import (
         Baseline,
@@ -74,14 +73,11 @@ class Expectations:
         own = baseline.tolerance_pct if baseline is not None else None
         return otherwise_pct if own is None else own
 
-    def limits(self, nodeid: str) -> tuple[Limit, ...]:
-        """Return the limits of a test in the baseline file."""
-        baseline = self.of(nodeid)
-        return parse_limits(baseline.limits) if baseline is not None else ()
-
     def limited(self, nodeid: str) -> list[str]:
         """Return the metrics that the baseline file has limits for."""
-        return [limit.name for limit in self.limits(nodeid) if limit.part == "profile"]
+        baseline = self.of(nodeid)
+        limits = parse_limits(baseline.limits) if baseline is not None else ()
+        return [limit.name for limit in limits if limit.part == "profile"]
 
     @cached_property
     def other_gpus(self) -> str:
@@ -91,8 +87,6 @@ class Expectations:
 
     def origin(self, nodeid: str, environment: Environment) -> Origin:
         """Return where a test's times are from: card and versions of the run, and those of its sessions."""
-        from pytest_gpuperf.judge.origin import Origin
-
         card = self._cards.get(nodeid, self._gpu.uuid)
         return Origin(card, environment.toolchain, self.runs(nodeid))
 

@@ -115,8 +115,5 @@ def not_measured(run: Run, store: BaselineStore) -> list[str]:
     Raises:
         GpuperfError: As `judge_run`.
     """
-    slug = run.environment.gpu.slug
-    baselines = (store.load(slug, suite) for suite in store.suites(slug))
-    known = (nodeid for baseline in baselines if baseline is not None for nodeid in baseline.tests)
     measured = {test.nodeid for test in run.tests}
-    return [nodeid for nodeid in known if nodeid not in measured]
+    return [nodeid for nodeid, _, _ in store.tests(run.environment.gpu.slug) if nodeid not in measured]

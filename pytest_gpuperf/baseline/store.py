@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pytest_gpuperf.records.baseline import TestBaseline
+    from pytest_gpuperf.records.baseline import RunNote, TestBaseline
 
 LOCK_TIMEOUT_S = 10.0
 
@@ -62,6 +62,17 @@ class BaselineStore:
     def suites(self, slug: str) -> list[str]:
         """Return the suites that have a baseline on a GPU, sorted."""
         return [path.stem for path in find_files(self.root / slug, "*.json")]
+
+    def tests(self, slug: str) -> Iterator[tuple[str, TestBaseline, Mapping[str, RunNote]]]:
+        """Return all tests on a GPU: node id, baseline, and the notes of the runs in their file.
+
+        Raises:
+            GpuperfError: As `load`.
+        """
+        for suite in self.suites(slug):
+            if (baseline := self.load(slug, suite)) is not None:
+                for nodeid, test in baseline.tests.items():
+                    yield nodeid, test, baseline.runs
 
     def load(self, slug: str, suite: str) -> Baseline | None:
         """Read the baseline of a suite on a GPU, once; None without a file.

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from pytest_gpuperf.cli.acceptance import show_run
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.parts import split_run
+from pytest_gpuperf.judge.parts import split_record
+from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.baseline import card_of, suite_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run, newest_recordings
@@ -143,7 +145,7 @@ def _show_range(sessions: tuple[int, int] | None) -> str:
 def _newest_runs(project: Project, ref: str | None) -> dict[str, Run]:
     runs: dict[str, Run] = {}
     for recording in newest_recordings(project.baselines):
-        for part in split_run(recording):
+        for part in _split_run(recording):
             runs.setdefault(part.environment.gpu.slug, part)
     try:
         paths = project.find_for_baseline(ref)
@@ -151,8 +153,21 @@ def _newest_runs(project: Project, ref: str | None) -> dict[str, Run]:
         if ref is not None:
             raise
         return runs
-    parts = [part for path in paths for part in split_run(load_run(path))]
+    parts = [part for path in paths for part in _split_run(load_run(path))]
     return {**runs, **{part.environment.gpu.slug: part for part in parts}}
+
+
+def _split_run(run: Run) -> list[Run]:
+    """Split a run by folder of baselines: that of its GPU, and that of compiled kernels."""
+    if run.environment.gpu.slug == NO_GPU.slug:
+        return [run]
+    measured, compiled = zip(*map(split_record, run.tests), strict=True) if run.tests else ((), ())
+    without_gpu = replace(run.environment, gpu=NO_GPU)
+    parts = [
+        replace(run, tests=tuple(filter(None, measured))),
+        replace(run, environment=without_gpu, tests=tuple(filter(None, compiled))),
+    ]
+    return [part for part in parts if part.tests] or parts[:1]
 
 
 def _by_suite(run: Run | None) -> dict[str, set[str]]:

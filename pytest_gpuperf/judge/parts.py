@@ -11,14 +11,13 @@ import msgspec
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.judge.result import Finding, Status
-from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.baseline import MeasurementBaseline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.records import Measurement, Run, TestRecord
+    from pytest_gpuperf.records import Measurement, TestRecord
     from pytest_gpuperf.records.baseline import TestBaseline
 
 
@@ -30,22 +29,6 @@ def split_record(record: TestRecord) -> tuple[TestRecord | None, TestRecord | No
     rest = {label: one for label, one in record.measurements.items() if label not in static}
     compiled = msgspec.structs.replace(record, measurements=static)
     return (msgspec.structs.replace(record, measurements=rest) if rest else None), compiled
-
-
-def split_run(run: Run) -> list[Run]:
-    """Split a run by folder of baselines: that of its GPU, and that of compiled kernels."""
-    if run.environment.gpu.slug == NO_GPU.slug:
-        return [run]
-    pairs = [split_record(test) for test in run.tests]
-    measured = tuple(test for test, _ in pairs if test is not None)
-    compiled = tuple(test for _, test in pairs if test is not None)
-    runs = []
-    if measured or not compiled:
-        runs.append(msgspec.structs.replace(run, tests=measured))
-    if compiled:
-        environment = msgspec.structs.replace(run.environment, gpu=NO_GPU)
-        runs.append(msgspec.structs.replace(run, environment=environment, tests=compiled))
-    return runs
 
 
 def split_limits(

@@ -107,10 +107,7 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float = 0.0) -> Time
     ratios, raw, first = against.log_ratios, against.raw_log_ratios, against.new_first
     if not ratios:
         return None
-    decision = decide_restarts(ratios, tolerance_pct, raw=raw, new_first=first)
-    if decision.outcome is Outcome.INCONCLUSIVE:
-        # A decision at the level of an early look stays; else the last look may use all that is left.
-        decision = decide_restarts(ratios, tolerance_pct, final=True, raw=raw, new_first=first)
+    decision = decide_restarts(ratios, tolerance_pct, final=True, raw=raw, new_first=first)
     # The decision is on the ratio of restarts; the mean of all blocks may differ from it a little.
     old_us = against.new_us / (1 + decision.change_pct / 100)
     at_one_clock = raw not in ((), ratios) and not decision.as_measured

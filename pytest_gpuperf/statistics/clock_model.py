@@ -68,13 +68,9 @@ class ClockModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def fit(
-    times_us: Sequence[float],
-    mhz: Sequence[float],
-    *,
-    weights: Sequence[float] | None = None,
-    reference_mhz: float | None = None,
+    times_us: Sequence[float], mhz: Sequence[float], *, reference_mhz: float | None = None
 ) -> ClockModel | None:
-    """Fit `t = cycles / f + fixed_us` by weighted least squares with both parts at least 0.
+    """Fit `t = cycles / f + fixed_us` by least squares with both parts at least 0.
 
     Errors are relative, so that a block counts the same at any clock. The error of the share is that of the
     line without its bounds: exact if neither is met, and of the right size at a bound.
@@ -82,7 +78,6 @@ def fit(
     Args:
         times_us: Time of each block in microseconds a call.
         mhz: Mean SM clock of each block in MHz, above 0.
-        weights: Weight of each block, as the inverse of its variance; by default all are equal.
         reference_mhz: The clock that times will be brought to; by default the median of `mhz`.
 
     Returns:
@@ -92,22 +87,17 @@ def fit(
     if len(times_us) < LEAST_BLOCKS or min(times_us) <= 0 or max(mhz) - min(mhz) <= LEAST_NOISE * min(mhz):
         return None
     reference = median(mhz) if reference_mhz is None else reference_mhz
-    factor = len(times_us) / sum(weights) if weights else 1.0
-    # Each row is one equation: two relative times, and the two parts of the time at the reference clock.
-    rows = [
-        (reference / clock / time, 1 / time, factor * weight)
-        for time, clock, weight in zip(times_us, mhz, weights or [1.0] * len(times_us), strict=True)
-    ]
-    aa, ab, bb = (
-        sum(by * moving**power * fixed ** (2 - power) for moving, fixed, by in rows) for power in (2, 1, 0)
-    )
-    a, b = sum(by * moving for moving, _, by in rows), sum(by * fixed for _, fixed, by in rows)
+    # Each block is one equation: the relative times of the two parts at the reference clock add up to 1.
+    moving = [reference / clock / time for time, clock in zip(times_us, mhz, strict=True)]
+    fixed = [1 / time for time in times_us]
+    aa, ab, bb = (sum(map(mul, *pair)) for pair in ((moving, moving), (moving, fixed), (fixed, fixed)))
+    a, b = sum(moving), sum(fixed)
     determinant = aa * bb - ab * ab
     moving_us, fixed_us = (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
     if min(moving_us, fixed_us) < 0:
         moving_us, fixed_us = (0.0, b / bb) if moving_us < 0 else (a / aa, 0.0)
-    residual = sqrt(sum(by * (1 - moving * moving_us - fixed * fixed_us) ** 2 for moving, fixed, by in rows))
-    noise = hypot(residual / sqrt(len(rows) - 2), LEAST_NOISE * sqrt(len(rows) / LEAST_BURSTS))
+    residuals = [1 - one * moving_us - other * fixed_us for one, other in zip(moving, fixed, strict=True)]
+    noise = hypot(hypot(*residuals) / sqrt(len(fixed) - 2), LEAST_NOISE * sqrt(len(fixed) / LEAST_BURSTS))
     total_us = moving_us + fixed_us
     slope = fixed_us / total_us**2, -moving_us / total_us**2
     spread = (slope[0] ** 2 * bb - 2 * slope[0] * slope[1] * ab + slope[1] ** 2 * aa) / determinant
@@ -167,7 +157,7 @@ def normalise(time_us: float, mhz: float, model: ClockModel, reference_mhz: floa
         model: The call's time as a function of the clock, which another session may have fitted.
         reference_mhz: The clock to bring it to; by default `model.reference_mhz`.
     """
-    return time_us * model.time_us(_reference(model, reference_mhz)) / model.time_us(mhz)
+    return time_us * model.time_us(reference_mhz or model.reference_mhz) / model.time_us(mhz)
 
 
 def normalise_blocks(
@@ -181,9 +171,8 @@ def normalise_blocks(
     If the blocks ran at many clocks, the mean time and the mean clock do not belong together: the slowest
     blocks are left out of the time and count in the clock.
     """
-    expected_us = model.time_us(_reference(model, reference_mhz))
     blocks = zip(blocks_us, blocks_mhz, strict=True)
-    return [time_us * expected_us / model.time_us(mhz) for time_us, mhz in blocks]
+    return [normalise(time_us, mhz, model, reference_mhz) for time_us, mhz in blocks]
 
 
 def normalisation_error(mhz: float, model: ClockModel, reference_mhz: float | None = None) -> float:
@@ -192,15 +181,7 @@ def normalisation_error(mhz: float, model: ClockModel, reference_mhz: float | No
     First order in `model.share_error`: with the share `s` at the model's own reference `m`, a time goes with
     `1 - s + s·m/f`. A wrong share moves its logarithm at both clocks, and only the difference counts.
     """
-    share = model.sm_clock_share
-
-    def by_share(clock_mhz: float) -> float:
-        excess = model.reference_mhz / clock_mhz - 1
-        return excess / (1 + share * excess)
-
-    reference = _reference(model, reference_mhz)
-    return abs(by_share(reference) - by_share(mhz)) * model.share_error
-
-
-def _reference(model: ClockModel, reference_mhz: float | None) -> float:
-    return model.reference_mhz if reference_mhz is None else reference_mhz
+    share, clocks = model.sm_clock_share, (reference_mhz or model.reference_mhz, mhz)
+    excess = [model.reference_mhz / clock - 1 for clock in clocks]
+    one, other = (each / (1 + share * each) for each in excess)
+    return abs(one - other) * model.share_error

@@ -124,11 +124,8 @@ def _decide(orders: Sequence[Sequence[float]], tolerance_pct: float, *, last: bo
     pct, high_pct = as_pct(change), as_pct(change + margin)
     outcome = Outcome.INCONCLUSIVE
     if last or count in LOOKS:
-        # Two restarts have no spread of their own.
-        called = _is_large(orders)
-        if last or count > LOOKS[0]:
-            beyond = abs(change) - math.log1p(ALIKE_PCT / 100)
-            called = beyond > t_quantile(df, LEVEL if last else LEVEL / 10) * error
+        beyond = abs(change) - math.log1p(ALIKE_PCT / 100)
+        called = _is_large(orders) or beyond > t_quantile(df, LEVEL if last else LEVEL / 10) * error
         # A possible change is worth the restarts that are left.
         alike = last or -ALIKE_PCT <= pct <= max(ALIKE_PCT, tolerance_pct)
         if called and pct > tolerance_pct:

@@ -11,8 +11,9 @@ from judging import baseline
 from pytest_gpuperf.baseline.judged import judge_run
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.cli import baseline_status
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record, split_run
+from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records import NO_GPU, Measurement, Profile
@@ -36,23 +37,15 @@ def test_test_with_both_parts_is_split_by_label() -> None:
     assert split_record(record()) == (record(), None)
 
 
-def test_run_is_split_by_folder_of_baselines() -> None:
-    gpu, compiled = split_run(run(record(main=measured(5.0), sm_90=COMPILED)))
-    assert (gpu.environment.gpu.slug, gpu.tests) == ("nvidia-h200", (record(main=measured(5.0)),))
-    assert (compiled.environment.gpu, compiled.tests) == (NO_GPU, (record(sm_90=COMPILED),))
-
-
-def test_run_with_one_part_stays_one() -> None:
-    (only,) = split_run(run(record(main=measured(5.0))))
-    assert only.environment.gpu.slug == "nvidia-h200"
-    (only,) = split_run(run(record(sm_90=COMPILED)))
+def test_status_splits_a_run_by_folder_of_baselines() -> None:
+    timed, compiled = record(main=measured(5.0)), record(sm_90=COMPILED)
+    both = run(record(main=measured(5.0), sm_90=COMPILED))
+    parts = {one.environment.gpu.slug: one.tests for one in baseline_status._split_run(both)}
+    assert parts == {"nvidia-h200": (timed,), NO_GPU.slug: (compiled,)}
+    for whole in (run(timed), run(), run(compiled, gpu=NO_GPU)):
+        assert baseline_status._split_run(whole) == [whole]
+    (only,) = baseline_status._split_run(run(compiled))
     assert only.environment.gpu == NO_GPU
-    assert split_run(run()) == [run()]
-
-
-def test_run_without_a_gpu_is_not_split() -> None:
-    static = run(record(sm_90=COMPILED), record("a.py::other"), gpu=NO_GPU)
-    assert split_run(static) == [static]
 
 
 def test_limits_of_a_test_with_one_part_are_all_for_it() -> None:
