@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,45 +18,18 @@ from pytest_gpuperf.settings.options import MAX_TIMEOUT_S
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
 SEEDS = 2**31
+NUMBER, SECONDS = click.IntRange(1, 100), click.FloatRange(0.01, MAX_TIMEOUT_S)
+_option = partial(click.option, show_default=True)
 
 
 @click.command("try")
 @click.argument("solution", type=FILE)
 @click.option("--reference", "problem", type=FILE, required=True, help="Name the problem file.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, MAX_TIMEOUT_S),
-    default=300,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit the time of one case, imports and compilation included.",
-)
-@click.option(
-    "--seeds",
-    type=click.IntRange(1, 100),
-    default=3,
-    show_default=True,
-    help="Check this many inputs in each case.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(1, 100),
-    default=4,
-    show_default=True,
-    help="Time reference and solution in turn on this many inputs.",
-)
-@click.option(
-    "--budget",
-    "budget_s",
-    type=click.FloatRange(0.01, 3600),
-    default=1.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit the measurement of a case, without warm-ups.",
-)
-@click.option(
-    "--mode", type=click.Choice(MODES), default="auto", show_default=True, help="Choose the timing mode."
-)
+@_option("--timeout", type=SECONDS, default=300, help="Limit the seconds of a case, imports included.")
+@_option("--seeds", type=NUMBER, default=3, help="Check this many inputs in each case.")
+@_option("--rounds", type=NUMBER, default=4, help="Time reference and solution in turn on this many inputs.")
+@_option("--budget", "budget_s", type=SECONDS, default=1.0, help="Limit the seconds of a measurement.")
+@_option("--mode", type=click.Choice(MODES), default="auto", help="Choose the timing mode.")
 @click.option(
     "--case",
     "given",

@@ -40,8 +40,8 @@ STALE = 0x5A
 """Byte that outputs are filled with before the timed calls are checked."""
 
 
-class WrongWhileTimedError(Exception):
-    """The timed calls of the solution did not write the outputs of their inputs."""
+class RefusedTimeError(Exception):
+    """The time of a solution cannot be trusted."""
 
 
 @dataclass
@@ -101,7 +101,7 @@ class InTurn:
 
         Raises:
             GpuperfError: A side cannot be timed.
-            WrongWhileTimedError: The solution was wrong in the timed calls.
+            RefusedTimeError: The solution was wrong in the timed calls.
         """
         series = Series()
         for number, seed in enumerate(seeds):
@@ -141,7 +141,7 @@ class InTurn:
         seconds = time.monotonic() - begin
         series.add(blocks, prepared["A"].mode, seconds, new_first=new_first)
         if _sums(args, written) != sums:
-            raise WrongWhileTimedError("the timed calls changed inputs that a call by itself leaves alone")
+            raise RefusedTimeError("the timed calls changed inputs that a call by itself leaves alone")
         self._check(calls["B"], prepared["B"], seed)
 
     def _written(self, args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
@@ -228,7 +228,7 @@ class InTurn:
             again = cloned(kept)
             failure = self._differences(tensors_in(call.output), tensors_in(self._problem.reference(*again)))
         if failure:
-            raise WrongWhileTimedError(failure)
+            raise RefusedTimeError(failure)
 
 
 def _sums(args: tuple[Any, ...], but: Collection[int]) -> list[tuple[int, ...]]:

@@ -11,6 +11,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.kept import ReplacedError
 from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:
@@ -82,14 +83,17 @@ class Unchanged:
         self._modules = [problem, *_modules_in(folders)]
         self._before = self._parts()
 
-    def check(self) -> str:
-        """Name a part that the solution has replaced; empty if there is none."""
+    def check(self) -> None:
+        """Look at all parts.
+
+        Raises:
+            ReplacedError: The solution has replaced one.
+        """
         now = self._parts()
         for path, part in self._before.items():
             found = now.get(path)
             if found is not part and not (isinstance(part, (int, float, str)) and found == part):
-                return f"the solution has replaced {'.'.join(path[1:])} of the problem"
-        return ""
+                raise ReplacedError(f"the solution has replaced {'.'.join(path[1:])} of the problem")
 
     def _parts(self) -> dict[tuple[str, ...], object]:
         parts: dict[tuple[str, ...], object] = {}

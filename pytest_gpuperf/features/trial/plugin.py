@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -100,17 +100,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_solution(gpuperf: Gpuperf, trial_case: int, request: pytest.FixtureRequest) -> None:
     """Check and time the solution in one case."""
     __tracebackhide__ = True
+    from pytest_gpuperf.features.trial.in_turn import RefusedTimeError
+    from pytest_gpuperf.measure.device.kept import ReplacedError
+
     trial = _Trial(gpuperf, request.path.parent, trial_case)
     try:
         trial.run()
+        return
     except pytest.fail.Exception as error:
-        trial.report = replace(trial.report, text=str(error.msg))
-        raise
+        trial.fails(text=str(error.msg))
+    except (ReplacedError, RefusedTimeError) as error:
+        trial.fails(text=str(error), verdict="refused")
+    except GpuperfError as error:
+        trial.fails(text=str(error), cannot_run=trial.report.verdict != "refused")
     except (Exception, SystemExit) as error:
-        trial.report = replace(trial.report, verdict="ended", text=trial.raised(error))
-        raise pytest.fail.Exception(trial.report.text, pytrace=False) from None
+        trial.fails(text=trial.described(error), verdict="ended")
     finally:
         request.node.user_properties.append((REPORT, msgspec.json.encode(trial.report).decode()))
+    raise pytest.fail.Exception(trial.report.text, pytrace=False)
 
 
 class _Trial:
@@ -118,11 +125,15 @@ class _Trial:
 
     def __init__(self, gpuperf: Gpuperf, folder: Path, case: int) -> None:
         self._gpuperf = gpuperf
-        self._folder = folder
         self._rtol = self._atol = 0.0
         self.plan = plan_in(folder)
+        self._files = partial(_files, folder)
         self.report = CaseReport(case=case, verdict="ended")
         """The verdict is that of a failure in the present step."""
+
+    def fails(self, **parts: Any) -> None:
+        """Note a failure."""
+        self.report = replace(self.report, **parts)
 
     def run(self) -> None:
         """Check and time the solution."""
@@ -130,31 +141,24 @@ class _Trial:
         case = self.plan.cases[self.report.case]
         problem = self._open(case)
         seeds = self._seeds(0, self.plan.seeds)
-        self.report = replace(self.report, verdict="wrong", seeds=tuple(seeds))
+        self.fails(verdict="wrong", seeds=tuple(seeds))
         for seed in seeds:
             self._check(problem, f"seed {seed}", problem.arguments(seed))
         if case.timed:
             self._time(problem)
+        self._files().unchanged.check()
         self.report = replace(self.report, verdict="accepted")
 
     def _open(self, case: TrialCase) -> Problem:
         """Import the files and make the callables."""
-        __tracebackhide__ = True
-        from pytest_gpuperf.measure.device.kept import ReplacedError, library_unchanged
+        from pytest_gpuperf.measure.device.kept import library_unchanged
 
-        try:
-            if self._gpuperf.device.type == "meta":
-                raise GpuperfError("torch sees no CUDA GPU", next_step="look at nvidia-smi")
-            with library_unchanged():
-                problem = _files(self._folder).open(case, self._gpuperf.device)
-            self._rtol, self._atol = self._tolerances(problem)
-            self._solution = problem.solution
-        except ReplacedError as error:
-            self.report = replace(self.report, verdict="refused")
-            _fail(str(error))
-        except GpuperfError as error:
-            self.report = replace(self.report, cannot_run=True)
-            _fail(str(error))
+        if self._gpuperf.device.type == "meta":
+            raise GpuperfError("torch sees no CUDA GPU", next_step="look at nvidia-smi")
+        with library_unchanged():
+            problem = self._files().open(case, self._gpuperf.device)
+        self._rtol, self._atol = self._tolerances(problem)
+        self._solution = problem.solution
         return problem
 
     def _check(
@@ -181,7 +185,7 @@ class _Trial:
     def _time(self, problem: Problem) -> None:
         """Time the solution with all defences, then reference and solution in turn."""
         __tracebackhide__ = True
-        from pytest_gpuperf.features.trial.in_turn import InTurn, WrongWhileTimedError
+        from pytest_gpuperf.features.trial.in_turn import InTurn, RefusedTimeError
         from pytest_gpuperf.measure.correctness.comparison import Tolerance
         from pytest_gpuperf.measure.device.gpu import gpu_info
         from pytest_gpuperf.measure.device.kept import library_unchanged
@@ -194,26 +198,21 @@ class _Trial:
 
         # The timed calls are compared with the reference of the check that has the same inputs.
         self._check(problem, TIMED, (), inputs=inputs)
-        self.report = replace(self.report, verdict="refused")
+        self.fails(verdict="refused")
         timing = self._gpuperf.time(self._solution, inputs=inputs, mode=mode, label=TIMED)
         timer = Timer(gpu_info().l2_bytes, self.plan.budget_s, lambda: None)
         rounds = InTurn(problem, timer, self.plan.mode, self.plan.budget_s, Tolerance(self._rtol, self._atol))
-        try:
-            with library_unchanged():
-                times = rounds.run(self._seeds(1, self.plan.rounds))
-        except (GpuperfError, WrongWhileTimedError) as error:
-            _fail(str(error))
+        with library_unchanged():
+            times = rounds.run(self._seeds(1, self.plan.rounds))
         self.report = replace(self.report, times=times)
         in_turn_us = max(times.solution_rounds_us)
         if timing.mode == times.in_turn.mode and timing.time_us > MOST_FASTER * in_turn_us + LEAST_US:
-            _fail(
+            raise RefusedTimeError(
                 f"the time is refused: {timing.time_us:.3g} µs a call while its outputs were verified, "
                 f"{in_turn_us:.3g} µs in turn with the reference"
             )
-        if changed := _files(self._folder).unchanged.check():
-            _fail(changed)
 
-    def raised(self, error: BaseException) -> str:
+    def described(self, error: BaseException) -> str:
         """Describe an exception of the files, with its places in them."""
         own = {self.plan.problem, self.plan.solution}
         places = [
@@ -251,8 +250,3 @@ class _Trial:
             )
         rtol, atol = self.plan.rtol, self.plan.atol
         return usual if rtol is None else rtol, absolute if atol is None else atol
-
-
-def _fail(text: str) -> NoReturn:
-    __tracebackhide__ = True
-    raise pytest.fail.Exception(text, pytrace=False) from None

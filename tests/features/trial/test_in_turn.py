@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trial.in_turn import InTurn, WrongWhileTimedError
+from pytest_gpuperf.features.trial.in_turn import InTurn, RefusedTimeError
 from pytest_gpuperf.features.trial.problem import Problem
 from pytest_gpuperf.measure.correctness.comparison import Tolerance
 from trial_on_cpu import Block
@@ -91,7 +91,7 @@ def test_output_of_inference_mode_is_checked() -> None:
 def test_kept_output_is_noticed() -> None:
     kept: dict[int, torch.Tensor] = {}
     problem = Doubling(lambda x: kept.setdefault(x.data_ptr(), x * 2))
-    with pytest.raises(WrongWhileTimedError, match="output 0 of the timed calls differs from the reference"):
+    with pytest.raises(RefusedTimeError, match="output 0 of the timed calls differs from the reference"):
         rounds(problem).run([1])
 
 
@@ -139,7 +139,7 @@ def test_output_that_is_handed_over_is_not_restored() -> None:
 
 
 def test_solution_that_adds_to_its_output_is_wrong() -> None:
-    with pytest.raises(WrongWhileTimedError, match="output 0 "):
+    with pytest.raises(RefusedTimeError, match="output 0 "):
         rounds(InPlace(lambda x, out: out.add_(x * 2))).run([1])
 
 
@@ -152,7 +152,7 @@ def test_inputs_changed_only_while_timed_are_noticed() -> None:
             x.copy_(x.sort().values)
         return output
 
-    with pytest.raises(WrongWhileTimedError, match="the timed calls changed inputs"):
+    with pytest.raises(RefusedTimeError, match="the timed calls changed inputs"):
         rounds(Doubling(solve)).run([1])
 
 
@@ -169,7 +169,7 @@ def test_own_check_of_the_problem_decides_on_timed_calls(kept: bool) -> None:
     if not kept:
         rounds(problem).run([1])
         return
-    with pytest.raises(WrongWhileTimedError, match="outputs of the timed calls: neither of both signs"):
+    with pytest.raises(RefusedTimeError, match="outputs of the timed calls: neither of both signs"):
         rounds(problem).run([1])
 
 
@@ -207,7 +207,7 @@ def test_kept_output_of_arguments_in_a_dataclass_is_noticed() -> None:
     def solve(one: Any) -> torch.Tensor:
         return kept.setdefault(one.x.data_ptr(), one.x * 2).clone()
 
-    with pytest.raises(WrongWhileTimedError):
+    with pytest.raises(RefusedTimeError):
         rounds(Wrapped(solve)).run([1])
 
 
@@ -233,7 +233,7 @@ def test_output_that_is_no_longer_written_is_noticed() -> None:
     def solve(x: torch.Tensor) -> torch.Tensor:
         return torch.mul(x, 2, out=out) if next(calls) < 5 else out
 
-    with pytest.raises(WrongWhileTimedError):
+    with pytest.raises(RefusedTimeError):
         rounds(Doubling(solve)).run([1])
 
 

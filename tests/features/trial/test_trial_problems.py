@@ -18,6 +18,7 @@ from pytest_gpuperf.features.trial.problem import (
     why_unusable,
 )
 from pytest_gpuperf.features.trial.record import TrialCase
+from pytest_gpuperf.measure.device.kept import ReplacedError
 from trial_builders import plan
 
 if TYPE_CHECKING:
@@ -189,7 +190,8 @@ def test_reference_that_nobody_can_match_is_named(output: Any, again: Any, why: 
 )
 def test_replaced_part_of_the_problem_is_noticed(tmp_path: Path, attack: str) -> None:
     found = files(tmp_path, MODEL, f"{SAME}import gpuperf_problem\n{attack}\n")
-    assert found.unchanged.check().startswith("the solution has replaced ")
+    with pytest.raises(ReplacedError, match="the solution has replaced "):
+        found.unchanged.check()
 
 
 CHECKED = """
@@ -225,11 +227,11 @@ FREE = "def custom_kernel(data): return data\nimport gpuperf_problem as p, helpe
     ],
 )
 def test_replaced_part_of_the_own_check_is_noticed(tmp_path: Path, attack: str, named: str) -> None:
-    assert files(tmp_path, CHECKED, FREE).unchanged.check() == ""
+    files(tmp_path, CHECKED, FREE).unchanged.check()
     for name in ("gpuperf_problem", "helpers"):
         del sys.modules[name]
-    found = files(tmp_path, CHECKED, f"{FREE}{attack}\n").unchanged.check()
-    assert found == f"the solution has replaced {named} of the problem"
+    with pytest.raises(ReplacedError, match=f"the solution has replaced {named} of the problem"):
+        files(tmp_path, CHECKED, f"{FREE}{attack}\n").unchanged.check()
 
 
 PROBLEMS = Path(__file__).parents[3] / "suites" / "problems"
