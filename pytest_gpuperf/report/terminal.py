@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -117,6 +118,22 @@ def _file(result: TestResult) -> str:
     return result.record.nodeid.partition("::")[0]
 
 
+def kernel_columns(kernels: Sequence[KernelProfile]) -> list[Column]:
+    """Return the most important counters of launches."""
+    metrics = [kernel.metrics for kernel in kernels]
+    registers = [show_number(one, "registers_per_thread") for one in metrics]
+    waves = [number_in(one, "waves") for one in metrics]
+    return [
+        Column("kernel", [kernel.name for kernel in kernels], "name"),
+        Column("time", [show_duration(one) for one in metrics]),
+        Column("SOL", [show_sol(one) for one in metrics]),
+        Column("occupancy", [show_occupancy(one) for one in metrics]),
+        Column("registers", [f"{regs} regs" if regs else "" for regs in registers]),
+        Column("waves", ["" if number is None else f"{three_digits(number)} waves" for number in waves]),
+        Column("top stall", [show_stall(one) for one in metrics], left=True),
+    ]
+
+
 def _kernel_lines(results: Sequence[TestResult], screen: Screen) -> list[list[str]]:
     """Return the lines of the kernels for each row of the table."""
     of_rows: list[tuple[KernelProfile, ...]] = []
@@ -126,18 +143,7 @@ def _kernel_lines(results: Sequence[TestResult], screen: Screen) -> list[list[st
     kernels = [kernel for of_row in of_rows for kernel in of_row]
     if not kernels:
         return []
-    metrics = [kernel.metrics for kernel in kernels]
-    registers = [show_number(one, "registers_per_thread") for one in metrics]
-    waves = [number_in(one, "waves") for one in metrics]
-    columns = [
-        Column("", [kernel.name for kernel in kernels], "name"),
-        Column("", [show_duration(one) for one in metrics]),
-        Column("", [show_sol(one) for one in metrics]),
-        Column("", [show_occupancy(one) for one in metrics]),
-        Column("", [f"{regs} regs" if regs else "" for regs in registers]),
-        Column("", ["" if number is None else f"{three_digits(number)} waves" for number in waves]),
-        Column("", [show_stall(one) for one in metrics], left=True),
-    ]
+    columns = [replace(column, title="") for column in kernel_columns(kernels)]
     _, entries = row_lines(columns, screen._replace(width=screen.width - INDENT))
     entry = iter(entries)
     return [[" " * INDENT + line for _ in of_row for line in next(entry)] for of_row in of_rows]

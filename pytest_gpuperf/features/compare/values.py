@@ -23,26 +23,14 @@ if TYPE_CHECKING:
 MODE = "mode"
 """Name of the row with the timing mode."""
 _TIMES = (*TIME_UNITS, MODE)
+_HIGHER = ("gb_per_s", "tflop_per_s", "bus_gb_per_s", "gpu_busy", "same_bits")
+_LOWER = (
+    *("time_us", "skew_us", "exposed_us", "max_ulp", "rms_ulp", "error_ratio"),
+    *("gpu_time_us", "span_us", "launches", "copies", "synchronizations", "launch_gap"),
+)
 _BETTER: Mapping[str, Better] = {
-    "time_us": "lower",
-    "gb_per_s": "higher",
-    "tflop_per_s": "higher",
-    "dram_share": "higher",
-    "peak_share": "higher",
-    "bus_gb_per_s": "higher",
-    "skew_us": "lower",
-    "exposed_us": "lower",
-    "gpu_time_us": "lower",
-    "span_us": "lower",
-    "launches": "lower",
-    "copies": "lower",
-    "synchronizations": "lower",
-    "launch_gap": "lower",
-    "gpu_busy": "higher",
-    "max_ulp": "lower",
-    "rms_ulp": "lower",
-    "error_ratio": "lower",
-    "same_bits": "higher",
+    **dict.fromkeys(_HIGHER, "higher"),
+    **dict.fromkeys(_LOWER, "lower"),
 }
 """Directions of the values that are not in the catalogue of counters."""
 

@@ -69,7 +69,11 @@ class BranchStore:
         return f"branch {self._name}"
 
     def load(self) -> list[HistoryLine]:
-        """Read all lines, of the branch here and of `origin` when that was fetched last; see `Store`."""
+        """Read all lines, of the branch here and of `origin` when that was fetched last.
+
+        Raises:
+            GpuperfError: The history is missing, or a file in it is broken or of a newer version.
+        """
         lines = in_order(self._files(self._tips()).values())
         if not lines:
             fetch = f"git fetch origin {self._name}"
@@ -77,10 +81,16 @@ class BranchStore:
         return lines
 
     def add(self, lines: Iterable[HistoryLine]) -> int:
-        """Add lines as a commit, and push it if asked to; see `Store`.
+        """Add the lines that are not there as a commit, and push it if asked to.
 
         If the branch has moved meanwhile, here or at `origin`, its new lines are merged and the commit is
         made again.
+
+        Returns:
+            Number of new lines.
+
+        Raises:
+            GpuperfError: A file is broken or of a newer version, the branch is checked out, or git refuses.
         """
         if f"branch {self._ref}" in self._git("worktree", "list", "--porcelain").splitlines():
             raise GpuperfError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.history.order import Order
     from pytest_gpuperf.features.history.ranges import Range
     from pytest_gpuperf.features.history.series import Series
-    from pytest_gpuperf.features.history.store import Store
 
     P = ParamSpec("P")
     R = TypeVar("R")
@@ -45,14 +44,6 @@ LAST = 30
 """Number of commits that a terminal shows."""
 _CASES = 3
 """Number of tests in a note."""
-
-
-class Searched(NamedTuple):
-    """Series of a history, and the steps in them."""
-
-    series: Sequence[Series]
-    ranges: Sequence[Range]
-    order: Order
 
 
 def _store_options(command: Callable[Concatenate[Project, str, P], R]) -> Callable[P, R]:
@@ -152,12 +143,11 @@ def show_command(
     """
     if (output is not None) + (site is not None) + changes > 1:
         raise click.UsageError("--output, --site and --changes exclude each other.")
-    found = _search(project, store, "" if site is not None else test)
-    series, ranges, order = found
+    series, ranges, order = _search(project, store, "" if site is not None else test)
     if site is not None:
-        _write_site(project, found, site)
+        _write_site(project, series, ranges, order, site)
     elif output is not None:
-        _draw(found, output)
+        _draw(series, ranges, order, output)
     elif changes:
         show(steps_report(ranges, series, order), form)
         if any(one.open for one in ranges):
@@ -168,7 +158,7 @@ def show_command(
         show(overview(series, ranges, order), form)
 
 
-def _open(project: Project, store: str, *, push: bool = False) -> Store:
+def _open(project: Project, store: str, *, push: bool = False) -> FolderStore | BranchStore:
     """Return the store of a name; without one, that of the project. It may be empty.
 
     Raises:
@@ -182,7 +172,7 @@ def _open(project: Project, store: str, *, push: bool = False) -> Store:
     return FolderStore(Path(store) if store else project.root / (own or DEFAULT_FOLDER))
 
 
-def _search(project: Project, store: str, test: str) -> Searched:
+def _search(project: Project, store: str, test: str) -> tuple[list[Series], list[Range], Order]:
     """Read a history and find the steps in the series of a test, or of all tests.
 
     Raises:
@@ -198,28 +188,29 @@ def _search(project: Project, store: str, test: str) -> Searched:
             expected="a node id, or a part of one",
             next_step="gpuperf history show lists the tests",
         )
-    return Searched(chosen, find_ranges(chosen, order, accepted_runs(project.store, chosen)), order)
+    return chosen, find_ranges(chosen, order, accepted_runs(project.store, chosen)), order
 
 
-def _write_site(project: Project, found: Searched, output: Path) -> None:
+def _write_site(
+    project: Project, series: Sequence[Series], ranges: Sequence[Range], order: Order, output: Path
+) -> None:
     from pytest_gpuperf.features.history.site import PAGE, write_site
     from pytest_gpuperf.features.page.source_links import source_links
 
     refuse_other_file(output / PAGE, "name another folder, or remove that file")
-    size = write_site(output, *found, source_links(project.root))
-    echo(f"wrote {show_path(output / PAGE)} ({count(len(found.series), 'time')}, {show_size(size)})")
+    size = write_site(output, series, ranges, order, source_links(project.root))
+    echo(f"wrote {show_path(output / PAGE)} ({count(len(series), 'time')}, {show_size(size)})")
 
 
-def _draw(found: Searched, output: Path) -> None:
+def _draw(series: Sequence[Series], ranges: Sequence[Range], order: Order, output: Path) -> None:
     from pytest_gpuperf.features.history.picture import picture_of_series
     from pytest_gpuperf.features.page.picture_file import draw
 
-    if len(found.series) > 1:
-        names = ", ".join(one.name for one in found.series[:_CASES])
+    if len(series) > 1:
+        names = ", ".join(one.name for one in series[:_CASES])
         raise GpuperfError(
-            f"a picture has one test, and {count(len(found.series), 'test')} have that name: {names}, …",
+            f"a picture has one test, and {count(len(series), 'test')} have that name: {names}, …",
             next_step="give more of the node id, with the label",
         )
-    [series] = found.series
-    data = draw(picture_of_series(series, found.ranges, found.order), output)
-    write({output: data}, f"wrote {show_path(output)} ({count(len(series.points), 'run')})")
+    data = draw(picture_of_series(series[0], ranges, order), output)
+    write({output: data}, f"wrote {show_path(output)} ({count(len(series[0].points), 'run')})")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.history.series_report import steps_of
+from pytest_gpuperf.features.history.series_report import show_four_digits, steps_of
 from pytest_gpuperf.features.history.steps_report import show_interval
 from pytest_gpuperf.features.page.picture import Axis, Band, Picture, Points
 from pytest_gpuperf.features.page.picture_of_times import time_axis
-from pytest_gpuperf.records.change import show_value
 from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
@@ -67,13 +66,7 @@ def picture_of_series(
         ),
         y=time_axis(f"time{series.clock} (µs)", drawn),
         marks=(*bands, *drawn),
-        notes=(
-            f"{series.origin}; {order.shown}",
-            *(
-                f"{found.before.shown}..{found.after.shown}: {show_interval(found)}, {found.status}"
-                for found in steps
-            ),
-        ),
+        notes=(f"{series.origin}; {order.shown}",),
     )
 
 
@@ -89,7 +82,7 @@ def _points(
         tone="now",
         hollow=hollow,
         tips=tuple(
-            f"{point.line.shown} of {point.line.date[:10]}: {show_value(point.time_us, 4)} µs"
+            f"{point.line.shown} of {point.line.date[:10]}: {show_four_digits(point.time_us)}"
             for _, point in points
         ),
         links=tuple(links.of_commit(point.line.known_commit) for _, point in points) if links else (),

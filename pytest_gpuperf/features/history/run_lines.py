@@ -59,7 +59,7 @@ def lines_of(
                 timing = measured.by(source) or measured
                 # A stored model is that of another run, and would count twice.
                 known = timing.clock_model
-                model = None if known is None or known.stored else _rounded(known)
+                model = None if known is None or known.stored else known
                 normalised_us, error = _at_one_clock(timing, model)
                 lines.append(
                     HistoryLine(
@@ -110,14 +110,3 @@ def _at_one_clock(timing: Timing, model: ClockModel | None) -> tuple[float, floa
         if alike(mean, normalise(timing.time_us, timing.sm_clock_mhz, model)):
             normalised_us, blocks = mean, tuple(at_reference)
     return normalised_us, standard_error(blocks) / (normalised_us or timing.time_us)
-
-
-def _rounded(model: ClockModel | None) -> ClockModel | None:
-    if model is None:
-        return None
-    return ClockModel(
-        cycles=round_to_digits(model.cycles, TIME_DIGITS),
-        fixed_us=round_to_digits(model.fixed_us, TIME_DIGITS),
-        reference_mhz=round_to_digits(model.reference_mhz, TIME_DIGITS),
-        share_error=round_to_digits(model.share_error, _ERROR_DIGITS),
-    )

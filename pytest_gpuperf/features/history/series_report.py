@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import groupby
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.features.history.steps_report import TONES, searched_line, show_interval
-from pytest_gpuperf.report.show import count, show_time
+from pytest_gpuperf.records.change import show_value
+from pytest_gpuperf.report.show import count
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
@@ -93,12 +93,7 @@ def detailed(
     """
     tables = [_table(one, steps_of(one, ranges), width, last) for one in series]
     records = [
-        {
-            **msgspec.structs.asdict(point.line),
-            "clock_model": "",
-            "at_one_clock_us": point.time_us,
-            "at_mhz": one.at_mhz,
-        }
+        {**msgspec.structs.asdict(point.line), "clock_model": "", "at_one_clock_us": point.time_us}
         for one in series
         for point in one.points
     ]
@@ -140,9 +135,7 @@ def _mark(found: Found) -> str:
 
 def show_four_digits(time_us: float) -> str:
     """Show a time with four digits: `5.301 µs`."""
-    _, unit = show_time(time_us).split()
-    value = time_us / {"µs": 1.0, "ms": 1e3, "s": 1e6}[unit]
-    return f"{value:.{max(0, _DIGITS - 1 - math.floor(math.log10(value)))}f} {unit}"
+    return f"{show_value(time_us, _DIGITS)} µs"
 
 
 def _limits(points: Sequence[Point]) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import filelock
 
@@ -28,31 +28,6 @@ _OWN_FILES = {
 }
 
 
-class Store(Protocol):
-    """Place of the history."""
-
-    @property
-    def shown(self) -> str:
-        """Name of the place in messages."""
-
-    def load(self) -> list[HistoryLine]:
-        """Read all lines.
-
-        Raises:
-            GpuperfError: The history is missing, or a file in it is broken or of a newer version.
-        """
-
-    def add(self, lines: Iterable[HistoryLine]) -> int:
-        """Add the lines that are not there, and no line twice, even if other processes add at that time.
-
-        Returns:
-            Number of new lines.
-
-        Raises:
-            GpuperfError: A file in it is broken or of a newer version, or the place cannot be written.
-        """
-
-
 class FolderStore:
     """History below one folder: `<root>/<gpu slug>/<suite>.jsonl`.
 
@@ -69,16 +44,26 @@ class FolderStore:
         return show_path(self.root)
 
     def load(self) -> list[HistoryLine]:
-        """Read all lines; see `Store`."""
+        """Read all lines.
+
+        Raises:
+            GpuperfError: The history is missing, or a file in it is broken or of a newer version.
+        """
         lines = in_order(self._files().values())
         if not lines:
             raise NoHistoryError(self.shown, "add runs with gpuperf history add RUN, or name --store")
         return lines
 
     def add(self, lines: Iterable[HistoryLine]) -> int:
-        """Add lines; see `Store`.
+        """Add the lines that are not there, and no line twice, even if other processes add at that time.
 
         Each file is replaced as a whole, so that it is complete whenever a process is killed.
+
+        Returns:
+            Number of new lines.
+
+        Raises:
+            GpuperfError: A file is broken or of a newer version, or another process holds the lock.
         """
         with self._locked():
             changed, new = merge(self._files(), lines)

@@ -37,21 +37,20 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     from pytest_gpuperf.features.page.page import page_pieces
     from pytest_gpuperf.features.page.section import Section
     from pytest_gpuperf.features.page.source_links import source_links
-    from pytest_gpuperf.records.runs import load_run
     from pytest_gpuperf.report.rows import Summary
 
-    loaded = [(path, load_run(path)) for ref in runs or [None] for path in project.find_all(ref)]
-    links = source_links(project.root, commits=[run.environment.commit for _, run in loaded])
+    loaded = [run for ref in runs or [None] for run in project.load_all(ref)]
+    links = source_links(project.root, commits=[run.environment.commit for run in loaded])
     before = project.load_all(against) if against else []
     sections = []
-    for path, run in loaded:
+    for run in loaded:
         store, other = _store(project, run, before)
         results = judge_run(run, store, project.tolerance_pct)
         summary = Summary(
             results, run.environment, None, counters_unavailable=run.counters_unavailable, root=project.root
         )
         expected = Expectations(store, run.environment.gpu)
-        sections.append(Section(run, summary, expected, other, links, path.parent))
+        sections.append(Section(run, summary, expected, other, links))
     tests = [test for section in sections for test in section.run.tests]
     write({output: page_pieces(sections)}, f"wrote {show_path(output)} ({count_tests(tests)})")
     if not tests:

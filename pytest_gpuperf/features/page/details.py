@@ -16,6 +16,7 @@ from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.rows import TONES
 from pytest_gpuperf.report.show import show_movement
 from pytest_gpuperf.report.table import Column, Table
+from pytest_gpuperf.report.terminal import kernel_columns
 from pytest_gpuperf.report.trace_report import kernel_table, region_line, trace_line
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.report.table import Tone
 
 KERNELS_SHOWN = 40
-"""Maximum number of kernels in the table of a trace; `gpuperf trace` shows all."""
+"""Maximum number of kernels in a table; `gpuperf trace` shows all of a trace."""
 LINES_SHOWN = 60
 """Maximum number of lines below a finding."""
 COLUMNS_BESIDE = 6
@@ -80,12 +81,13 @@ def _parts(section: Section, result: TestResult, label: str, measurement: Measur
         baseline=known,
         runs=runs,
         comparison=result.verdict.times.get(label),
-        folder=section.folder,
     )
     yield f'<div class="pictures">{"".join(map(svg, pictures))}</div>' if pictures else ""
     facts = facts_of(measurement, result.record.sanitizer)
     pairs = "".join(f"<dt>{text(name)}</dt><dd>{text(fact)}</dd>" for name, fact in facts)
     yield f'<div class="part"><h3>Measurement</h3><dl class="facts">{pairs}</dl></div>'
+    if (profile := measurement.profile) and profile.kernels and not measurement.is_static:
+        yield _part("Counters", Table(kernel_columns(profile.kernels[:KERNELS_SHOWN])))
     if known is not None and (moved := compare_counters(measurement, known).changes):
         yield _part("Counters that moved", _moved_table(moved, section.against or "baseline"))
     if "explain" in registry().features:

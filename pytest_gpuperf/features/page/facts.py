@@ -9,14 +9,11 @@ from pytest_gpuperf.report.show import (
     count,
     fuzz_line,
     not_captured,
-    number_in,
     show_accuracy,
     show_communication,
     show_compiled,
-    show_extent,
     show_ranks,
     show_rate,
-    show_shared_memory,
     show_size,
     show_time,
     show_timing,
@@ -30,15 +27,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Correctness, Measurement, Profile, SanitizerResult, Timing
 
     Facts: TypeAlias = Iterator[tuple[str, str]]
-
-_LIMITERS = {
-    "warps": "warps",
-    "blocks": "blocks of an SM",
-    "registers": "registers",
-    "shared_mem": "shared memory",
-    "barriers": "barriers",
-}
-"""Resources that limit the occupancy, in words."""
 
 
 def facts_of(measurement: Measurement, sanitizer: SanitizerResult | None) -> list[tuple[str, str]]:
@@ -112,32 +100,5 @@ def _of_profile(profile: Profile, *, compiled: bool) -> Facts:
     values = profile.combined
     if compiled:
         yield "compiled", f"{show_compiled(values)}, by {values.get('compiler', 'an unknown compiler')}"
-    yield "occupancy", _occupancy(profile)
-    launch = profile.kernels[0] if len(profile.kernels) == 1 else None
-    if launch is not None and not compiled:
-        waves = number_in(values, "waves")
-        registers = number_in(values, "registers_per_thread")
-        parts = [f"grid {show_extent(launch.grid)}" if launch.grid[0] else ""]
-        parts += [f"blocks of {show_extent(launch.block)}" if launch.block[0] else ""]
-        parts += [f"{show_value(waves)} waves" if waves else ""]
-        parts += [f"{registers:.0f} registers" if registers else ""]
-        shared = show_shared_memory(number_in(values, "shared_memory_per_block"))
-        parts += [f"{shared} shared memory" if shared else ""]
-        yield "launch", ", ".join(filter(None, parts))
     launches = count(len(profile.kernels), "launch", "launches")
     yield "counters", f"{count(len(values), 'value')} of {launches}, read by {profile.read_by}"
-
-
-def _occupancy(profile: Profile) -> str:
-    """Return `77.1 % achieved, 100 % possible, limited by registers: 5 blocks an SM`."""
-    values = profile.combined
-    achieved = number_in(values, "achieved_occupancy")
-    possible = number_in(values, "theoretical_occupancy")
-    parts = [f"{achieved:.1f} % achieved" if achieved is not None else ""]
-    parts += [f"{possible:.0f} % possible" if possible is not None else ""]
-    limiter = values.get("occupancy_limiter")
-    if isinstance(limiter, str):
-        blocks = number_in(values, f"occupancy_limit.{limiter}")
-        room = "" if blocks is None else f": {count(int(blocks), 'block')} an SM"
-        parts.append(f"limited by {_LIMITERS.get(limiter, limiter)}{room}")
-    return ", ".join(filter(None, parts))

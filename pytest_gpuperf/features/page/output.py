@@ -27,6 +27,6 @@ def write_html(report: RunReport) -> None:
     path = Path(settings.of_features["html"])
     refuse_other_file(path)
     links = source_links(settings.root)
-    section = Section(report.run(), summary, report.judge.expected, links=links, folder=summary.folder)
+    section = Section(report.run(), summary, report.judge.expected, links=links)
     write_files({path: page_pieces([section])})
     report.news.note(f"report written to {show_path(path)}")

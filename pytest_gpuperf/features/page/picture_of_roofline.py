@@ -150,24 +150,18 @@ def _measured_roofs(metrics: Mapping[str, MetricValue]) -> Roofs | None:
 
 def _known_roofs(metrics: Mapping[str, MetricValue], timing: Timing | None, gpu: GpuInfo) -> Roofs:
     """Return the peaks of a GPU; that of tensor cores only if the call uses them."""
-    state = timing.conditions if timing is not None else None
-    clock = (timing.sm_clock_mhz if timing is not None else 0.0) or (
-        float(state.max_sm_clock_mhz) if state is not None else 0.0
-    )
-    peaks = peaks_of(gpu, clock)
+    clock = 0.0
+    if timing is not None:
+        clock = timing.sm_clock_mhz or (timing.conditions.max_sm_clock_mhz if timing.conditions else 0.0)
+    peaks = peaks_of(gpu, float(clock))
     # The peak of L2 is of requested bytes, which other presets count.
-    memory = {
-        "DRAM": peaks.dram_gb_per_s,
-        "L2": peaks.l2_gb_per_s if _number(metrics, "l2_bytes") else 0.0,
-    }
-    compute = {"tensor_fp16": peaks.float16_tflop_per_s / SPARSE} if _number(metrics, "tensor_active") else {}
-    told = ["DRAM by its clock and bus width", *([f"L2 at {clock:.0f} MHz"] if memory["L2"] else [])]
-    told += [f"float16 by NVIDIA's whitepaper at {clock:.0f} MHz"] if compute else []
-    note = f"Peaks of the GPU, as the profile has no ceilings (preset roofline): {', '.join(told)}."
+    memory = {"DRAM": peaks.dram_gb_per_s, "L2": peaks.l2_gb_per_s * bool(_number(metrics, "l2_bytes"))}
+    compute = {"tensor_fp16": peaks.float16_tflop_per_s / SPARSE * bool(_number(metrics, "tensor_active"))}
     return Roofs(
         {level: peak for level, peak in memory.items() if peak},
         {name: peak for name, peak in compute.items() if peak},
-        note,
+        "Peaks of the GPU, as the profile has no ceilings (preset roofline): DRAM by clock and bus width, "
+        f"L2 and float16 at {clock:.0f} MHz.",
     )
 
 

@@ -8,11 +8,9 @@ from pytest_gpuperf.features.page.picture_of_roofline import roofline
 from pytest_gpuperf.features.page.picture_of_stalls import stalls
 from pytest_gpuperf.features.page.picture_of_times import blocks, restarts, sessions
 from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.registry import registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pytest_gpuperf.features.page.picture import Picture
     from pytest_gpuperf.judge.screen import TimeComparison
@@ -27,7 +25,6 @@ def pictures_of(
     baseline: MeasurementBaseline | None,
     runs: Mapping[str, RunNote],
     comparison: TimeComparison | None,
-    folder: Path | None,
 ) -> list[Picture]:
     """Return the pictures of a measurement, without those whose values were not measured.
 
@@ -37,7 +34,6 @@ def pictures_of(
         baseline: The expected values.
         runs: Origins of the sessions in the baseline, by run id.
         comparison: The time judged by the baseline, or by older code in turn.
-        folder: Folder of the run, with its traces; None without one.
     """
     profile, timing, settlement = measurement.profile, measurement.timing, measurement.settlement
     against = settlement.against if settlement is not None else None
@@ -52,10 +48,6 @@ def pictures_of(
     if profile is not None and profile.combined:
         before = _before(profile, baseline)
         found += [roofline(profile.combined, before, timing, gpu), stalls(profile.combined, before)]
-    if measurement.trace is not None and "trace" in registry().features:
-        from pytest_gpuperf.features.page.picture_of_launches import launches
-
-        found.append(launches(measurement.trace, folder))
     return [picture for picture in found if picture is not None]
 
 

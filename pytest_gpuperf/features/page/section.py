@@ -10,7 +10,6 @@ from pytest_gpuperf.records.counters import STATIC_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.judge.result import TestResult
@@ -63,8 +62,6 @@ class Section:
     against: str = ""
     """Id of the run that takes the place of the baselines; empty for the baselines."""
     links: SourceLinks = field(default_factory=SourceLinks)
-    folder: Path | None = None
-    """Folder of the run, with its traces; None without one."""
 
     @property
     def title(self) -> str:

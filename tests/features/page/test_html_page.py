@@ -92,7 +92,7 @@ def test_details_have_findings_facts_and_explanation() -> None:
     assert details.links == ["https://github.com/o/r/blob/c0ffee1234/perf/suites/test_square.py"]
     for text in (
         "memory_throughput 78 < 80",
-        "77.1 % achieved, 100 % possible",
+        "77/100 %",
         f"{len(METRICS)} values of 1 launch, read by ncu/all",
         "square_kernel",
     ):

@@ -84,7 +84,7 @@ def test_run_without_ceilings_has_known_peaks() -> None:
     picture = roofline(counters, {}, timing(200.0, flops=10**11), WITH_DRAM)
     assert picture is not None
     assert [mark.name for mark in picture.marks if isinstance(mark, Line)] == ["DRAM 4.81 TB/s"]
-    assert "by its clock and bus width" in picture.notes[0]
+    assert "by clock and bus width" in picture.notes[0]
 
 
 def test_unknown_roofs_and_unknown_work_draw_nothing() -> None:

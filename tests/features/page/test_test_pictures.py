@@ -35,7 +35,7 @@ BASELINE = MeasurementBaseline(
 
 def pictures_of(measurement: Measurement, **known: Any) -> dict[str, Picture]:
     """Return the pictures of a measurement by title."""
-    others: dict[str, Any] = {"baseline": None, "runs": {}, "comparison": None, "folder": None}
+    others: dict[str, Any] = {"baseline": None, "runs": {}, "comparison": None}
     return {one.title: one for one in pictures_module.pictures_of(measurement, H200, **(others | known))}
 
 
