@@ -163,7 +163,7 @@ class Engine:
             for label in labels:
                 series[label].take(taken, label, commit)
                 why = series[label].reason or self._why_not_same(test, taken, label, commit)
-                series[label].reason = why and _explained(sides.plain(why)) + sides.lacks
+                series[label].reason = why and sides.plain(why) + sides.lacks
                 series[label].judge(test.tolerance_pct, final=restart == last)
         return series
 
@@ -193,7 +193,7 @@ class Engine:
                 ready = taken.ready["B"].get(label)
                 if label not in taken.blocks or ready is None or ready.call != call:
                     failure = taken.failures.get("B", f"the test does not make the call {label!r} again")
-                    why = _explained(sides.plain(f"in a fresh process {failure}"))
+                    why = sides.plain(f"in a fresh process {failure}")
                     blocks.pop(label, None)
                 elif label in blocks:
                     blocks[label].append(taken.blocks[label])
@@ -300,10 +300,3 @@ class Engine:
         self.notices.append("\n    ".join(map(printable, said)))
         line = lost.output[0] if CRASH in lost.output[0] else lost.output[-1]
         return sides.plain(f"{how}: {printable(line)}")
-
-
-def _explained(why: str) -> str:
-    """Say why memory may be short: the run holds some of it."""
-    if "out of memory" not in why.lower():
-        return why
-    return f"{why} (the run holds memory too: that of its fixtures)"

@@ -60,10 +60,11 @@ def kept_failure(item: pytest.Item) -> list[pytest.ExceptionInfo[BaseException]]
 
 
 @contextmanager
-def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator[None]:
+def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator[bool]:
     """Keep calls of a hook from all plugins, by pluggy's `_hookexec`.
 
-    Without it nothing is held, and reports appear before ncu has read their counters.
+    Without it nothing is held: suspects are settled while their fixtures live, and reports appear before ncu
+    has read their counters. Gives True if calls can be held.
 
     Args:
         caller: The hook.
@@ -71,7 +72,7 @@ def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator
     """
     execute = getattr(caller, "_hookexec", None)
     if execute is None:
-        yield
+        yield False
         return
 
     def held(name: str, methods: object, kwargs: dict[str, Any], firstresult: bool) -> object:
@@ -79,7 +80,7 @@ def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator
 
     caller._hookexec = held
     try:
-        yield
+        yield True
     finally:
         caller._hookexec = execute
 

@@ -142,8 +142,8 @@ class TestResult(msgspec.Struct, frozen=True, gc=False, tag=True):
     record: TestRecord
     verdict: TestVerdict
     replayed: bool = False
-    unread: SelectedTest | None = None
-    """What ncu has to read after all tests; None if that is nothing."""
+    unfinished: SelectedTest | None = None
+    """The test if something of it is left to do when all tests have ended; else None."""
 
     @property
     def status(self) -> Status:

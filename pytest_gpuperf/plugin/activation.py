@@ -80,7 +80,10 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
         _forget_verdicts(settings.json)
         reports = Reports(settings)
         register(config, reports, "gpuperf-reports")
-    register(config, Hooks(settings, link, reports), "gpuperf-hooks")
+    hooks = Hooks(settings, link, reports)
+    register(config, hooks, "gpuperf-hooks")
+    if child is None and settings.side is None:
+        register(config, hooks.suspects, "gpuperf-suspects")
     if settings.brief:
         from pytest_gpuperf.plugin.brief_reports import BriefReports
 

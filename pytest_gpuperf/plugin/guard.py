@@ -9,7 +9,6 @@ import io
 import os
 import signal
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from pytest_gpuperf.plugin.hook_wrapper import register
 from pytest_gpuperf.plugin.own_errors import OwnErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator
 
     from pytest_gpuperf.session.link import Link, Message
 
@@ -78,10 +77,6 @@ class GpuWatch:
         return bool(self.broken)
 
 
-TIMEOUT_SETTINGS: pytest.StashKey[object] = pytest.StashKey()
-"""Settings of pytest-timeout for a test whose time it limits."""
-
-
 class Timeout:
     """Ends this process if a test takes too long.
 
@@ -110,26 +105,14 @@ class Timeout:
         faulthandler.dump_traceback_later(max(self._seconds, 1e-3), exit=True, file=self._stacks)
 
 
-@contextmanager
-def without_timeout(item: pytest.Item) -> Iterator[None]:
-    """Let a test be settled for as long as it takes, then give its teardown the whole time again.
+def stop_timers(item: pytest.Item) -> None:
+    """Let a test that has ended be settled for as long as it takes.
 
     There is one timer of `faulthandler`, for `--gpuperf-timeout` and for pytest's `faulthandler_timeout`.
-    pytest-timeout has hooks of its own; a test without a limit has no settings of it, and with `func_only` it
-    has ended its timer: nothing would end another one.
     """
-    timeout = item.config.pluginmanager.get_plugin("gpuperf-timeout")
-    other = item.stash.get(TIMEOUT_SETTINGS, None)
     faulthandler.cancel_dump_traceback_later()
-    if other is not None:
-        item.config.hook.pytest_timeout_cancel_timer(item=item)
-    try:
-        yield
-    finally:
-        if other is not None and not getattr(other, "func_only", False):
-            item.config.hook.pytest_timeout_set_timer(item=item, settings=other)
-        if isinstance(timeout, Timeout):
-            timeout.pytest_runtest_setup()
+    if (stop := getattr(item.config.hook, "pytest_timeout_cancel_timer", None)) is not None:
+        stop(item=item)
 
 
 def limit_child(config: pytest.Config, seconds: float) -> None:

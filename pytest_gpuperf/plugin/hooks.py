@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +12,10 @@ from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.plugin.facade import Gpuperf
-from pytest_gpuperf.plugin.guard import TIMEOUT_SETTINGS, without_timeout
+from pytest_gpuperf.plugin.guard import stop_timers
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
 from pytest_gpuperf.plugin.reports import Reports, invocation_of
+from pytest_gpuperf.plugin.suspects import Suspects
 from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of
@@ -102,6 +103,8 @@ class Hooks:
         self._settings = settings
         self._link = link
         self._reports = reports
+        self.suspects = Suspects()
+        """Hooks of a process that settles."""
         self._runner: Runner | None = None
         self._seen: set[str] = set()
 
@@ -262,7 +265,7 @@ class Hooks:
             self._conclude(item, state)
         elif _succeeded_unexpectedly(item, raised[-1].value):
             try:
-                self._conclude(item, state)
+                self._conclude(item, state, may_wait=False)
             except pytest.fail.Exception as failure:
                 # The failure that unittest expects, only later.
                 raised.clear()
@@ -289,24 +292,34 @@ class Hooks:
         report.take(result)
         return result
 
-    def _conclude(self, item: pytest.Item, state: ItemState) -> None:
-        settles = self._runner is not None and self._runner.on_gpu
-        with without_timeout(item) if settles else nullcontext():
-            result = self._result(state)
+    def _conclude(self, item: pytest.Item, state: ItemState, *, may_wait: bool = True) -> None:
+        result, runner = self._result(state), self._runner
+        assert runner is not None
+        if not runner.suspects(result):
+            self._show(item, result)
+            return
+        settle = partial(self._settle, item, state, result)
+        if not (may_wait and self.suspects.wait(settle)):
+            stop_timers(item)
+            settle()
+
+    def _settle(self, item: pytest.Item, state: ItemState, result: TestResult) -> None:
+        assert self._runner is not None
+        assert self._runner.report is not None
+        settled = self._runner.settled(state, result)
+        self._runner.report.take(settled)
+        self._show(item, settled)
+
+    def _show(self, item: pytest.Item, result: TestResult) -> None:
         item.user_properties.extend(properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
-        if why := result.verdict.warning:
+        if (why := result.verdict.warning) and not result.record.lacks_memory:
             try:
                 item.warn(pytest.PytestWarning(f"gpuperf: {why}"))
             except pytest.PytestWarning as error:  # with `-W error`; a test that drifted never fails
                 if not result.verdict.drift:
                     raise pytest.fail.Exception(str(error), pytrace=False) from None
-
-    @pytest.hookimpl(optionalhook=True, tryfirst=True)
-    def pytest_timeout_set_timer(self, item: pytest.Item, settings: object) -> None:
-        """Note the settings of pytest-timeout: its timer has to start again after a test is settled."""
-        item.stash[TIMEOUT_SETTINGS] = settings
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

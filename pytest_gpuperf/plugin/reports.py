@@ -41,7 +41,7 @@ def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
 class Reports:
     """Shows the results of a run, and writes its files.
 
-    Reports of tests with calls that ncu reads after all tests wait until these tests are judged again.
+    Reports of unfinished tests wait until these are judged again.
 
     Args:
         settings: The options.
@@ -57,7 +57,7 @@ class Reports:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Hold reports while the tests run; if they all ran, let ncu read what it has to, then log them."""
+        """Hold reports while the tests run; if they all ran, finish these tests, then log them."""
         ended = False
         try:
             # No hook of pytest can keep a report from the other plugins.
@@ -67,27 +67,27 @@ class Reports:
             return outcome
         finally:
             if self._held:
-                self._release(session, read=ended)
+                self._release(session, all_ran=ended)
 
     def _hold(self, call: dict[str, Any]) -> bool:
         """Return True if the report of this call waits."""
         report = call["report"]
-        if self.report is None or not self.report.unread or report.when == "setup":
+        if self.report is None or not self.report.unfinished or report.when == "setup":
             return False
-        if waits := self._name(report) in self.report.unread:
+        if waits := self._name(report) in self.report.unfinished:
             self._held.append(report)
         return waits
 
     def _name(self, report: pytest.TestReport) -> str:
         """Return the name of a test in the results, whatever links lead to its file."""
         assert self.report is not None
-        known = report.nodeid in self.report.unread
+        known = report.nodeid in self.report.unfinished
         return report.nodeid if known else name_of_file(report.nodeid, self._settings.root)
 
-    def _release(self, session: pytest.Session, *, read: bool) -> None:
+    def _release(self, session: pytest.Session, *, all_ran: bool) -> None:
         names = [self._name(report) for report in self._held]
         try:
-            results = self._read(session) if read else {}
+            results = self._finish(session) if all_ran else {}
             for report, name in zip(self._held, names, strict=True):
                 if (result := results.get(name)) is not None:
                     self._judge(report, result)
@@ -97,12 +97,12 @@ class Reports:
             for report in self._held:
                 session.config.hook.pytest_runtest_logreport(report=report)
 
-    def _read(self, session: pytest.Session) -> dict[str, TestResult]:
-        from pytest_gpuperf.session.late_counters import read_unread
+    def _finish(self, session: pytest.Session) -> dict[str, TestResult]:
+        from pytest_gpuperf.session.unfinished import finish_tests
 
         assert self.report is not None
         terminal = session.config.pluginmanager.get_plugin("terminalreporter")
-        return read_unread(self.report, invocation_of(session.config, self._settings), terminal)
+        return finish_tests(self.report, invocation_of(session.config, self._settings), terminal)
 
     def _judge(self, report: pytest.TestReport, result: TestResult) -> None:
         """Give a report the new verdict; what failed for another reason stays as it is."""

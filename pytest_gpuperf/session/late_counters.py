@@ -1,4 +1,4 @@
-"""Calls that CUPTI could not read: one ncu process reads them after the tests, which are judged again."""
+"""Calls that CUPTI could not read: one ncu process reads them after the tests."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.selection import Selection
-from pytest_gpuperf.session.judge import Judge
 from pytest_gpuperf.session.progress import Progress, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import Measurement, Profile
+    from pytest_gpuperf.records import Measurement, Profile, TestRecord
     from pytest_gpuperf.records.passes import Invocation, SelectedTest
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.session.run_report import RunReport
@@ -36,25 +34,25 @@ def is_unread(measurement: Measurement) -> bool:
 
 
 def read_unread(
-    report: RunReport, invocation: Invocation, terminal: Terminal | None
-) -> dict[str, TestResult]:
-    """Read by ncu what CUPTI could not read, and judge those tests again.
+    report: RunReport,
+    records: dict[str, TestRecord],
+    invocation: Invocation,
+    terminal: Terminal | None,
+) -> None:
+    """Read by ncu what CUPTI could not read.
 
     Args:
         report: The run, whose tests have ended.
+        records: The records of unfinished tests, by node id; they get the counters.
         invocation: The command that started pytest.
         terminal: Shows the progress.
-
-    Returns:
-        The new results, by node id.
     """
-    tests = list(report.unread.values())
-    records = {result.record.nodeid: result.record for result in report.results}
-    under_ncu = _run(report, tests, records[tests[0].nodeid].gpu_uuid, invocation, terminal)
-    cards = {nodeid: record.gpu_uuid for nodeid, record in records.items() if record.gpu_uuid}
-    judge = Judge(report.judge.settings, report.judge.environment, cards=cards)
+    unread = [nodeid for nodeid, one in records.items() if any(map(is_unread, one.measurements.values()))]
+    if not unread:
+        return
+    tests = [report.unfinished[nodeid] for nodeid in unread]
+    under_ncu = _run(report, tests, records[unread[0]].gpu_uuid, invocation, terminal)
     reasons: Counter[str] = Counter()
-    results: dict[str, TestResult] = {}
     for test in tests:
         measurements = dict(records[test.nodeid].measurements)
         for label, measured in measurements.items():
@@ -62,8 +60,7 @@ def read_unread(
                 found = _read(under_ncu, test, label, measured.profile)
                 reasons[_cause(measured.profile)] += not found.unavailable
                 measurements[label] = replace(measured, profile=found)
-        results[test.nodeid] = judge.result(replace(records[test.nodeid], measurements=measurements))
-        report.take(results[test.nodeid])
+        records[test.nodeid] = replace(records[test.nodeid], measurements=measurements)
     report.news.note(*under_ncu.notices)
     report.news.note(
         *(
@@ -72,7 +69,6 @@ def read_unread(
             if number
         )
     )
-    return results
 
 
 def _run(

@@ -33,7 +33,7 @@ from pytest_gpuperf.session.runner import Runner
 from pytest_gpuperf.session.settling import Against, Settler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.judge.result import TestResult
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         ClockModel,
         Conditions,
         LaunchedCode,
-        Settlement,
         TimingMode,
         TimingSource,
     )
@@ -261,32 +260,41 @@ class LiveRunner(Runner):
         return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
 
     def result(self, state: ItemState, failure: str = "") -> TestResult:
-        """Judge a test, and settle its suspects; with `--gpuperf-against` each of its times."""
-        result = super().result(state, failure)
-        if settled := self._settle(state, result):
-            known = state.measurements.items()
-            measured = {label: replace(one, settlement=settled.get(label)) for label, one in known}
-            record = replace(result.record, measurements=measured)
-            result = self._judge.result(record, state.mistakes)
-        needs_ncu = self._reads_later and not (failure or result.verdict.fails)
-        if needs_ncu and any(map(is_unread, state.measurements.values())):
-            return replace(result, unread=self._tests.get(state.nodeid))
-        return result
+        """Judge a test, without a settlement."""
+        return self._with_rest(super().result(state, failure))
 
-    def _settle(self, state: ItemState, result: TestResult) -> Mapping[str, Settlement]:
-        """Settle the suspects of a test by other processes, and return the settlements by label."""
-        status = result.verdict.status
-        # What becomes the baseline in any case needs no settlement.
-        suspects = result.verdict.suspects if self.settings.update != "all" else ()
-        if self._against is not None and not (status in NOT_SETTLED or result.record.failure):
-            timed = [label for label, one in state.measurements.items() if one.timing is not None]
-            suspects = tuple(Suspect(label, 0.0) for label in timed)
-        if self._settler is None or not suspects:
-            return {}
-        timings = [state.measurements[one.label].timing for one in suspects]
+    def suspects(self, result: TestResult) -> Sequence[Suspect]:
+        """Return the suspects of a test; with `--gpuperf-against` each of its times."""
+        verdict, record = result.verdict, result.record
+        if self._settler is None or record.failure:
+            return ()
+        if self._against is None:
+            # What becomes the baseline in any case needs no settlement.
+            return verdict.suspects if self.settings.update != "all" else ()
+        if verdict.status in NOT_SETTLED:
+            return ()
+        timed = [label for label, one in record.measurements.items() if one.timing is not None]
+        return [Suspect(label, 0.0) for label in timed]
+
+    def settled(self, state: ItemState, result: TestResult) -> TestResult:
+        """Settle the suspects of a test that holds no memory any more, and judge it again."""
+        assert self._settler is not None
+        suspects, record = self.suspects(result), result.record
+        timings = [record.measurements[one.label].timing for one in suspects]
         by_host = any(timing is not None and timing.mode == "host" for timing in timings)
         with self._alone_on_host() if by_host else nullcontext(), self._phases("settlement"):
-            return self._settler.settle(state, suspects, self._judge.expected.of(state.nodeid))
+            settled = self._settler.settle(state, suspects, self._judge.expected.of(state.nodeid))
+        known = record.measurements.items()
+        measured = {label: replace(one, settlement=settled.get(label)) for label, one in known}
+        return self._with_rest(self._judge.result(replace(record, measurements=measured), state.mistakes))
+
+    def _with_rest(self, result: TestResult) -> TestResult:
+        """Note if something of a test is left to do when all have ended; a failed one needs nothing."""
+        record = result.record
+        unread = self._reads_later and any(map(is_unread, record.measurements.values()))
+        if record.failure or result.verdict.fails or not (unread or record.lacks_memory):
+            return result
+        return replace(result, unfinished=self._tests.get(record.nodeid))
 
 
 def why_not_live() -> str:

@@ -45,8 +45,8 @@ class RunReport:
     ) -> None:
         self.judge = judge
         self.news = news
-        self.unread: dict[str, SelectedTest] = {}
-        """Tests with calls that ncu reads after all tests, by node id."""
+        self.unfinished: dict[str, SelectedTest] = {}
+        """Tests of which something is left to do when all have ended, by node id."""
         self._file = file
         self._link = link
         self._updated = False
@@ -86,9 +86,9 @@ class RunReport:
             return
         nodeid = result.record.nodeid
         self._results[nodeid] = result
-        self.unread.pop(nodeid, None)
-        if result.unread is not None:
-            self.unread[nodeid] = result.unread
+        self.unfinished.pop(nodeid, None)
+        if result.unfinished is not None:
+            self.unfinished[nodeid] = result.unfinished
         try:
             if self._file is not None:
                 self._file.add(result.record, lambda: self.run(complete=False))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.errors import NoGpuError
-    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.judge.result import Suspect, TestResult
     from pytest_gpuperf.records import StaticKernel
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation
@@ -93,6 +93,14 @@ class Runner:
         if not measures and not self.judge.guards(state.nodeid):
             mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}"]
         return self.judge.result(record, mistakes)
+
+    def suspects(self, _result: TestResult) -> Sequence[Suspect]:
+        """Return what has to be settled of a test, by other processes."""
+        return ()
+
+    def settled(self, _state: ItemState, result: TestResult) -> TestResult:
+        """Settle the suspects of a test that holds no memory any more, and judge it again."""
+        return result
 
     def end(self) -> None:
         """Let other runs use the GPU."""

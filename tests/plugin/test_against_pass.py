@@ -205,8 +205,7 @@ def port(): raise OSError("[Errno 98] Address already in use")
         (
             TEST.replace("gpuperf.", "raise RuntimeError('CUDA error: out of memory')\n    gpuperf."),
             TEST,
-            "on {} its call ended with RuntimeError: CUDA error: out of memory (the run holds memory too: "
-            "that of its fixtures)",
+            "on {} its call ended with RuntimeError: CUDA error: out of memory",
         ),
         (
             TEST.replace(

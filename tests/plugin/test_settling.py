@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import faulthandler
 import json
 import re
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from against_project import Project
-from pytest_gpuperf.plugin.guard import TIMEOUT_SETTINGS, Timeout, without_timeout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,14 +154,22 @@ def test_what_the_budget_does_not_reach_has_a_reason(project: Project, seconds: 
 
 
 def test_memory_of_the_test_is_free_while_it_is_settled(project: Project) -> None:
-    """Count the arguments of the test that are alive when its first side process is started."""
+    """Count the tensors of the test and of its fixtures that are alive when a side process is started."""
     test = """
-    import gc, os
+    import gc, os, pytest
     from kernels import kernel
 
     class Tensor: pass
 
-    def test_k(gpuperf):
+    @pytest.fixture
+    def returned(): return Tensor()
+
+    @pytest.fixture
+    def yielded():
+        tensor = Tensor()
+        yield tensor
+
+    def test_k(gpuperf, returned, yielded):
         tensor = Tensor()
         gpuperf.check(kernel, tensor, expected=kernel)
         gpuperf.time(kernel, tensor)
@@ -191,6 +196,54 @@ def test_memory_of_the_test_is_free_while_it_is_settled(project: Project) -> Non
     assert set((project.root.parent / "alive").read_text()) == {"0"}
 
 
+MEMORY = """
+import pathlib, pytest, sys
+from kernels import kernel
+
+HOLDS = pathlib.Path({!r})
+
+@pytest.fixture(scope="session")
+def weights():
+    if "gpuperf-sides-" in sys.argv[0]:
+        if HOLDS.exists():
+            raise RuntimeError("CUDA error: out of memory")
+        yield
+        return
+    HOLDS.touch()
+    yield
+    HOLDS.unlink()
+
+def test_k(gpuperf, weights):
+    gpuperf.time(kernel)
+
+def test_steady(gpuperf):
+    gpuperf.time(lambda: 5.0)
+"""
+
+
+@pytest.mark.parametrize("isolated", [(), ("-p", "xdist", "-n1")], ids=["one-process", "worker"])
+def test_suspect_that_lacks_memory_is_settled_after_the_tests(
+    project: Project, monkeypatch: pytest.MonkeyPatch, isolated: tuple[str, ...]
+) -> None:
+    """A session fixture holds so much memory that no side finds any before it ends."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # a lock has the name of the GPU
+    project.git("rm", "-r", "--quiet", "baselines")
+    files = {"test_k.py": MEMORY.format(str(project.root.parent / "holds"))}
+    project.commit({**files, "kernels.py": "def kernel(): return 10.0\n"})
+    baseline(project)
+    project.write({"kernels.py": "def kernel(): return 12.0\n"})
+    done = project.session(*SCREEN, *isolated, "-v")
+    found = project.settlements()["test_k"]
+    assert (found.how, found.against and found.against.old_us) == ("in turn", 10.0), done.stdout
+    assert done.returncode == 1
+    shown = [line.split()[0] for line in done.stdout.splitlines() if re.search("(PASS|FAIL)ED +\\[", line)]
+    assert [name.rpartition("::")[2] for name in shown] == ["test_steady", "test_k"], done.stdout
+    assert "1 failed, 1 passed in" in done.stdout
+    assert "1 suspect settled in" in done.stdout
+    assert "out of memory" not in done.stdout
+    assert project.leftovers() == []
+
+
 def test_timers_of_the_sides_do_not_run(project: Project) -> None:
     slow = "import time\ndef kernel():\n    time.sleep(0.05)\n    return {}\n"
     project.git("rm", "-r", "--quiet", "baselines")
@@ -211,19 +264,6 @@ def test_pytest_timeout_leaves_settling_alone(project: Project, limit: str) -> N
     assert project.settlements()["test_k"].how == "in turn"
 
 
-def test_no_timer_of_a_function_outlives_its_test(project: Project) -> None:
-    """With `func_only` pytest-timeout ends a timer before the test is judged, and no other one."""
-    pytest.importorskip("pytest_timeout")
-    after = """
-import pytest, signal
-@pytest.mark.timeout(0)
-def test_after(): assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
-"""
-    project.write({"test_k.py": TEST + after})
-    done = project.session(*SCREEN, "-ppytest_timeout", "-otimeout=100", "-otimeout_func_only=true")
-    assert "1 failed, 2 passed" in done.stdout
-
-
 def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
     again = """
     from _pytest.runner import runtestprotocol
@@ -241,6 +281,22 @@ def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
     found = project.settlements()["test_k"].against
     assert found is not None
     assert log.count("test session starts") == len(found.log_ratios)
+
+
+@pytest.mark.parametrize(
+    ("mark", "outcome"),
+    [("xfail", "1 passed, 1 xfailed"), ("xfail(strict=True)", "1 passed, 1 xfailed")],
+)
+def test_settled_failure_can_be_expected(project: Project, mark: str, outcome: str) -> None:
+    project.write(
+        {"test_k.py": TEST.replace("def test_k", f"import pytest\n@pytest.mark.{mark}\ndef test_k")}
+    )
+    assert outcome in project.session(*SCREEN).stdout
+
+
+def test_the_next_run_begins_with_the_settled_failure(project: Project) -> None:
+    project.session(*SCREEN)
+    assert "1 failed in" in project.session(*SCREEN, "--lf").stdout
 
 
 def test_old_code_has_to_launch_the_code_of_the_baseline(project: Project) -> None:
@@ -353,20 +409,3 @@ def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyP
     found = project.settlements()
     assert {one.how for one in found.values()} == {"in turn"}, done.stdout
     assert {one.against.new_us for one in found.values() if one.against} == {20.0, 21.0}
-
-
-def test_no_timer_runs_while_a_test_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted: list[object] = []
-    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: noted.append("cancel"))
-    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda s, **_: noted.append(s))
-    timeout = Timeout(60.0, SimpleNamespace())  # type: ignore[arg-type]
-    plugins = {"gpuperf-timeout": timeout}
-    hook = SimpleNamespace(
-        pytest_timeout_cancel_timer=lambda item: noted.append(f"cancel {item.name}"),
-        pytest_timeout_set_timer=lambda item, settings: noted.append(settings),
-    )
-    config = SimpleNamespace(pluginmanager=SimpleNamespace(get_plugin=plugins.get), hook=hook)
-    item = SimpleNamespace(config=config, name="test_k", stash={TIMEOUT_SETTINGS: "settings of test_k"})
-    with without_timeout(item):  # type: ignore[arg-type]
-        noted.append("settled")
-    assert noted == ["cancel", "cancel test_k", "settled", "settings of test_k", 60.0]

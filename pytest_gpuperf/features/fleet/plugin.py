@@ -67,7 +67,7 @@ class Group:
     def _take(self, report: RunReport) -> None:
         answer, summary = self._answer, report.summary()
         answer.facts, answer.news = report.facts, report.news
-        answer.results = tuple(msgspec.structs.replace(result, unread=None) for result in report.results)
+        answer.results = tuple(msgspec.structs.replace(result, unfinished=None) for result in report.results)
         answer.expected_failures = tuple(summary.expected_failures)
         if summary.folder is not None:
             answer.files = dict(_traces(summary.results, summary.folder / RUN_FILES[0]))
