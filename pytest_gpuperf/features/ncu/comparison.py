@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.compare.changes import change_of, size_of, visibly_worse
 from pytest_gpuperf.features.compare.comparison import Cell, Comparison, Launches, Line
-from pytest_gpuperf.features.compare.pairing import pair_up
+from pytest_gpuperf.features.compare.pairing import pair_the_rest, pair_up
 from pytest_gpuperf.features.ncu.launches import difference_notes, launch_name, measured
 from pytest_gpuperf.metrics.combine import combine_both
 
@@ -45,7 +45,7 @@ def compare_kernels(
     """
     units = {name: unit for kernel in (*old, *new) for name in metrics if (unit := kernel.unit(name))}
     rows = pair_up([old, new], lambda kernel: kernel.demangled or kernel.name, lambda kernel: kernel.name)
-    renamed = _by_order((old, new), rows)
+    renamed = pair_the_rest([old, new], rows)
     taken = {place for row in renamed for place in row.items()}
     rows = sorted(
         [row for row in rows if taken.isdisjoint(row.items())] + renamed, key=lambda row: min(row.items())
@@ -70,26 +70,6 @@ def compare_kernels(
         both = combine_both(measured(old), measured(new))
         lines += _lines(" -> ".join(counts), everything, *both, metrics, units)
     return Comparison(sources, TITLES, tuple(lines), tuple(notes))
-
-
-def _by_order(
-    sides: tuple[Sequence[ReportKernel], Sequence[ReportKernel]], rows: Sequence[Mapping[int, int]]
-) -> list[Mapping[int, int]]:
-    """Pair the launches without a partner that follow the same pair, if both files have as many."""
-    together = {place: number for number, row in enumerate(rows) if len(row) > 1 for place in row.items()}
-    left: dict[int, tuple[list[int], list[int]]] = {}
-    for side, kernels in enumerate(sides):
-        before = -1
-        for index in range(len(kernels)):
-            before = together.get((side, index), before)
-            if (side, index) not in together:
-                left.setdefault(before, ([], []))[side].append(index)
-    return [
-        {0: one, 1: other}
-        for both in left.values()
-        if len(both[0]) == len(both[1])
-        for one, other in zip(*both, strict=True)
-    ]
 
 
 def _pair_name(old: ReportKernel, new: ReportKernel) -> str:

@@ -57,9 +57,10 @@ def rank_time(trace: ChromeTrace, time_us: float) -> RankTime:
     Raises:
         GpuperfError: Nothing ran on the GPU in them.
     """
-    device = max(devices_of(trace), key=lambda one: one.gpu_time_us, default=None)
+    gpus = devices_of(trace)
+    device = max(gpus, key=lambda gpu: gpus[gpu], default=0)
     try:
-        region, _ = median_region(trace, device.device if device else 0, annotation=MARK.replace(".", r"\."))
+        region, _ = median_region(trace, device, annotation=MARK.replace(".", r"\."))
     except GpuperfError:
         found = "the call runs nothing on its GPU, like a sum in place by one rank alone"
         raise GpuperfError(f"{found}; expected work to time") from None

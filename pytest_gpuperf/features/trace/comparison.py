@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.features.compare.changes import change_of, visibly_worse
 from pytest_gpuperf.features.compare.comparison import Cell, Comparison, Launches, Line
-from pytest_gpuperf.features.compare.pairing import pair_up
+from pytest_gpuperf.features.compare.pairing import pair_the_rest, pair_up
 from pytest_gpuperf.records.trace import TRACE_UNITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from pytest_gpuperf.records import Trace, TracedKernel
 
@@ -51,16 +50,11 @@ def compare_traced_kernels(old: Trace, new: Trace, sources: tuple[str, str]) -> 
     """
     sides = [sorted(one.kernels, key=lambda row: row.position) for one in (old, new)]
     rows = pair_up(sides, _exact, lambda row: row.name)
-    together = {(side, index): number for number, row in enumerate(rows) if len(row) > 1
-                for side, index in row.items()}  # fmt: skip
-    renamed = _by_order(sides, together)
-    taken = {*together, *(place for row in renamed for place in row.items())}
-    alone = [{side: index} for side, kernels in enumerate(sides) for index in range(len(kernels))
-             if (side, index) not in taken]  # fmt: skip
-    paired = [*(row for row in rows if len(row) > 1), *renamed]
+    renamed = pair_the_rest(sides, rows, *_ALIKE)
+    taken = {place for row in renamed for place in row.items()}
     pairs = [
         _Pair(sides[0][row[0]] if 0 in row else None, sides[1][row[1]] if 1 in row else None)
-        for row in (*paired, *alone)
+        for row in (*(row for row in rows if taken.isdisjoint(row.items())), *renamed)
     ]
     pairs.sort(key=lambda pair: -abs(_us(pair.new) - _us(pair.old)))
     notes = [f"{len(renamed)} renamed: paired by their order"] if renamed else []
@@ -79,45 +73,6 @@ _ALIKE: Sequence[Callable[[TracedKernel], Hashable]] = (
     lambda kernel: kernel.category,
     lambda kernel: kernel.calls,
 )
-
-
-def _by_order(
-    sides: Sequence[Sequence[TracedKernel]], together: Mapping[tuple[int, int], int]
-) -> list[Mapping[int, int]]:
-    """Pair the kernels without a partner that follow the same pair, in their order.
-
-    Args:
-        sides: Kernels of both traces, in the order of their first launch.
-        together: Number of the pair by side and index.
-    """
-    left: list[dict[int, int]] = []
-    for side, kernels in enumerate(sides):
-        before, places = -1, {}
-        for index in range(len(kernels)):
-            before = together.get((side, index), before)
-            if (side, index) not in together:
-                places[index] = before
-        left.append(places)
-    found: list[Mapping[int, int]] = []
-    for alike in _ALIKE:
-        old, new = (_numbered(kernels, places, alike) for kernels, places in zip(sides, left, strict=True))
-        for key in old.keys() & new.keys():
-            found.append({0: old[key], 1: new[key]})
-            del left[0][old[key]], left[1][new[key]]
-    return found
-
-
-def _numbered(
-    kernels: Sequence[TracedKernel], places: Mapping[int, int], alike: Callable[[TracedKernel], Hashable]
-) -> dict[Hashable, int]:
-    """Return the index of each kernel by the pair before it, its key and its place among equals."""
-    seen: Counter[Hashable] = Counter()
-    found: dict[Hashable, int] = {}
-    for index, before in places.items():
-        key = before, alike(kernels[index])
-        found[key, seen[key]] = index
-        seen[key] += 1
-    return found
 
 
 def _kernel_line(pair: _Pair) -> Line:

@@ -107,7 +107,7 @@ def _add(path: Path, annotation: str | None, found: list[GpuTrace], remarks: lis
     trace = read_chrome_trace(path)
     in_name = _RANK.findall(path.name)
     rank = int(in_name[-1]) if trace.rank is None and in_name else trace.rank
-    devices = [device for device, _ in devices_of(trace)]
+    devices = devices_of(trace)
     named = annotations_of(trace, annotation)
     busy = [device for device in devices if named is None or _regions(trace, device, named)]
     if not busy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -53,25 +53,18 @@ def summarise(
         GpuperfError: The regex is broken, or nothing ran on the GPU in its matches.
     """
     gpus = devices_of(trace)
-    device_id = max(gpus, key=lambda one: one.gpu_time_us).device
-    others = tuple(one.device for one in gpus if one.device != device_id)
+    device_id = max(gpus, key=lambda gpu: gpus[gpu])
+    others = tuple(gpu for gpu in gpus if gpu != device_id)
     made = summarise_gpu(trace, device_id, annotation=annotation, tensor_cores=tensor_cores)
     return replace(made, other_gpus=others)
 
 
-class GpuTime(NamedTuple):
-    """Sum of the durations of the activities of one GPU."""
-
-    device: int
-    gpu_time_us: float
-
-
-def devices_of(trace: ChromeTrace) -> list[GpuTime]:
-    """Return the GPUs with activities, sorted by their numbers."""
+def devices_of(trace: ChromeTrace) -> dict[int, float]:
+    """Return the GPUs with activities, sorted, and the sum of their durations in microseconds."""
     time_us: dict[int, float] = defaultdict(float)
     for one in trace.activities:
         time_us[one.device] += one.end_us - one.start_us
-    return [GpuTime(device, time_us[device]) for device in sorted(time_us)]
+    return dict(sorted(time_us.items()))
 
 
 def summarise_gpu(
