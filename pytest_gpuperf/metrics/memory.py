@@ -38,19 +38,16 @@ def _rate(values: Sequence[float]) -> float | None:
     return ratio((total(values[1:]), values[0]))
 
 
-def _hit_rate(name: str, raw: str, explanation: str) -> Metric:
-    source = Source((raw,))
+def _analysis(
+    name: str, unit: str, explanation: str, *sources: Source, presets: tuple[Preset, ...] = ()
+) -> Metric:
     return Metric(
-        name,
-        "%",
-        "higher",
-        Tier.STATE,
-        Combining.MEAN,
-        _ANALYSIS,
-        explanation,
-        (source,),
-        presets=("default", "memory"),
+        name, unit, "higher", Tier.STATE, Combining.MEAN, _ANALYSIS, explanation, sources, presets=presets
     )
+
+
+def _hit_rate(name: str, raw: str, explanation: str) -> Metric:
+    return _analysis(name, "%", explanation, Source((raw,)), presets=("default", "memory"))
 
 
 def _bytes(name: str, explanation: str, *sources: Source, presets: tuple[Preset, ...]) -> Metric:
@@ -129,21 +126,15 @@ MEMORY = (
         Source(_OP_READ_WRITE, total, requested=False),
         presets=("default", "memory", "roofline", "one-pass"),
     ),
-    Metric(
+    _analysis(
         "dram_gb_per_s",
         "GB/s",
-        "higher",
-        Tier.STATE,
-        Combining.MEAN,
-        _ANALYSIS,
         "bytes moved to and from DRAM per second",
-        (
-            Source(("dram__bytes.sum.per_second",), scaled(1e-9), OWN_MEMORY),
-            # Bytes per nanosecond.
-            Source(("dram__bytes.sum", _DURATION), ratio, requested=False),
-            Source((_DURATION, *_READ_WRITE), _rate, requested=False),
-            Source((_DURATION, *_OP_READ_WRITE), _rate, requested=False),
-        ),
+        Source(("dram__bytes.sum.per_second",), scaled(1e-9), OWN_MEMORY),
+        # Bytes per nanosecond.
+        Source(("dram__bytes.sum", _DURATION), ratio, requested=False),
+        Source((_DURATION, *_READ_WRITE), _rate, requested=False),
+        Source((_DURATION, *_OP_READ_WRITE), _rate, requested=False),
     ),
     *(
         _bytes(

@@ -16,7 +16,7 @@ from pytest_gpuperf.metrics.metric import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_OCCUPANCY, _LAUNCH, _SCHEDULER = "Occupancy", "LaunchStats", "SchedulerStats"
+_OCCUPANCY = "Occupancy"
 
 _LIMITERS = ("warps", "blocks", "registers", "shared_mem", "barriers")
 """In the order for a tie: the limits that the hardware fixes come first, since code cannot change them."""
@@ -33,6 +33,7 @@ def _least(values: Sequence[float]) -> str:
 # ncu makes these facts from the launch and the limits of the chip: they need no pass, and every chip has
 # them.
 _WITH_EVERY_LAUNCH: tuple[Preset, ...] = ("default", "sol", "occupancy", "launch", "one-pass")
+_MIN, _MAX = Combining.MIN, Combining.MAX
 
 
 def _fact(
@@ -40,53 +41,54 @@ def _fact(
     unit: str,
     better: Better,
     combining: Combining,
-    section: str,
-    raw: str,
     explanation: str,
+    raw: str = "",
     *,
+    section: str = "LaunchStats",
     presets: tuple[Preset, ...] = _WITH_EVERY_LAUNCH,
 ) -> Metric:
-    sources = (Source((raw,)),)
+    sources = (Source((raw or f"launch__{name}",)),)
     return Metric(name, unit, better, Tier.EXACT, combining, section, explanation, sources, presets=presets)
 
 
-def _warps(name: str, raw: str, explanation: str) -> Metric:
+def _fits(name: str, unit: str, explanation: str, raw: str) -> Metric:
+    # The least of several launches, not a mean: with a weight that varies, an exact fact would vary too.
+    return _fact(name, unit, "higher", _MIN, explanation, raw, section=_OCCUPANCY)
+
+
+def _warps(
+    name: str, unit: str, section: str, raw: str, explanation: str, presets: tuple[Preset, ...]
+) -> Metric:
+    sources = (Source((raw,)),)
     return Metric(
-        name,
-        "warp",
-        "higher",
-        Tier.STATE,
-        Combining.MEAN,
-        _SCHEDULER,
-        explanation,
-        (Source((f"smsp__{raw}.avg.per_cycle_active",)),),
-        presets=("occupancy",),
+        name, unit, "higher", Tier.STATE, Combining.MEAN, section, explanation, sources, presets=presets
     )
 
 
-_SUM, _MAX, _MIN = Combining.SUM, Combining.MAX, Combining.MIN
+def _on_a_scheduler(name: str, raw: str, explanation: str) -> Metric:
+    raw = f"smsp__{raw}.avg.per_cycle_active"
+    return _warps(name, "warp", "SchedulerStats", raw, explanation, ("occupancy",))
+
+
+def _shared(part: str, origin: str) -> Metric:
+    raw, explanation = f"launch__shared_mem_per_block_{part}", f"shared memory of a block {origin}"
+    return _fact(f"shared_memory.{part}", "byte", "lower", _MAX, explanation, raw, presets=("launch",))
+
 
 OCCUPANCY = (
-    Metric(
+    _warps(
         "achieved_occupancy",
         "%",
-        "higher",
-        Tier.STATE,
-        Combining.MEAN,
         _OCCUPANCY,
+        "sm__warps_active.avg.pct_of_peak_sustained_active",
         "warps resident, of the most that an SM can hold",
-        (Source(("sm__warps_active.avg.pct_of_peak_sustained_active",)),),
-        presets=("default", "occupancy", "one-pass"),
+        ("default", "occupancy", "one-pass"),
     ),
-    # The least of several launches, not a mean: with a weight that varies, an exact fact would vary too.
-    _fact(
+    _fits(
         "theoretical_occupancy",
         "%",
-        "higher",
-        _MIN,
-        _OCCUPANCY,
-        "sm__maximum_warps_per_active_cycle_pct",
         "warps that fit, of the most that an SM can hold",
+        "sm__maximum_warps_per_active_cycle_pct",
     ),
     Metric(
         "occupancy_limiter",
@@ -101,82 +103,39 @@ OCCUPANCY = (
         presets=_WITH_EVERY_LAUNCH,
     ),
     *(
-        _fact(
-            f"occupancy_limit.{limiter}",
-            "block",
-            "higher",
-            _MIN,
-            _OCCUPANCY,
-            _limit(limiter),
-            f"blocks that fit on an SM by {limiter}",
-        )
-        for limiter in _LIMITERS
+        _fits(f"occupancy_limit.{one}", "block", f"blocks that fit on an SM by {one}", _limit(one))
+        for one in _LIMITERS
     ),
-    _warps("warps_per_scheduler", "warps_active", "warps resident on a scheduler"),
-    _warps("eligible_warps", "warps_eligible", "warps of a scheduler that could issue in a cycle"),
-    _fact(
-        "registers_per_thread",
-        "register",
-        "lower",
-        _MAX,
-        _LAUNCH,
-        "launch__registers_per_thread",
-        "registers of a thread",
-    ),
+    _on_a_scheduler("warps_per_scheduler", "warps_active", "warps resident on a scheduler"),
+    _on_a_scheduler("eligible_warps", "warps_eligible", "warps of a scheduler that could issue in a cycle"),
+    _fact("registers_per_thread", "register", "lower", _MAX, "registers of a thread"),
     _fact(
         "shared_memory_per_block",
         "byte",
         "lower",
         _MAX,
-        _LAUNCH,
-        "launch__shared_mem_per_block",
         "shared memory of a block: static, dynamic and of the driver",
+        "launch__shared_mem_per_block",
     ),
-    *(
-        _fact(
-            f"shared_memory.{part}",
-            "byte",
-            "lower",
-            _MAX,
-            _LAUNCH,
-            f"launch__shared_mem_per_block_{part}",
-            f"shared memory of a block {origin}",
-            presets=("launch",),
-        )
-        for part, origin in {
-            "static": "that the code declares",
-            "dynamic": "that the launch asks for",
-            "driver": "that the driver takes",
-        }.items()
-    ),
-    _fact("grid_size", "block", "", _SUM, _LAUNCH, "launch__grid_size", "blocks launched"),
-    _fact("block_size", "thread", "", _MAX, _LAUNCH, "launch__block_size", "threads of a block"),
-    _fact(
-        "cluster_size",
-        "block",
-        "",
-        _MAX,
-        _LAUNCH,
-        "launch__cluster_size",
-        "blocks of a cluster, 0 without",
-        presets=("launch",),
-    ),
+    _shared("static", "that the code declares"),
+    _shared("dynamic", "that the launch asks for"),
+    _shared("driver", "that the driver takes"),
+    _fact("grid_size", "block", "", Combining.SUM, "blocks launched"),
+    _fact("block_size", "thread", "", _MAX, "threads of a block"),
+    _fact("cluster_size", "block", "", _MAX, "blocks of a cluster, 0 without", presets=("launch",)),
     _fact(
         "waves",
         "",
         "",
         _MAX,
-        _LAUNCH,
-        "launch__waves_per_multiprocessor",
         "grid size over the blocks that the GPU holds at once",
+        "launch__waves_per_multiprocessor",
     ),
     _fact(
         "sm_count",
         "SM",
         "",
         _MAX,
-        _LAUNCH,
-        "launch__sm_count",
         "multiprocessors that the launch may use",
         presets=("occupancy", "launch"),
     ),

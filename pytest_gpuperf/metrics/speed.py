@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, get_args
 
-from pytest_gpuperf.metrics.chips import CHIPS
 from pytest_gpuperf.metrics.metric import (
     EVERY_CHIP,
     Combining,
@@ -49,15 +49,20 @@ def _share(
 
 
 def _pipe(
-    name: str,
-    raw: str,
-    work: str,
-    chips: frozenset[str] = EVERY_CHIP,
-    *,
-    presets: tuple[Preset, ...] = (),
+    name: str, raw: str, work: str, chips: frozenset[str] = EVERY_CHIP, *, presets: tuple[Preset, ...] = ()
 ) -> Metric:
     explanation = f"{name} pipe, of its peak: {work}"
     return _share(f"pipe.{name}", _COMPUTE, f"sm__{raw}.{_ELAPSED}", explanation, chips, presets=presets)
+
+
+# The speed of light is made of these pipes, so they come in the same passes.
+_of_light = partial(_pipe, presets=("default", "sol"))
+
+
+def _throughput(unit: str, raw: str, explanation: str, chips: frozenset[str] = EVERY_CHIP) -> Metric:
+    """Return the share of a unit's peak; that of the SM is no memory."""
+    presets: tuple[Preset, ...] = ("default", "sol") if unit == "sm" else ("default", "sol", "memory")
+    return _share(f"{unit}_throughput", _SOL, raw, explanation, chips, presets=presets)
 
 
 def _instructions(
@@ -79,46 +84,17 @@ SPEED = (
         _SOL,
         "time under the profiler",
         (Source(("gpu__time_duration.sum",), scaled(1e-3)),),
-        presets=(
-            *("default", "sol", "occupancy", "launch", "stalls", "memory", "tensor", "roofline", "one-pass"),
-        ),
+        presets=get_args(Preset),
     ),
-    _share(
-        "sm_throughput",
-        _SOL,
-        f"sm__throughput.{_ELAPSED}",
-        "compute speed of light: busiest unit of the SM",
-        presets=("default", "sol"),
-    ),
-    _share(
-        "memory_throughput",
-        _SOL,
+    _throughput("sm", f"sm__throughput.{_ELAPSED}", "compute speed of light: busiest unit of the SM"),
+    _throughput(
+        "memory",
         f"gpu__compute_memory_throughput.{_ELAPSED}",
         "memory speed of light: busiest unit from L1 to DRAM",
-        presets=("default", "sol", "memory"),
     ),
-    _share(
-        "dram_throughput",
-        _SOL,
-        f"gpu__dram_throughput.{_ELAPSED}",
-        "busiest unit of DRAM, of its peak",
-        OWN_MEMORY,
-        presets=("default", "sol", "memory"),
-    ),
-    _share(
-        "l2_throughput",
-        _SOL,
-        f"lts__throughput.{_ELAPSED}",
-        "busiest unit of L2, of its peak",
-        presets=("default", "sol", "memory"),
-    ),
-    _share(
-        "l1_throughput",
-        _SOL,
-        f"l1tex__throughput.{_ACTIVE}",
-        "busiest unit of L1, of its peak while active",
-        presets=("default", "sol", "memory"),
-    ),
+    _throughput("dram", f"gpu__dram_throughput.{_ELAPSED}", "busiest unit of DRAM, of its peak", OWN_MEMORY),
+    _throughput("l2", f"lts__throughput.{_ELAPSED}", "busiest unit of L2, of its peak"),
+    _throughput("l1", f"l1tex__throughput.{_ACTIVE}", "busiest unit of L1, of its peak while active"),
     Metric(
         "sm_clock_mhz",
         "MHz",
@@ -162,28 +138,17 @@ SPEED = (
         "instructions executed, of the most that the SMs could execute in the time",
         presets=("one-pass",),
     ),
-    # The speed of light is made of these pipes, so they come in the same passes.
-    _pipe("alu", "pipe_alu_cycles_active", "integers and comparisons", presets=("default", "sol")),
-    _pipe(
-        "fma",
-        "pipe_fma_cycles_active",
-        "float32, and half precision since GA102",
-        presets=("default", "sol"),
-    ),
+    _of_light("alu", "pipe_alu_cycles_active", "integers and comparisons"),
+    _of_light("fma", "pipe_fma_cycles_active", "float32, and half precision since GA102"),
     _pipe(
         "fmaheavy",
         "pipe_fmaheavy_cycles_active",
         "the half of fma that also multiplies integers",
         but("gv100", "tu102", "ga100"),
     ),
-    _pipe(
-        "fp16",
-        "inst_executed_pipe_fp16",
-        "half precision",
-        frozenset(chip.name for chip in CHIPS[:3]),
-    ),
-    _pipe("fp64", "pipe_fp64_cycles_active", "float64", presets=("default", "sol")),
-    _pipe("lsu", "inst_executed_pipe_lsu", "loads and stores", presets=("default", "sol")),
+    _pipe("fp16", "inst_executed_pipe_fp16", "half precision", EVERY_CHIP - since("ga102")),
+    _of_light("fp64", "pipe_fp64_cycles_active", "float64"),
+    _of_light("lsu", "inst_executed_pipe_lsu", "loads and stores"),
     _pipe("tensor", "pipe_tensor_cycles_active", "tensor cores, of all cycles", presets=("tensor",)),
     _pipe(
         "tma",
@@ -193,7 +158,7 @@ SPEED = (
         presets=("memory", "tensor"),
     ),
     _pipe("uniform", "inst_executed_pipe_uniform", "operations that a whole warp shares", but("gv100")),
-    _pipe("xu", "inst_executed_pipe_xu", "exp, sin, rsqrt and conversions", presets=("default", "sol")),
+    _of_light("xu", "inst_executed_pipe_xu", "exp, sin, rsqrt and conversions"),
     _instructions(
         "tensor_pipe_instructions",
         "inst_executed_pipe_tensor",
