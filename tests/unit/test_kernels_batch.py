@@ -14,7 +14,7 @@ from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing import kernels_batch, marks, prepared, rerun
 from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
-from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, mean_work, work_of
+from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, single_call_of, work_of
 from pytest_gpuperf.records import StreamWork
 from simulated_gpu import install_kernels
 
@@ -345,7 +345,7 @@ def test_mark_is_an_empty_kernel_or_else_a_blocking_one(monkeypatch: pytest.Monk
 def test_mean_of_blocks_leaves_out_the_extremes_of_kernels() -> None:
     streams = tuple(StreamWork(stream=number, launches=1, kernels_us=1.0) for number in range(5))
     works = [Work(us, 2 * us, us, (streams[at],)) for at, us in enumerate((9.0, 2.0, 3.0, 4.0, 99.0))]
-    found = mean_work(works)
+    found = single_call_of([Block(work.busy_us, work=work) for work in works], [20.0] * 3)
     assert [found.busy_us, found.kernels_us] == pytest.approx([16 / 3, 32 / 3])
     assert found.host_copies_us == pytest.approx(117 / 5)
     assert found.streams == (streams[4],)

@@ -24,8 +24,8 @@ from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import nothing_launched
 from pytest_gpuperf.measure.timing.marks import mark
 from pytest_gpuperf.measure.timing.rerun import RERUN_CALLS
-from pytest_gpuperf.records import StreamWork
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.records import SingleCall, StreamWork
+from pytest_gpuperf.statistics.estimate import interquartile_range, trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -223,11 +223,19 @@ def _sum_us(activities: Sequence[Activity]) -> float:
     return sum(one.end_ns - one.start_ns for one in activities) / 1e3
 
 
-def mean_work(works: Sequence[Work]) -> Work:
-    """Return the mean of the work of several blocks; the streams are those of the last."""
-    return Work(
-        busy_us=trimmed_mean([work.busy_us for work in works]),
-        kernels_us=trimmed_mean([work.kernels_us for work in works]),
-        host_copies_us=fmean(work.host_copies_us for work in works),
+def single_call_of(blocks: Sequence[Block], host_us: Sequence[float]) -> SingleCall:
+    """Return the mean work of the calls of recorded blocks; the streams are those of the last.
+
+    Args:
+        blocks: The blocks.
+        host_us: Times of a call by the host's clock, in microseconds.
+    """
+    works = [block.work for block in blocks if block.work is not None]
+    return SingleCall(
+        busy_us=round(trimmed_mean([work.busy_us for work in works]), 6),
+        kernels_us=round(trimmed_mean([work.kernels_us for work in works]), 6),
+        host_copies_us=round(fmean(work.host_copies_us for work in works), 4),
+        host_us=round(trimmed_mean(host_us), 3),
+        host_spread_pct=round(100 * interquartile_range(host_us) / trimmed_mean(host_us), 2),
         streams=works[-1].streams,
     )

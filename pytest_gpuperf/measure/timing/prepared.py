@@ -162,25 +162,19 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
     try:
         # A few calls show if it can be captured, and if it launches anything.
         _try_capture(fn)
-        if mode == "cold":
-            batch = ColdBatch(fn, _calls(probe.call_us, COLD_CALLS), flush_bytes, stamps)
+        if mode != "queued":
+            batch = (
+                ColdBatch(fn, _calls(probe.call_us, COLD_CALLS), flush_bytes, stamps)
+                if mode == "cold"
+                else HotBatch(fn, _calls(probe.call_us, MAX_CALLS), stamps)
+            )
             return Prepared(
                 batch,
-                "cold",
+                "cold" if mode == "cold" else "hot",
                 autotuned=probe.autotuned,
                 fn=fn,
                 enqueue_us=probe.enqueue_us,
                 captured=batch.captured,
-            )
-        if mode in ("auto", "hot"):
-            hot = HotBatch(fn, _calls(probe.call_us, MAX_CALLS), stamps)
-            return Prepared(
-                hot,
-                "hot",
-                autotuned=probe.autotuned,
-                fn=fn,
-                enqueue_us=probe.enqueue_us,
-                captured=hot.captured,
             )
         reason = ""
     except NotCapturableError as error:
@@ -207,21 +201,6 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
         )
     queued = _queued_batch(fn, probe, stamps)
     return Prepared(queued, "queued", autotuned=probe.autotuned, fn=fn, enqueue_us=probe.enqueue_us)
-
-
-def prepare_kernels(fn: Callable[[], Any], stamps: Stamps | None, reason: str) -> Prepared:
-    """Prepare a callable by its kernels, although a graph could be captured.
-
-    Args:
-        fn: A callable without arguments.
-        stamps: Stamps around each block; None for none.
-        reason: Reason why the graph does not hold all of its work.
-
-    Raises:
-        CuptiError: CUPTI is missing, or another profiler holds it.
-        GpuperfError: The callable launches nothing.
-    """
-    return Prepared(KernelsBatch(fn, stamps), "kernels", reason)
 
 
 def _try_capture(fn: Callable[[], Any]) -> None:

@@ -18,23 +18,22 @@ from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.timing.audit import REFUSED
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.measure.timing.burn import BURN_S, Burn, at_other_clocks
-from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, mean_work
+from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
 from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us
-from pytest_gpuperf.measure.timing.prepared import Prepared, prepare, prepare_kernels
+from pytest_gpuperf.measure.timing.prepared import Prepared, prepare
 from pytest_gpuperf.measure.timing.single_calls import with_single_calls
 from pytest_gpuperf.measure.timing.stamp import stamps
-from pytest_gpuperf.records import HELD_BACK, OtherTime, SingleCall, Timing, Workload
+from pytest_gpuperf.records import HELD_BACK, OtherTime, Timing, Workload
 from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks, scaled
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.rerun import Elsewhere, Rerunnable
     from pytest_gpuperf.measure.timing.stamp import Stamps
-    from pytest_gpuperf.measure.timing.warm_up import Warmed
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
     KnownTime: TypeAlias = Callable[[TimingMode], tuple[TimingSource, ClockModel | None] | None]
@@ -69,6 +68,8 @@ DISTURBING = frozenset(
     ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 )
 """Throttle reasons that the kernel does not cause itself (it does cause the power limit)."""
+_SOURCES: Mapping[str, TimingSource] = {"host": "host", "kernels": "cupti"}
+"""Sources of the modes that are not timed by events."""
 
 
 class Timer:
@@ -154,7 +155,7 @@ class Timer:
                             expected="streams that wait for each other, and the same work in each call",
                             next_step="use mode='kernels', which has the work of single calls on all streams",
                         )
-                    prepared = prepare_kernels(fn, self._stamps, why)
+                    prepared = Prepared(KernelsBatch(fn, self._stamps), "kernels", why)
                     timing = self._undisturbed(prepared, progress, known)
                 progress("verifies")
                 verify(prepared.batch)
@@ -167,9 +168,8 @@ class Timer:
     def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
         """Measure, and repeat what heat or another process disturbed."""
         thrown_away: list[str] = []
-        measure = self._measure_kernels if isinstance(prepared.batch, KernelsBatch) else self._measure
         while True:
-            timing = measure(prepared, progress, known)
+            timing = self._measure(prepared, progress, known)
             why = disturbed(timing)
             if not why or len(thrown_away) == ATTEMPTS - 1:
                 return replace(timing, measured_again=tuple(thrown_away))
@@ -193,90 +193,50 @@ class Timer:
             )
 
     def _measure(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
-        warm_up, begun = self._warm_up(prepared, progress)
+        progress("warms up")
+        warm_up, begun = prepared.warm_up()
+        if self._build(prepared.mode):
+            # The GPU has idled meanwhile, and blocks must start right after a warm-up.
+            warm_up, begun = prepared.warm_up()
         end = kept.now() + self._budget_s
+
         progress("measures")
+        batch = prepared.batch
         steady = self._steady_blocks(prepared, self._budget_s / 2, begun)
-        events_us = trimmed_mean([block.time_us for block in steady])
+        steady_us = trimmed_mean([block.time_us for block in steady])
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
         conditions = self._conditions()
-        recorded, places, not_recorded = self._recorded_blocks(prepared, events_us)
         usual, known_model = known(prepared.mode) or ("", None)
-        source: TimingSource = "host" if prepared.mode == "host" else "events"
-        blocks, others = steady, recorded
-        if recorded and source == "events" and events_us < LIMITS.get(usual, 1.0) * self._short_us:
-            source, blocks, others = "cupti", recorded, steady
+        source: TimingSource = _SOURCES.get(prepared.mode, "events")
+        others, places, not_recorded = self._recorded_blocks(prepared, steady_us)
+        blocks = steady
+        if others and source == "events" and steady_us < LIMITS.get(usual, 1.0) * self._short_us:
+            source, blocks, others = "cupti", others, steady
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
         if prepared.mode == "cold" and source == "events":
             _refuse_noise(times)
+
         model = self._near(known_model if source == usual else None, steady, time_us)
         if model is None:
             progress("measures at other clocks")
-            scale = time_us / events_us if events_us > 0 else 0.0
+            scale = time_us / steady_us if steady_us > 0 else 0.0
             model = self._clock_model(prepared, steady, end, scale=scale)
+        single_call = None
+        if isinstance(batch, KernelsBatch):
+            progress("measures the host")
+            single_call = single_call_of(blocks, batch.host_blocks_us())
         timing = Timing(
             mode=prepared.mode,
             time_us=round(time_us, 6),
             spread_pct=100 * interquartile_range(_at_one_place(times, places)) / time_us,
             blocks_us=tuple(round(time_us, 6) for time_us in times),
-            calls_per_block=min(prepared.batch.calls, MAX_RECORDED_CALLS if source == "cupti" else MAX_CALLS),
+            calls_per_block=min(batch.calls, MAX_RECORDED_CALLS if source == "cupti" else MAX_CALLS),
             source=source,
+            single_call=single_call,
             launch_gap_us=round(self._launch_gap_us, 4) if prepared.mode in ("hot", "cold") else None,
             blocks_mhz=_clocks(blocks),
             other=_other(others, prepared.not_recorded or not_recorded),
-            clock_model=model,
-            autotuned=prepared.autotuned,
-            not_captured=prepared.not_captured,
-            warm_up=warm_up,
-            conditions=conditions,
-        )
-        return replace(timing, normalised_us=normalised_us(timing))
-
-    def _warm_up(self, prepared: Prepared, progress: Callable[[str], None]) -> Warmed:
-        progress("warms up")
-        warmed = prepared.warm_up()
-        if self._build(prepared.mode):
-            # The GPU has idled meanwhile, and blocks must start right after a warm-up.
-            warmed = prepared.warm_up()
-        return warmed
-
-    def _measure_kernels(
-        self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime
-    ) -> Timing:
-        """Measure a callable by CUPTI's records of its calls, and its time by the host's clock."""
-        assert isinstance(prepared.batch, KernelsBatch)
-        warm_up, begun = self._warm_up(prepared, progress)
-        end = kept.now() + self._budget_s
-        progress("measures")
-        blocks = self._steady_blocks(prepared, self._budget_s / 2, begun)
-        conditions = self._conditions()
-        times = [block.time_us for block in blocks]
-        time_us = trimmed_mean(times)
-        _, known_model = known("kernels") or ("", None)
-        model = self._near(known_model, blocks, time_us)
-        if model is None:
-            progress("measures at other clocks")
-            model = self._clock_model(prepared, blocks, end, scale=1.0)
-        progress("measures the host")
-        host_us = prepared.batch.host_blocks_us()
-        work = mean_work([block.work for block in blocks if block.work is not None])
-        timing = Timing(
-            mode="kernels",
-            time_us=round(time_us, 6),
-            spread_pct=100 * interquartile_range(times) / time_us,
-            blocks_us=tuple(round(block_us, 6) for block_us in times),
-            calls_per_block=prepared.batch.calls,
-            source="cupti",
-            single_call=SingleCall(
-                busy_us=round(time_us, 6),
-                kernels_us=round(work.kernels_us, 6),
-                host_copies_us=round(work.host_copies_us, 4),
-                host_us=round(trimmed_mean(host_us), 3),
-                host_spread_pct=round(100 * interquartile_range(host_us) / trimmed_mean(host_us), 2),
-                streams=work.streams,
-            ),
-            blocks_mhz=_clocks(blocks),
             clock_model=model,
             autotuned=prepared.autotuned,
             not_captured=prepared.not_captured,
@@ -314,7 +274,8 @@ class Timer:
         Returns:
             The blocks, the number of places that they take turns with, and the reason if there are none.
         """
-        if prepared.mode != "host" and events_us >= STILL_RECORDED * self._short_us:
+        is_long = prepared.mode != "host" and events_us >= STILL_RECORDED * self._short_us
+        if prepared.mode == "kernels" or is_long:
             return [], 1, ""
         held: list[Any] = []  # with each output that stays, the next one has another place
         others = _places(prepared, held) if events_us < self._short_us and prepared.mode != "host" else []
