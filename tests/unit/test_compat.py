@@ -311,10 +311,11 @@ def test_missing_attribute_of_pytest_is_none(call: Callable[[Any], object]) -> N
 
 
 def test_calls_of_hooks_are_not_held_without_pluggys_name() -> None:
-    with pytest_names.calls_held(SimpleNamespace(), lambda _: True):
-        pass
+    with pytest_names.calls_held(SimpleNamespace(), lambda _: True) as can_hold:
+        assert not can_hold
     hook = SimpleNamespace(_hookexec=lambda *arguments: arguments)
-    with pytest_names.calls_held(hook, lambda call: call["held"]):
+    with pytest_names.calls_held(hook, lambda call: call["held"]) as can_hold:
+        assert can_hold
         assert hook._hookexec("name", [], {"held": True}, False) == []
         assert hook._hookexec("name", [], {"held": False}, False) == ("name", [], {"held": False}, False)
 
