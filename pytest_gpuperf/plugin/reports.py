@@ -98,7 +98,7 @@ class Reports:
                 session.config.hook.pytest_runtest_logreport(report=report)
 
     def _finish(self, session: pytest.Session) -> dict[str, TestResult]:
-        from pytest_gpuperf.session.unfinished import finish_tests
+        from pytest_gpuperf.session.late_work import finish_tests
 
         assert self.report is not None
         terminal = session.config.pluginmanager.get_plugin("terminalreporter")

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from pytest_gpuperf.judge.result import Suspect
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.session.judge import Judge
+from pytest_gpuperf.session.late_counters import read_unread
 from pytest_gpuperf.session.marker import ItemState, Marker
 from pytest_gpuperf.session.progress import Progress, StatusLine, wait_for
 from pytest_gpuperf.session.settling import Against, Settler
-from pytest_gpuperf.session.unread import read_unread
 
 if TYPE_CHECKING:
     from pathlib import Path
