@@ -38,7 +38,6 @@ record --replace
 trace
 trace saved.json.gz
 trace ::b --chrome out.json
-trace ::b --tensorboard log
 """.strip().splitlines()
 
 
