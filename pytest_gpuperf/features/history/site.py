@@ -114,5 +114,5 @@ def _details(series: Series, ranges: Sequence[Range], order: Order, links: Sourc
     table = html_table(Table(columns), f"Runs of {series.name}", addresses)
     return (
         f"{svg(picture_of_series(series, ranges, order, links))}<details><summary>Runs</summary>"
-        f'<div class="scroll" tabindex="0">{table}</div></details>'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="Runs">{table}</div></details>'
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COLOURS = {
     "now": "#1f62c4",
     "before": "#838a94",
-    "second": "#b8560b",
+    "second": "#ad5009",
     "third": "#7a4bb3",
     "good": "#1b7f4b",
     "bad": "#c22f3d",
@@ -286,10 +286,10 @@ def _path(d: str, mark: Line) -> str:
 
 
 def _dot(x: float, y: float, style: _Style, *, hollow: bool = False, tip: str = "") -> str:
-    fill = ' class="hollow" fill="#fff"' * hollow
+    kind = 'class="dot hollow" fill="#fff"' if hollow else 'class="dot"'
     title = f"<title>{text(tip)}</title>" if tip else ""
     place = f'transform="translate({x:.1f},{y:.1f})"'
-    return f'<path d="{style.shape}" {place} stroke="currentColor" stroke-width="1.2"{fill}>{title}</path>'
+    return f'<path {kind} d="{style.shape}" {place} stroke="currentColor" stroke-width="1.2">{title}</path>'
 
 
 def _rectangle(x: float, y: float, width: float, height: float, tip: str = "", attributes: str = "") -> str:
