@@ -28,6 +28,15 @@ deps = {requirement("torch,triton,ncu")}
 pass_env = CUDA_*,NVIDIA_*,GITHUB_*,TRITON_*,TORCH_*,CI,CC,CXX
 commands = python -m pytest --gpuperf {{posargs:perf}}
 """
+OWN = {
+    "pip install .\n": f"pip install '{requirement()}'\n",
+    "install 'tox>=4.21'\n": "install -e . 'PACKAGE'\n",
+    "Install tox": "Install",
+    "tests=(suites)": f"tests=({SUITE})",
+    "tox run -e suites --": "python -m pytest --gpuperf --gpuperf-strict",
+    "default: main": "default: MAIN",
+}
+"""What differs in the workflows of this repository, which `--full` writes, too."""
 NEXT = """
 Next, on a machine with a GPU:
   gpuperf doctor                              is it ready to measure?
@@ -45,13 +54,14 @@ Commit the new files in baselines/. From then on, with or without a GPU:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
 )
 @click.option("--agents", is_flag=True, help="Write only a skill file for coding agents.")
-def command(folder: Path, agents: bool) -> None:
+@click.option("--full", is_flag=True, help="Add workflows: comments, and old code in turn by label.")
+def command(folder: Path, agents: bool, full: bool) -> None:
     """Write a suite and a GitHub workflow into DIR.
 
     DIR is the top of an existing project, the working directory by default. Existing files stay.
     """
     root = folder.resolve()
-    texts = dict.fromkeys(SKILLS, packaged("SKILL.md")) if agents else _suite(root) | _workflow(root)
+    texts = dict.fromkeys(SKILLS, packaged("SKILL.md")) if agents else _suite(root) | _workflows(root, full)
     missing = {root / name: text.encode() for name, text in texts.items() if not (root / name).exists()}
     write_files(missing)
     for name in texts:
@@ -78,17 +88,26 @@ def _suite(root: Path) -> dict[str, str]:
     return {} if others else {f"{SUITE}/{EXAMPLE}": packaged(f"{EXAMPLE}.txt")}
 
 
-def _workflow(root: Path) -> dict[str, str]:
-    """Return the workflow; none below the top of a repository, where GitHub reads none."""
+def _workflows(root: Path, full: bool) -> dict[str, str]:
+    """Return the workflows; none below the top of a repository, where GitHub reads none."""
     # In a worktree or a submodule .git is a file.
     if any((folder / ".git").exists() for folder in root.parents) and not (root / ".git").exists():
         return {}
-    text = packaged("gpuperf.yml").replace("PACKAGE", requirement("torch,triton,ncu"))
-    text = text.replace("[main]", f"[{json.dumps(_main_branch(root))}]")
+    texts = {WORKFLOW: packaged("gpuperf.yml").replace("[main]", "[MAIN]")}
+    for name in ("comment.yml", "against.yml") if full else ():
+        text = packaged(name)
+        for before, after in OWN.items():
+            text = text.replace(before, after)
+        texts[str(Path(WORKFLOW).with_name(f"gpuperf-{name}"))] = text
+    values = {"PACKAGE": requirement("torch,triton,ncu"), "MAIN": json.dumps(_main_branch(root))}
     pyproject = root / "pyproject.toml"
     metadata = pyproject.read_text(encoding="utf-8", errors="replace") if pyproject.is_file() else ""
     is_package = (root / "setup.py").exists() or "[project]" in metadata or "[build-system]" in metadata
-    return {WORKFLOW: text if is_package else text.replace("install -e . ", "install ")}
+    if not is_package:
+        values["install -e . "] = "install "
+    for before, after in values.items():
+        texts = {name: text.replace(before, after) for name, text in texts.items()}
+    return texts
 
 
 def _main_branch(root: Path) -> str:

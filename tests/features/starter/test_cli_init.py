@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,23 @@ def test_output_names_files_and_next_commands(repository: Path) -> None:
         ]
     )
     assert content(repository).keys() == {SUITE, WORKFLOW, "pyproject.toml"}
+
+
+def test_full_adds_the_comment_and_old_code_in_turn(repository: Path) -> None:
+    names = [f".github/workflows/gpuperf-{name}.yml" for name in ("comment", "against")]
+    assert init("--full")[2:4] == [f"wrote  {name}" for name in names]
+    comment, against = ((repository / name).read_text(encoding="utf-8") for name in names)
+    assert f"run: pip install '{requirement()}'" in comment
+    measured = yaml.safe_load(against)["jobs"]["measure"]
+    *_, install, measure, _ = (step.get("run", "") for step in measured["steps"])
+    assert f"install -e . '{requirement('torch,triton,ncu')}'" in install
+    assert 'python -m pytest --gpuperf --gpuperf-strict "${tests[@]}"' in measure
+    assert "tests=(perf)" in measure
+    assert "suites" not in comment + against
+    assert "tox" not in comment + against
+    accepted = re.search(r"\$test =~ (\^.*\$) &&", measure)
+    assert accepted is not None
+    assert re.fullmatch(accepted[1], f"{SUITE}::test_square")
 
 
 @pytest.mark.parametrize("name", [SUITE, WORKFLOW])
