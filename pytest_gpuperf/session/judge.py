@@ -63,6 +63,7 @@ class Judge:
         }
         """Place of the run that has a test among those that were recorded."""
         self._replays = bool(recorded)
+        self._other_gpus = self.expected.other_gpus
 
     def accept(self, nodeid: str = "") -> str:
         """Return the command that makes the run that has a test the baseline."""
@@ -71,7 +72,7 @@ class Judge:
     def _hints(self, nodeid: str) -> Hints:
         accept = self.accept(nodeid)
         makes = accept if self._replays else "pytest --gpuperf --gpuperf-update=new"
-        return Hints(f"if this is intended: {accept}", f"{makes} makes one{self.expected.other_gpus}")
+        return Hints(f"if this is intended: {accept}", f"{makes} makes one{self._other_gpus}")
 
     def _compiled_hints(self) -> Hints:
         update = self.accept()
