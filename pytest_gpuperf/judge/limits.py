@@ -26,8 +26,7 @@ from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.screen import spread_pct
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
-from pytest_gpuperf.records.correctness import ACCURACY_UNITS
-from pytest_gpuperf.records.trace import TRACE_UNITS
+from pytest_gpuperf.records.values import VALUES, is_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,22 +41,6 @@ if TYPE_CHECKING:
         Trace,
     )
     from pytest_gpuperf.records.baseline import MeasurementBaseline
-
-TIME_UNITS: Mapping[str, str] = {
-    "time_us": "us",
-    "spread_pct": "%",
-    "gb_per_s": "GB/s",
-    "tflop_per_s": "TFLOP/s",
-    "dram_share": "%",
-    "peak_share": "%",
-    "bus_gb_per_s": "GB/s",
-    "skew_us": "us",
-    "exposed_us": "us",
-}
-"""Values of a time that a limit can name, with their units."""
-_OF_PROCESS = frozenset({"time_us", "gb_per_s", "tflop_per_s", "dram_share", "peak_share", "bus_gb_per_s"})
-"""Values that differ between processes as times do: a limit fails only if it is beyond that."""
-_OWN_UNITS = {**TIME_UNITS, **TRACE_UNITS, **ACCURACY_UNITS}
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -148,9 +131,7 @@ class Limit:
     @property
     def part(self) -> Literal["timing", "trace", "correctness", "profile"]:
         """Field of a `Measurement` that it is about."""
-        if self.name in ACCURACY_UNITS:
-            return "correctness"
-        return "timing" if self.name in TIME_UNITS else "trace" if self.name in TRACE_UNITS else "profile"
+        return VALUES[self.name].part if self.name in VALUES else "profile"
 
 
 @lru_cache(maxsize=4096)
@@ -190,9 +171,9 @@ def parse_limit(text: str) -> Limit:
 
 
 def _check_name(name: str) -> None:
-    if name in _OWN_UNITS or catalogue.get(name) is not None or catalogue.is_raw_name(name):
+    if name in VALUES or catalogue.get(name) is not None or catalogue.is_raw_name(name):
         return
-    near = catalogue.nearest(name, _OWN_UNITS)
+    near = catalogue.nearest(name, VALUES)
     raise GpuperfError(
         f"there is no metric {show_repr(name)}",
         expected=f"{' or '.join(map(repr, near))}" if near else "a name of the catalogue or a raw ncu name",
@@ -202,8 +183,8 @@ def _check_name(name: str) -> None:
 def _check_unit(text: str, name: str, unit: str | None, value: float) -> str:
     """Refuse another unit than the metric's, and return a reason to doubt the value."""
     metric = catalogue.get(name)
-    own = _OWN_UNITS.get(name, metric.unit if metric is not None else "")
-    if metric is None and name not in _OWN_UNITS and ("pct" in name or name.endswith("_rate")):
+    own = VALUES[name].unit if name in VALUES else metric.unit if metric is not None else ""
+    if metric is None and name not in VALUES and ("pct" in name or name.endswith("_rate")):
         own = "%"
     if unit is not None and unit.replace("µ", "u") != own:
         raise GpuperfError(
@@ -320,7 +301,7 @@ def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue
         return None
     if name == "time_us":
         return baseline.time.mean_us if baseline.time is not None else None
-    if name in ACCURACY_UNITS:
+    if is_of(name, "correctness"):
         return baseline.accuracy.values.get(name) if baseline.accuracy is not None else None
     return baseline.trace.get(name, baseline.counters.get(name))
 
@@ -354,7 +335,9 @@ def _check_timing(
 ) -> tuple[Status, str]:
     name, value = limit.name, getattr(timing, limit.name, None)
     if value is not None:
-        return _compared(limit, value, shown, baseline, spread_pct(timing) if name in _OF_PROCESS else 0.0)
+        return _compared(
+            limit, value, shown, baseline, spread_pct(timing) if VALUES[name].of_process else 0.0
+        )
     if name in ("skew_us", "exposed_us"):
         why = "it needs gpuperf_ranks" + (", on GPUs" if name == "exposed_us" else "")
     elif name == "bus_gb_per_s":

@@ -10,8 +10,6 @@ from pytest_gpuperf.records.quantities import AbsoluteTolerance, Count, Ratio, R
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ACCURACY_UNITS: Mapping[str, str] = {"max_ulp": "ulp", "rms_ulp": "ulp", "error_ratio": "", "same_bits": ""}
-"""Figures of accuracy that a limit can name, with their units."""
 LEAST_ULP = 2**-10
 """Smallest error that a ratio of errors tells from none."""
 
@@ -63,7 +61,7 @@ class Accuracy(Record, frozen=True, kw_only=True):
     @property
     def values(self) -> dict[str, float]:
         """The figures by the names that limits use; those that are not known are left out."""
-        found = {name: getattr(self, name) for name in ACCURACY_UNITS}
+        found = {name: getattr(self, name) for name in ("max_ulp", "rms_ulp", "error_ratio", "same_bits")}
         return {name: float(value) for name, value in found.items() if value is not None}
 
 

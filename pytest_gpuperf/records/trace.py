@@ -19,8 +19,6 @@ from pytest_gpuperf.records.quantities import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
 
 KernelClass: TypeAlias = Literal[
@@ -54,21 +52,6 @@ SpanSource: TypeAlias = Literal["profiler", "cupti", "events"]
 
 EXACT_VALUES = ("launches", "copies", "synchronizations")
 """Values that are the same in every run of the same code: baselines have them without tolerance."""
-
-TRACE_UNITS: Mapping[str, str] = {
-    "launches": "",
-    "host_launches": "",
-    "copies": "",
-    "memsets": "",
-    "synchronizations": "",
-    "gpu_time_us": "us",
-    "span_us": "us",
-    "gpu_busy": "%",
-    "launch_gap": "us",
-    "tensor_core_share": "%",
-    **{f"class.{name}": "%" for name in KERNEL_CLASSES},
-}
-"""Units of the values of a trace that limits can name."""
 
 
 class TracedKernel(Record, frozen=True, kw_only=True):
@@ -216,15 +199,24 @@ class Trace(Record, frozen=True, kw_only=True):
 
     @property
     def values(self) -> dict[str, float]:
-        """Values that limits can name, in the units of `TRACE_UNITS`."""
-        own = {
+        """Values that limits can name, with their units in `records/values.py`."""
+        plain = (
+            "launches",
+            "host_launches",
+            "copies",
+            "memsets",
+            "synchronizations",
+            "gpu_time_us",
+            "span_us",
+        )
+        shares = {f"class.{name}": self.class_shares_pct.get(name, 0.0) for name in KERNEL_CLASSES}
+        found = {
+            **{name: float(getattr(self, name)) for name in (*counts, "gpu_time_us", "span_us")},
             "gpu_busy": self.gpu_busy_pct,
             "launch_gap": None if self.gpu_busy_pct is None else self.launch_gap_us,
             "tensor_core_share": self.tensor_core_share_pct,
+            **shares,
         }
-        for name in KERNEL_CLASSES:
-            own[f"class.{name}"] = self.class_shares_pct.get(name, 0.0)
-        found = {name: own[name] if name in own else float(getattr(self, name)) for name in TRACE_UNITS}
         return {name: value for name, value in found.items() if value is not None}
 
     @property

@@ -16,12 +16,10 @@ from docs.metric_lists import with_lists
 from docs.states import FIRST_TEST_CODE, is_of_gallery
 from docs.update_output import Block, blocks, contents, pages, with_installs
 from pytest_gpuperf.cli import commands, main
-from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.records.correctness import ACCURACY_UNITS
 from pytest_gpuperf.records.runs import newest_recordings
-from pytest_gpuperf.records.trace import TRACE_UNITS
+from pytest_gpuperf.records.values import VALUES
 from pytest_gpuperf.settings.options import all_options
 
 ROOT = Path(__file__).parents[2]
@@ -208,8 +206,7 @@ def test_every_metric_is_explained() -> None:
         rows = re.findall(r"^- (`[^(:]+`)", text, re.MULTILINE)
         return [name for row in rows for name in re.findall(r"`(.+?)`", row)]
 
-    values = [*TIME_UNITS, *ACCURACY_UNITS, *TRACE_UNITS]
-    assert named(page("docs/reference/limits.md").partition("## Times\n")[2]) == values
+    assert named(page("docs/reference/limits.md").partition("## Times\n")[2]) == list(VALUES)
     on_site = with_lists(page("docs/reference/metrics.md"))
     assert named(on_site.partition("## All metrics\n")[2]) == list(METRICS)
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import (
-    TIME_UNITS,
     Limit,
     check_limit,
     check_limits,
@@ -30,11 +29,13 @@ from pytest_gpuperf.records import (
     Trace,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
+from pytest_gpuperf.records.values import VALUES, is_of
 from run_builders import measured, profile, record, timing
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+TIMES = [name for name in VALUES if is_of(name, "timing")]
 NUMERIC_NAMES = st.sampled_from(
-    [*(name for name in catalogue.METRICS if name not in catalogue.WORDS), *TIME_UNITS, "dram__bytes.sum"]
+    [*(name for name in catalogue.METRICS if name not in catalogue.WORDS), *TIMES, "dram__bytes.sum"]
 )
 
 

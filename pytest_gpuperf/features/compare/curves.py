@@ -10,7 +10,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.axis import find_axis
 from pytest_gpuperf.features.compare.names import Name, told_apart, varying
 from pytest_gpuperf.features.compare.values import MODE, unit_of, values_of
-from pytest_gpuperf.judge.limits import TIME_UNITS
+from pytest_gpuperf.records.values import is_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,7 +87,7 @@ def curves_of(choices: Sequence[Choice], *, x: str | None = None, y: str | None 
         values = values_of(entry.measurement)
         # A shape such as 1024x512 is as large as 512x1024: the first one counts.
         point = Point(size, float(values[metric]), entry.name.parts[place])
-        mode = str(values[MODE]) if metric in TIME_UNITS else ""
+        mode = str(values[MODE]) if is_of(metric, "timing") else ""
         families.setdefault((entry.run.id, mode, *rest), {}).setdefault(size, point)
     curves = [
         Curve(name, tuple(sorted(points.values())))

@@ -8,31 +8,18 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.features.compare.changes import change_of
 from pytest_gpuperf.judge.counters import is_read_alike
-from pytest_gpuperf.judge.limits import TIME_UNITS
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.records.correctness import ACCURACY_UNITS
-from pytest_gpuperf.records.trace import TRACE_UNITS
+from pytest_gpuperf.records.values import VALUES, is_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.metrics.metric import Better
     from pytest_gpuperf.records import Accuracy, Measurement, MetricValue
     from pytest_gpuperf.records.change import Change
 
 MODE = "mode"
 """Name of the row with the timing mode."""
-_TIMES = (*TIME_UNITS, MODE)
-_HIGHER = ("gb_per_s", "tflop_per_s", "bus_gb_per_s", "gpu_busy", "same_bits")
-_LOWER = (
-    *("time_us", "skew_us", "exposed_us", "max_ulp", "rms_ulp", "error_ratio"),
-    *("gpu_time_us", "span_us", "launches", "copies", "synchronizations", "launch_gap"),
-)
-_BETTER: Mapping[str, Better] = {
-    **dict.fromkeys(_HIGHER, "higher"),
-    **dict.fromkeys(_LOWER, "lower"),
-}
-"""Directions of the values that are not in the catalogue of counters."""
+_TIMES = tuple(name for name in VALUES if is_of(name, "timing"))
 
 
 def values_of(measurement: Measurement) -> dict[str, MetricValue]:
@@ -41,7 +28,7 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
     timing, profile = measurement.timing, measurement.profile
     if timing is not None:
         values[MODE] = timing.mode
-        values |= {name: value for name in TIME_UNITS if (value := getattr(timing, name)) is not None}
+        values |= {name: value for name in _TIMES if (value := getattr(timing, name)) is not None}
     accuracy = accuracy_of(measurement)
     if accuracy is not None:
         values |= accuracy.values
@@ -68,7 +55,7 @@ def unit_of(name: str) -> str:
     metric = METRICS.get(name)
     if metric is not None:
         return metric.unit
-    return {**TIME_UNITS, **TRACE_UNITS, **ACCURACY_UNITS}.get(name, "")
+    return VALUES[name].unit if name in VALUES else ""
 
 
 def why_not_compared(name: str, old: Measurement, new: Measurement) -> str:
@@ -77,10 +64,10 @@ def why_not_compared(name: str, old: Measurement, new: Measurement) -> str:
     Times of different modes are different quantities. So are counters that depend on the GPU's state, if
     other tools read them or if the caches were in another state, and errors of other types.
     """
-    if name in _TIMES:
+    if name in (*_TIMES, MODE):
         modes = [measured.timing.mode for measured in (old, new) if measured.timing]
         return "" if len(set(modes)) < 2 else f"{modes[0]} and {modes[1]} times"
-    if name in ACCURACY_UNITS:
+    if is_of(name, "correctness"):
         kinds = [found.kind for found in map(accuracy_of, (old, new)) if found is not None]
         same = name == "same_bits" or len(set(kinds)) < 2
         return "" if same else f"errors of {kinds[0]} and of {kinds[1]}"
@@ -95,11 +82,11 @@ def change(name: str, old: Measurement, new: Measurement) -> Change | None:
 
     Times of both sides come from the same source if they have one in common.
     """
-    before, after = _by_one_source(old, new) if name in TIME_UNITS else (old, new)
+    before, after = _by_one_source(old, new) if name in _TIMES else (old, new)
     one, other = values_of(before).get(name), values_of(after).get(name)
     if one is None or other is None or one == other or why_not_compared(name, old, new):
         return None
-    return change_of(name, one, other, _BETTER.get(name))
+    return change_of(name, one, other, VALUES[name].better if name in VALUES else None)
 
 
 def other_sources(old: Measurement, new: Measurement) -> str:

@@ -6,8 +6,7 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.records.correctness import ACCURACY_UNITS
-from pytest_gpuperf.records.trace import TRACE_UNITS
+from pytest_gpuperf.records.values import VALUES, is_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,13 +28,7 @@ if TYPE_CHECKING:
 
 _CORRECTNESS = {"max_abs_diff": "", "max_rel_diff": "", "mismatched": "element"}
 _TIMING = {
-    "time_us": "us",
-    "spread_pct": "%",
-    "gb_per_s": "GB/s",
-    "tflop_per_s": "TFLOP/s",
-    "bus_gb_per_s": "GB/s",
-    "skew_us": "us",
-    "exposed_us": "us",
+    **{name: value.unit for name, value in VALUES.items() if is_of(name, "timing")},
     "normalised_us": "us",
 }
 _SINGLE_CALL = {"kernels_us": "us", "host_us": "us", "host_copies_us": "us"}
@@ -133,12 +126,12 @@ def _by_source(timing: Timing) -> Iterator[Entry]:
 def _errors(correctness: Correctness) -> Iterator[Entry]:
     if correctness.accuracy is not None:
         for name, value in correctness.accuracy.values.items():
-            yield "", None, name, "", _number(value), ACCURACY_UNITS[name], ""
+            yield "", None, name, "", _number(value), VALUES[name].unit, ""
 
 
 def _traced(trace: Trace) -> Iterator[Entry]:
     for name, value in trace.values.items():
-        yield "", None, name, "", _number(value), TRACE_UNITS[name], ""
+        yield "", None, name, "", _number(value), VALUES[name].unit, ""
     for place, kernel in enumerate(trace.kernels):
         yield kernel.name, place, "trace.kernel_class", "", None, "", kernel.kernel_class
         for name, unit in _TRACED_KERNEL.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_gpuperf.features.compare.changes import change_of, visibly_worse
 from pytest_gpuperf.features.compare.comparison import Cell, Comparison, Launches, Line
 from pytest_gpuperf.features.compare.pairing import pair_the_rest, pair_up
-from pytest_gpuperf.records.trace import TRACE_UNITS
+from pytest_gpuperf.records.values import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -37,7 +37,7 @@ def compare_totals(old: Trace, new: Trace, sources: tuple[str, str]) -> Comparis
     for name in _TOTALS:
         before, after = (one.get(name) for one in values)
         if before is not None and after is not None:
-            lines.append(_line("", name, TRACE_UNITS.get(name, "us"), before, after))
+            lines.append(_line("", name, VALUES[name].unit if name in VALUES else "us", before, after))
     return Comparison(sources, TITLES, tuple(lines), ())
 
 
