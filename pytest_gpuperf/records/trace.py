@@ -200,15 +200,7 @@ class Trace(Record, frozen=True, kw_only=True):
     @property
     def values(self) -> dict[str, float]:
         """Values that limits can name, with their units in `records/values.py`."""
-        plain = (
-            "launches",
-            "host_launches",
-            "copies",
-            "memsets",
-            "synchronizations",
-            "gpu_time_us",
-            "span_us",
-        )
+        counts = ("launches", "host_launches", "copies", "memsets", "synchronizations")
         shares = {f"class.{name}": self.class_shares_pct.get(name, 0.0) for name in KERNEL_CLASSES}
         found = {
             **{name: float(getattr(self, name)) for name in (*counts, "gpu_time_us", "span_us")},
