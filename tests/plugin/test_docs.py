@@ -150,11 +150,6 @@ def test_pages_install_from_where_the_package_is(path: Path) -> None:
     assert not re.search(r"install\s+pytest-gpuperf", text)
 
 
-def test_quick_start_is_two_commands() -> None:
-    quick_start = page("README.md").partition("## Quick start\n")[2].partition("\n## ")[0]
-    assert [text.count("\n") for text in fences(quick_start, "bash")] == [1, 1]
-
-
 def test_index_names_every_suite() -> None:
     suites = page("docs/index.md").partition("### The suites\n")[2].partition("\n## ")[0]
     named = re.findall(r"`(test_\w+\.py)`", suites)

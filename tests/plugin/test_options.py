@@ -12,13 +12,6 @@ def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
     return Settings.from_config(pytester.parseconfig(*arguments))
 
 
-def test_defaults(pytester: pytest.Pytester) -> None:
-    found = settings(pytester)
-    assert (found.counters, found.mode, found.update, found.replay) == ("auto", "auto", "never", "auto")
-    assert (found.budget_s, found.tolerance_pct) == (1.0, 0.0)
-    assert found.baselines == pytester.path / "baselines"
-
-
 def test_an_ini_key_counts(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf_tolerance = 7\ngpuperf_counters = off\n")
     found = settings(pytester)

@@ -43,13 +43,6 @@ def test_every_raw_name_of_a_metric_is_requested() -> None:
     assert all(is_raw_name(name) for name in names)
 
 
-def test_only_names_of_wanted_metrics_are_requested() -> None:
-    assert ncu_metric_names(["waves", "duration_us"], "gh100") == (
-        "launch__waves_per_multiprocessor",
-        "gpu__time_duration.sum",
-    )
-
-
 def test_each_chip_has_its_own_raw_names() -> None:
     metric = METRICS["dram_read_bytes"]
     assert metric.requests("gh100") == ("dram__bytes_read.sum",)
@@ -73,10 +66,6 @@ def test_reports_are_read_by_every_spelling() -> None:
 def test_section_of_every_metric_exists_in_ncu() -> None:
     sections = (Path(__file__).parents[1] / "data" / "captures" / "sections.txt").read_text().split()
     assert {metric.section for metric in METRICS.values()} - {""} <= set(sections)
-
-
-def test_short_names_differ_from_raw_names() -> None:
-    assert not any(is_raw_name(name) for name in METRICS)
 
 
 def test_selected_counts_in_the_whole_but_is_not_a_stall() -> None:
@@ -267,11 +256,6 @@ def test_misspelled_name_suggests_the_right_one(written: str, meant: str) -> Non
 def test_raw_names_of_the_chip_are_suggested() -> None:
     assert nearest("dram__byte.sum", ["dram__bytes.sum", "lts__t_bytes.sum"])[0] == "dram__bytes.sum"
     assert nearest("qqqq") == []
-
-
-def test_name_in_both_lists_is_suggested_once() -> None:
-    found = nearest("occupancy_limit", ["occupancy_limit.warps"])
-    assert found.count("occupancy_limit.warps") == 1
 
 
 def test_top_stall_is_the_largest_share() -> None:
