@@ -121,9 +121,8 @@ class Space:
         return list(found.values())
 
     def large(self) -> list[FuzzCase]:
-        """Return cases with a tensor of just more than 2**31 elements, of the smallest type."""
+        """Return at most one case with a tensor of just more than 2**31 elements, of the smallest type."""
         dtype = min(self.dtypes, key=lambda one: one.itemsize)
-        cases = []
         for operand in self.signature.operands:
             names = [name for name in operand if name != LEADING and not name.isdigit()]
             grows = LEADING if LEADING in operand else next(iter(names), "")
@@ -146,8 +145,8 @@ class Space:
             layouts = tuple(layouts_for(len(shape), self.layouts)[0] for shape in shapes)
             case = FuzzCase(self.shapes, sizes, dtype, layouts, leading, device=self.device)
             if all(allowed[name] is ANY_SIZE or size in allowed[name] for name, size in sizes.items()):
-                cases.append(case)
-        return cases[:1]
+                return [case]
+        return []
 
     def _fixed(self) -> Iterator[tuple[dict[str, int], tuple[int, str], tuple[int, ...]]]:
         names = list(self.signature.allowed)

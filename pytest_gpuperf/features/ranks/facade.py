@@ -23,7 +23,8 @@ from pytest_gpuperf.records.ranks import BUS_FACTORS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from pytest_gpuperf.features.ranks.source import RankSource
+    from pytest_gpuperf.features.ranks.live_ranks import LiveRanks
+    from pytest_gpuperf.features.ranks.source import RecordedRanks
     from pytest_gpuperf.records import Correctness, Measurement, Timing
     from pytest_gpuperf.records.ranks import Collective
 
@@ -184,7 +185,7 @@ class GpuperfRanks(Recorder):
 
     def _begin_ranks(
         self, part: str, label: str, fn: Callable[..., Any], inputs: Factory
-    ) -> tuple[RankSource, RankCall]:
+    ) -> tuple[LiveRanks | RecordedRanks, RankCall]:
         __tracebackhide__ = True
         _, _, call = self._begin(part, label, fn, (), {})
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable  # noqa: TC003
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.replay import RecordedSource
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.features.ranks.live_ranks import LiveRanks
     from pytest_gpuperf.records import Correctness, Timing
     from pytest_gpuperf.records.ranks import Collective
     from pytest_gpuperf.session.runner import Runner
@@ -25,20 +26,6 @@ class RankCall(Call, frozen=True, kw_only=True):
     """Makes the arguments of a rank, from its number, the number of ranks, and a seed."""
     reference: Reference | None = None
     """`expected` takes the same as `make`."""
-
-
-class RankSource(Protocol):
-    """The source of the measurements of calls on several GPUs.
-
-    Raises:
-        GpuperfError: Its methods, if the test has to be changed, or if a rank has died or hangs.
-    """
-
-    def check_ranks(self, call: RankCall) -> Correctness:
-        """Compare the outputs of all ranks with their references."""
-
-    def time_ranks(self, call: RankCall, *, collective: Collective, bytes: int, flops: int) -> Timing:
-        """Time the call on all ranks."""
 
 
 class RecordedRanks:
@@ -63,7 +50,7 @@ class RecordedRanks:
         return replace(timing, ranks=replace(ranks, collective=collective))
 
 
-def source_of(runner: Runner) -> RankSource | None:
+def source_of(runner: Runner) -> LiveRanks | RecordedRanks | None:
     """Return the source of a run; None if its way to run has no ranks."""
     source, settings = runner.source, runner.settings
     if isinstance(source, RecordedSource):
