@@ -300,10 +300,10 @@ def pytest_configure(config: pytest.Config) -> None:
     def timed(self: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         timing = time(self, fn, *args, **kwargs)
         runner = self._runner
-        if runner.on_gpu and runner.judge is not None:
+        if runner.on_gpu and runner.report is not None:
             own = ("inputs", "bytes", "flops", "mode", "label")
             options = {name: value for name, value in kwargs.items() if name not in own}
-            comparison.timed(timing, lambda: fn(*args, **options), runner.judge.environment)
+            comparison.timed(timing, lambda: fn(*args, **options), runner.report.judge.environment)
         return timing
 
     Gpuperf.time = timed  # type: ignore[method-assign]

@@ -227,8 +227,8 @@ class Gpuperf(Fuzzes):
             )
         except GpuperfError as error:
             self._fail(error)
-        if self._runner.judge is not None:
-            result = with_peaks(result, self._runner.judge.environment.gpu)
+        if self._runner.report is not None:
+            result = with_peaks(result, self._runner.report.judge.environment.gpu)
         called = fingerprint(call, result.mode, result.bytes, result.flops)
         self._keep(label, code=code, call=called, timing=result)
         if result.refused:

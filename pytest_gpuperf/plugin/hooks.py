@@ -148,7 +148,8 @@ class Hooks:
     def _keep_shard(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         if self._settings.shard is not None:
             number, count = self._settings.shard
-            judge = self._runner.judge if self._runner is not None else None
+            report = self._runner.report if self._runner is not None else None
+            judge = report.judge if report is not None else None
             known = judge is not None and load_durations(judge.expected.store, judge.environment.gpu.slug)
             parts = spread([name_of(item) for item in items], known or {}, {}, [""] * count)
             _keep(config, items, frozenset(parts[number]))
@@ -182,15 +183,19 @@ class Hooks:
                 if limit.doubt:
                     _warn(item, limit.doubt)
             item.stash[STATE] = state
-        if runner.judge is not None:
+        if runner.report is not None:
+            judge = runner.report.judge
             for item in measuring:
-                runner.judge.expected.add(name_of(item))
-            runner.judge.check_metrics([item.stash[STATE] for item in measuring])
+                judge.expected.add(name_of(item))
+            judge.check_metrics([item.stash[STATE] for item in measuring])
         return runner
 
     def _named(self, item: pytest.Item, runner: Runner) -> ItemState:
         """Return the state of a test, under the name by which the run knows it."""
-        name = known_name(item, runner)
+        if runner.report is not None:
+            name = known_name(item, self._settings.root, runner.report.judge.knows)
+        else:
+            name = known_name(item, self._settings.root, (runner.only or frozenset()).__contains__)
         self._seen.add(name)
         return ItemState(name, Marker(), item.path if name == item.nodeid else item.path.resolve())
 
@@ -211,7 +216,7 @@ class Hooks:
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
         invocation = invocation_of(config, self._settings)
-        errors, judge = OwnErrors.of(config), runner.judge
+        errors, judge = OwnErrors.of(config), runner.report.judge if runner.report is not None else None
         errors.run(
             "pytest_runtestloop",
             lambda: errors.news.error(*(orphans(config, judge, self._seen) if judge is not None else ())),

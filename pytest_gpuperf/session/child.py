@@ -179,7 +179,3 @@ class ChildRunner(Runner):
     def __init__(self, settings: Settings, source: Source, only: Iterable[str] | None = None) -> None:
         super().__init__(settings, source, None)
         self.only = frozenset(only) if only is not None else None
-
-    def knows(self, nodeid: str) -> bool:
-        """Return True for a test of the plan."""
-        return self.only is not None and nodeid in self.only

@@ -90,9 +90,10 @@ class Judge:
         return any(baseline is not None and baseline.measurements for baseline in known)
 
     def knows(self, nodeid: str) -> bool:
-        """Return True if a test has a baseline."""
+        """Return True if a test was recorded, or has a baseline."""
         with suppress(GpuperfError):  # in a broken file; later it ends the run
-            return any(self.expected.of(nodeid, slug) is not None for slug in ("", STATIC_SOURCE))
+            known = (self.expected.of(nodeid, slug) for slug in ("", STATIC_SOURCE))
+            return nodeid in self._place or any(baseline is not None for baseline in known)
         return False
 
     def check_metrics(self, states: Sequence[ItemState]) -> None:

@@ -15,7 +15,7 @@ from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     import pytest
@@ -23,22 +23,21 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.session.judge import Judge
-    from pytest_gpuperf.session.runner import Runner
 
 
-def known_name(item: pytest.Item, runner: Runner) -> str:
+def known_name(item: pytest.Item, root: Path, knows: Callable[[str], bool]) -> str:
     """Return the node id by which baselines and recordings know a test.
 
     Args:
         item: A test that is reached through a symbolic link, so that it has another node id than its file.
-        runner: The run.
+        root: pytest's rootdir.
+        knows: Returns True if the run has anything to compare a test with.
     """
-    root = runner.settings.root
-    if runner.knows(item.nodeid):
+    if knows(item.nodeid):
         return item.nodeid
     name = name_of_file(item.nodeid, root, item.path)
     # pytest names no file outside of its rootdir.
-    return name if runner.knows(name) or item.nodeid.startswith("::") else item.nodeid
+    return name if knows(name) or item.nodeid.startswith("::") else item.nodeid
 
 
 def name_of_file(nodeid: str, root: Path, path: Path | None = None) -> str:

@@ -190,10 +190,6 @@ class ReplayRunner(Runner):
         if reason:
             news.note(f"nothing was measured: {reason}")
 
-    def knows(self, nodeid: str) -> bool:
-        """Return True if a test was recorded, or has a baseline."""
-        return nodeid in self._tests or super().knows(nodeid)
-
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile; a run that was named is shown as it was recorded, by whatever compiler."""
         return super().static(call) if self.settings.replay == "auto" else self._recorded.static(call)

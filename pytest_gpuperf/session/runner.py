@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import StaticKernel
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation
-    from pytest_gpuperf.session.judge import Judge
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.session.run_report import RunReport
@@ -44,11 +43,6 @@ class Runner:
         self.source = source
         self.report = report
 
-    @property
-    def judge(self) -> Judge | None:
-        """The judge; None in a child."""
-        return self.report.judge if self.report is not None else None
-
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile for each architecture, which needs no GPU.
 
@@ -60,10 +54,6 @@ class Runner:
         """
         kernels: dict[str, StaticKernel] = call()
         return kernels
-
-    def knows(self, nodeid: str) -> bool:
-        """Return True if this run has anything to compare a test with."""
-        return self.judge is not None and self.judge.knows(nodeid)
 
     def begin(self, states: Sequence[ItemState], invocation: Invocation, terminal: Terminal | None) -> None:
         """Wait until no other run measures on this GPU, then run passes in other processes.
@@ -87,12 +77,13 @@ class Runner:
             state: Its measurements.
             failure: Type of the exception that ended it; empty if none did.
         """
-        assert self.judge is not None
-        record, mistakes = self.judge.record(state, failure), state.mistakes
+        assert self.report is not None
+        judge = self.report.judge
+        record, mistakes = judge.record(state, failure), state.mistakes
         measures = state.called or record.measurements or record.sanitizer or failure or mistakes
-        if not measures and not self.judge.guards(state.nodeid):
+        if not measures and not judge.guards(state.nodeid):
             mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}"]
-        return self.judge.result(record, mistakes)
+        return judge.result(record, mistakes)
 
     def suspects(self, _result: TestResult) -> Sequence[Suspect]:
         """Return what has to be settled of a test, by other processes."""

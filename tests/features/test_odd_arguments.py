@@ -165,7 +165,7 @@ class FakeRunner:
     source = Source()
     on_gpu = True
 
-    judge = SimpleNamespace(environment=SimpleNamespace(gpu=H200))
+    report = SimpleNamespace(judge=SimpleNamespace(environment=SimpleNamespace(gpu=H200)))
     settings = SimpleNamespace(mode="auto", counters="auto", root=Path())
 
     def static(self, call: Call) -> object:
