@@ -89,6 +89,7 @@ class Suspects:
 
     def _log(self, item: pytest.Item) -> None:
         report, held = self._report, self._held
-        self._call, self._report, self._held = None, None, False
+        self._settle = self._call = self._report = None
+        self._held = False
         if held:
             item.ihook.pytest_runtest_logreport(report=report)
