@@ -92,17 +92,12 @@ def _stats(timing: Timing) -> dict[str, Any]:
 
 def _machine_info(environment: Environment) -> dict[str, Any]:
     gpu, toolchain = environment.gpu, environment.toolchain
+    # Its fields for host and user stay empty.
+    words = ("node", "processor", "machine", "release", "system", "python_compiler", "python_implementation")
     return {
-        "node": "",
-        "processor": "",
-        "machine": "",
-        "python_compiler": "",
-        "python_implementation": "",
-        "python_implementation_version": "",
+        **dict.fromkeys((*words, "python_implementation_version"), ""),
         "python_version": toolchain.python,
         "python_build": [],
-        "release": "",
-        "system": "",
         "cpu": {},
         "gpu": gpu.name,
         "compute_capability": gpu.compute_capability,

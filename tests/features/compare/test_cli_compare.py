@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,15 +94,6 @@ def test_one_metric_of_many_tests_has_a_line_each(project: Path) -> None:
     ]
 
 
-def test_labels_of_unlike_tests_share_one_table(project: Path) -> None:
-    tiled, tma = "t/test_gemm.py::test_tiled", "t/test_gemm.py::test_tma[large]"
-    store(project, *(record(name, cublas=measured(5.0), main=measured(6.0)) for name in (tiled, tma)))
-    assert shown("::test_gemm (cublas)", "::test_gemm (main)", "--metrics", "time_us")[4:] == [
-        "test_tiled       us         5  6 +20.0 %  worse",
-        "test_tma[large]  us         5  6 +20.0 %  worse",
-    ]
-
-
 def test_times_of_two_modes_are_not_compared(project: Path) -> None:
     store(project, record(GEMM, hot=measured(5.0), cold=measured(9.0, mode="cold")))
     lines = shown(GEMM)
@@ -152,12 +141,6 @@ def test_errors_of_two_types_are_not_compared(project: Path) -> None:
     assert "errors of float32 against float64 and of float16 against float64 are different" in text
 
 
-def test_missing_value_leaves_its_cell_empty(project: Path) -> None:
-    store(project, record(GEMM, a=measured(5.0), b=measured(None, SMALL)))
-    assert cells(GEMM)["time_us"][1] == {"value": None, "change_pct": None, "effect": "", "compared": True}
-    assert cells(GEMM)["sm_throughput"][1]["change_pct"] is None
-
-
 def test_note_names_a_wrong_result(project: Path) -> None:
     store(project, record(GEMM, a=measured(5.0), b=measured(0.1, correct=False)))
     assert shown(GEMM)[-1] == "b is from a test that failed or had a wrong result"
@@ -170,16 +153,6 @@ def test_note_names_different_clocks(project: Path) -> None:
     )
     store(project, record(GEMM, a=fast, b=slow))
     assert shown(GEMM)[-1] == "b was timed at an SM clock of 1500 MHz, the first at 1980"
-
-
-def test_csv_has_a_row_for_each_value(project: Path) -> None:
-    two_tiles(project)
-    rows = list(csv.DictReader(io.StringIO(compare(GEMM, "--csv", "--metrics", "time_us").stdout)))
-    assert [(row["column"], float(row["value"]), row["effect"]) for row in rows] == [
-        ("128x128", 200.0, ""),
-        ("128x256", 180.0, "better"),
-    ]
-    assert float(rows[1]["change_pct"]) == pytest.approx(-10)
 
 
 def test_names_cannot_break_the_markdown_table(project: Path) -> None:
@@ -198,12 +171,6 @@ def test_rows_are_chosen_by_metric_preset_or_all(project: Path) -> None:
     assert list(cells(GEMM, "--metrics", "l2_hit_rate, time_us")) == ["l2_hit_rate", "time_us"]
     assert list(cells(GEMM, "--metrics", "stalls")) == ["stall.barrier", "stall.long_scoreboard"]
     assert set(cells(GEMM, "--metrics", "all")) >= {*SMALL, "time_us", "mode"}
-
-
-def test_measurements_without_usual_metrics_show_their_own(project: Path) -> None:
-    raw = "smsp__cycles_active.avg"
-    store(project, record(GEMM, a=measured(None, {raw: 4.0}), b=measured(None, {raw: 5.0})))
-    assert cells(GEMM)[raw][1]["change_pct"] == pytest.approx(25)
 
 
 def test_narrow_terminal_has_several_lines_a_row(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,23 +112,6 @@ def test_times_of_two_modes_are_two_lines() -> None:
     assert [(curve.name, len(curve.points)) for curve in found] == [("hot", 2), ("cold", 2)]
 
 
-def test_labels_and_other_parameters_are_lines_of_their_own() -> None:
-    tests = [
-        record(f"{SQUARE}a[{n}-{dtype}]", main=measured(1.0), copy=measured(2.0))
-        for n in (1, 2)
-        for dtype in ("fp16", "fp32")
-    ]
-    names = [curve.name for curve in curves(run(*tests), x="1").curves]
-    assert names == ["fp16", "fp16 (copy)", "fp32", "fp32 (copy)"]
-
-
-def test_runs_are_lines_of_their_own() -> None:
-    tests = [record(f"{SQUARE}a[{n}]", main=measured(1.0)) for n in (1, 2)]
-    kept = {run_id: run(*tests, id=run_id) for run_id in ("a", "b")}
-    found = curves_of([choose(run_id, lambda ref: kept[ref or ""]) for run_id in kept])
-    assert [curve.name for curve in found.curves] == ["a", "b"]
-
-
 def test_failed_test_is_left_out() -> None:
     tests = [record(f"{SQUARE}a[{n}]", main=measured(1.0, correct=n < 3)) for n in (1, 2, 3)]
     found = curves(run(*tests))

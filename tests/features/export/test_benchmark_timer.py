@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.export import benchmark_timer
 from pytest_gpuperf.features.export.benchmark_timer import gpu_clock
 from pytest_gpuperf.measure.device import kept
@@ -83,12 +82,6 @@ def test_clock_survives_a_change_of_device(gpu: FakeGpu) -> None:
     assert gpu_clock() - start == pytest.approx((250 + EVENT_US) * 1e-6)
 
 
-def test_without_a_gpu_the_clock_names_the_marker(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(GpuperfError, match=r"gpuperf\(benchmark=True\)"):
-        gpu_clock()
-
-
 def test_importing_the_timer_loads_no_torch() -> None:
     code = "import sys, pytest_gpuperf.features.export.benchmark_timer; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -134,11 +127,6 @@ def test_a_marked_test_is_timed_by_the_gpu(suite: Suite) -> None:
     assert one["options"]["timer"] == "gpu_clock"
     # 10,000 cycles are 5 µs; a round of 0.1 ms shares one event.
     assert one["stats"]["median"] == pytest.approx(5e-6, rel=0.02)
-
-
-def test_rounds_are_much_longer_than_events(suite: Suite) -> None:
-    stats = suite.benchmark(MARKED)["stats"]
-    assert stats["median"] * stats["iterations"] >= 1e-4
 
 
 def test_own_options_are_kept_except_for_the_timer(suite: Suite) -> None:
@@ -196,12 +184,6 @@ def test_a_replay_skips_a_marked_test(suite: Suite) -> None:
     )
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["SKIPPED*a replay launches nothing"])
-
-
-def test_marked_tests_without_benchmark_run_normally(suite: Suite) -> None:
-    suite.run(
-        "import pytest\npytestmark = pytest.mark.gpuperf(benchmark=True)\ndef test_k(): pass"
-    ).assert_outcomes(passed=1)
 
 
 def test_marker_of_a_benchmark_is_no_warning(pytester: pytest.Pytester) -> None:

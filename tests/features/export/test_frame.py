@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.features.export.frame import to_frame
-from pytest_gpuperf.records import Conditions, Correctness, KernelProfile, Measurement, Profile, Timing
-from run_builders import NODEID, measured, one_test, profile, record, run, timing
+from pytest_gpuperf.records import Correctness, KernelProfile, Measurement, Profile
+from run_builders import NODEID, measured, one_test, profile, record, run
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue, Run
@@ -42,32 +42,6 @@ def test_every_row_names_its_run() -> None:
     assert set(frame.dirty) == {False}
 
 
-def test_only_times_have_a_mode() -> None:
-    frame = to_frame(one_test(counters={"sm_throughput": 90.0}, mode="cold"))
-    assert row(frame, "time_us")["mode"] == "cold"
-    assert row(frame, "sm_throughput")["mode"] == ""
-
-
-def test_rates_need_bytes_or_flops() -> None:
-    frame = to_frame(run(record(main=Measurement(timing=timing(10.0, bytes=20_000)))))
-    assert row(frame, "gb_per_s")["value"] == pytest.approx(2.0)
-    assert "tflop_per_s" not in set(frame.metric)
-
-
-def test_conditions_have_rows_with_the_mode() -> None:
-    timed = Timing(
-        mode="hot",
-        time_us=5.0,
-        spread_pct=0.1,
-        blocks_us=(5.0,),
-        calls_per_block=1,
-        conditions=Conditions(sm_clock_mhz=1980, power_w=520.1),
-    )
-    frame = to_frame(run(record(main=Measurement(timing=timed))))
-    assert row(frame, "sm_clock_mhz")["value"] == 1980
-    assert row(frame, "power_w")["unit"] == "W"
-
-
 def test_launches_of_one_kernel_have_numbers() -> None:
     kernels = tuple(KernelProfile(name="k", metrics={"waves": float(n)}) for n in range(2))
     frame = to_frame(run(record(main=Measurement(profile=Profile(kernels=kernels, combined={"waves": 1.0})))))
@@ -91,12 +65,6 @@ def test_word_is_text_and_its_value_is_missing() -> None:
 def test_rows_of_a_failed_test_are_marked(bad: Run) -> None:
     assert to_frame(bad).failed.all()
     assert not to_frame(one_test()).failed.any()
-
-
-def test_labels_of_one_test_are_kept_apart() -> None:
-    frame = to_frame(run(record(old=measured(5.0), new=measured(4.0))))
-    times = frame[frame.metric == "time_us"].set_index("label").value
-    assert times.to_dict() == {"old": 5.0, "new": 4.0}
 
 
 def test_empty_run_has_the_same_columns_and_types() -> None:

@@ -108,10 +108,6 @@ def test_options_after_two_dashes_are_pytests(workers: LocalCluster) -> None:
     assert endings(result) == {"test_0.py::test_plain": ("passed", "")}
 
 
-def test_no_test_is_pytests_exit_status(workers: LocalCluster) -> None:
-    fleet_run(workers, "test_0.py", "--", "-k", "nothing", status=5)
-
-
 def test_what_pytest_cannot_collect_is_one_error(workers: LocalCluster) -> None:
     result = fleet_run(workers, "missing.py", status=2)
     assert "gpuperf: ERROR: file or directory not found: missing.py" in result.stderr

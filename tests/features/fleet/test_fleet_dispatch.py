@@ -11,7 +11,6 @@ from benchmarks.fleet_project import Counting
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet import cluster, fleet
-from pytest_gpuperf.features.fleet.cluster import models_of
 from pytest_gpuperf.features.fleet.command import dask_worker
 from pytest_gpuperf.features.fleet.fleet import Fleet
 from pytest_gpuperf.features.fleet.messages import Answer, Host, Outcome, encode
@@ -117,10 +116,6 @@ def test_test_that_kills_workers_ends_with_an_error_of_its_own() -> None:
 def test_run_ends_if_no_worker_is_left() -> None:
     with pytest.raises(GpuperfError, match=f"no worker with {MODEL} is left, and . tests have not run"):
         ran(FakeCluster(*(test.nodeid for test in TESTS), workers=2))
-
-
-def test_only_models_of_gpu_are_models() -> None:
-    assert models_of(Host(gpus={MODEL: 2, "GPU-1f": 1, "MIG-2": 1, "MEM": 8})) == {MODEL: 2}
 
 
 def test_worker_has_a_thread_for_each_gpu() -> None:

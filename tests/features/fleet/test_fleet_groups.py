@@ -40,14 +40,6 @@ def test_longest_group_goes_first_to_the_host_with_least_room() -> None:
     assert waiting.take(FREE) == (group(9, "long"), "b")
 
 
-def test_group_on_several_gpus_goes_before_all_others() -> None:
-    waiting = Waiting([group(9, "long"), group(1, "wide", gpus=2), group(1, "wider", gpus=3)])
-    assert waiting.take(FREE) == (group(1, "wide", gpus=2), "a")
-    assert waiting.take({"b": {MODEL: 1}}) == (group(9, "long"), "b")
-    assert waiting.take(FREE) is None
-    assert len(waiting) == 1
-
-
 def test_group_goes_elsewhere_after_a_loss() -> None:
     waiting = Waiting([])
     assert waiting.put_back(group(9), "b")
@@ -66,3 +58,11 @@ def test_test_that_loses_three_workers_is_given_up() -> None:
     waiting = Waiting([])
     assert not waiting.put_back(group(8, "x", lost_on=("a",) * (LOST_TESTS - 1)), "b")
     assert list(waiting) == []
+
+
+def test_group_on_several_gpus_goes_before_all_others() -> None:
+    waiting = Waiting([group(9, "long"), group(1, "wide", gpus=2), group(1, "wider", gpus=3)])
+    assert waiting.take(FREE) == (group(1, "wide", gpus=2), "a")
+    assert waiting.take({"b": {MODEL: 1}}) == (group(9, "long"), "b")
+    assert waiting.take(FREE) is None
+    assert len(waiting) == 1

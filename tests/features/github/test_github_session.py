@@ -7,15 +7,6 @@ import pytest
 from pytest_gpuperf.session.run_report import RunReport
 
 
-def test_markdown_is_appended_to_the_named_file(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    (pytester.path / "summary.md").write_text("before\n")
-    pytester.runpytest("--gpuperf", "-ogpuperf_markdown=summary.md").assert_outcomes(passed=1)
-    text = (pytester.path / "summary.md").read_text()
-    assert text.startswith("before\n")
-    assert "5.30 µs" in text
-
-
 def test_annotation_names_the_line_of_the_test(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,11 +54,6 @@ def test_shards_of_one_environment_become_one_run() -> None:
     assert merged.notes == ()
 
 
-def test_models_of_gpu_stay_runs_of_their_own() -> None:
-    merged = merge_runs([shard(1, "test_a"), shard(2, "test_a", gpu=B200)])
-    assert [one.environment.gpu.slug for one in merged.runs] == ["nvidia-b200", "nvidia-h200"]
-
-
 def test_test_of_another_card_names_it() -> None:
     [one] = merge_runs([shard(1), shard(2, gpu=SECOND)]).runs
     assert [test.gpu_uuid for test in one.tests] == ["", "GPU-3"]
@@ -95,11 +89,6 @@ def test_interrupted_and_dirty_runs_are_named() -> None:
             "20261120-173001-3f9a measured changes that are not committed",
         )
     )
-
-
-def test_interrupted_shard_makes_the_whole_incomplete() -> None:
-    [one] = merge_runs([shard(1), structs.replace(shard(2), complete=False)]).runs
-    assert not one.complete
 
 
 def test_test_measured_twice_is_refused() -> None:
@@ -190,16 +179,6 @@ def test_every_model_is_accepted_and_compared(project: Path, monkeypatch: pytest
     assert shard(2).id in compared
     added = CliRunner().invoke(main, ["record", "all"]).output
     assert added.count("wrote baselines/") == 2
-
-
-def test_export_has_the_rows_of_every_gpu(project: Path) -> None:
-    merge(*write(project, shard(1), shard(2, gpu=B200)), "-o", "all")
-    done = CliRunner().invoke(main, ["export", "all", "--format", "csv"])
-    lines = done.output.splitlines()
-    assert sum(line.startswith("nodeid,") for line in lines) == 1
-    assert {line.split(",")[-3] for line in lines[1:]} == {"NVIDIA B200", "NVIDIA H200"}
-    rows = json.loads(CliRunner().invoke(main, ["export", "all", "--format", "json"]).output)
-    assert len(rows) == len(lines) - 1
 
 
 def test_commands_about_one_gpu_name_the_runs(project: Path) -> None:

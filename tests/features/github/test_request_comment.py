@@ -163,11 +163,6 @@ def test_failed_job_is_never_shown_as_passed() -> None:
     assert "## ❌ gpuperf: 1 pass" in request_comment([judged(result())], RequestFacts(conclusion="failure"))
 
 
-def test_new_test_shows_its_time() -> None:
-    new = result(status=Status.NEW, measurements={"main": measured()})
-    assert "🆕 new 5.30 µs" in comment(judged(new, result("t.py::old")))
-
-
 def test_gpu_without_baselines_does_not_fill_the_table() -> None:
     text = comment(judged(result(), gpu=B200), judged(result(status=Status.NEW), known=False))
     assert "No test changed." in text

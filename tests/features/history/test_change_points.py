@@ -39,11 +39,6 @@ def test_unchanged_history_has_no_change() -> None:
     assert steps(history([1.0] * 40)) == ()
 
 
-@pytest.mark.parametrize("count", range(4))
-def test_short_history_has_no_change(count: int) -> None:
-    assert steps(history([1.0, 1.0, 2.0, 2.0][:count])) == ()
-
-
 @pytest.mark.parametrize("factor", [1.01, 0.99])
 @pytest.mark.parametrize("cards", ["a", "abc"])
 def test_step_is_found_with_its_commit_and_size(factor: float, cards: str) -> None:
@@ -112,13 +107,6 @@ def at_clocks(levels: Sequence[float], share: float, seed: int = 1) -> list[Hist
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_time_that_follows_the_clock_has_no_change(share: float) -> None:
-    points = at_clocks([1.0] * 30, share)
-    slow = [point for point in points if point.mhz < 1960]
-    assert steps([*(point for point in points if point.mhz > 1960), *slow]) == ()
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_known_clock_shows_a_step_three_commits_later(share: float) -> None:
     points = at_clocks([1.0] * 12 + [1.01] * 3, share)
     (change,) = steps(points)
@@ -161,8 +149,8 @@ def test_changes_of_any_history_are_in_order_and_within_it(points: list[HistoryP
     assert [change.before for change in changes] == sorted(change.before for change in changes)
 
 
-def test_other_unit_of_time_changes_nothing() -> None:
-    points = history([1.0] * 15 + [1.01] * 15)
-    (change,) = steps(points)
-    (scaled,) = steps([point._replace(time=1000 * point.time) for point in points])
-    assert scaled[1:] == pytest.approx(change[1:])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_time_that_follows_the_clock_has_no_change(share: float) -> None:
+    points = at_clocks([1.0] * 30, share)
+    slow = [point for point in points if point.mhz < 1960]
+    assert steps([*(point for point in points if point.mhz > 1960), *slow]) == ()

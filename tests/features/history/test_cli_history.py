@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from inline_snapshot import snapshot
 from msgspec import structs
 
-from history_builders import commit_of, line, times
+from history_builders import commit_of, times
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.history.store import FolderStore
 from pytest_gpuperf.records import Measurement, OtherTime, Run
@@ -148,13 +148,6 @@ def test_unknown_test_lists_the_next_command(project: Path) -> None:
     assert result.exit_code == 2
     assert "the history has no test 'nothing'" in result.output
     assert "gpuperf history show lists the tests" in result.output
-
-
-def test_picture_of_several_tests_is_refused(project: Path) -> None:
-    FolderStore(project / "perf-history").add([line(0), line(0, label="cold")])
-    result = history("show", "-o", "x.svg")
-    assert result.exit_code == 2
-    assert "2 tests have that name" in result.output
 
 
 def test_picture_has_commits_and_the_change(project: Path) -> None:

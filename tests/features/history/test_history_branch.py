@@ -9,7 +9,6 @@ import pytest
 from history_builders import at_once, commits, git, line
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history.branch import BranchStore
-from pytest_gpuperf.features.history.store import NoHistoryError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,14 +41,6 @@ def test_commit_leaves_work_tree_and_index_alone(clones: list[Path]) -> None:
     assert git(clones[0], "status", "--porcelain", "--branch") == before
     assert git(clones[0], "ls-tree", "-r", "--name-only", NAME) == "nvidia-h200/test_square.jsonl"
     assert runs_on(clones[0]) == ["run-0000", "run-0001"]
-
-
-def test_adding_a_run_twice_makes_no_commit(clones: list[Path]) -> None:
-    store = BranchStore(clones[0], NAME)
-    store.add([line(0)])
-    tip = git(clones[0], "rev-parse", NAME)
-    assert store.add([line(0)]) == 0
-    assert git(clones[0], "rev-parse", NAME) == tip
 
 
 def test_commit_names_no_machine(clones: list[Path]) -> None:
@@ -123,8 +114,3 @@ def test_impossible_branch_name_is_refused(clones: list[Path], name: str) -> Non
 def test_folder_outside_git_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match="not a git repository"):
         BranchStore(tmp_path, NAME)
-
-
-def test_missing_branch_says_how_to_fetch(clones: list[Path]) -> None:
-    with pytest.raises(NoHistoryError, match="git fetch origin perf-history"):
-        BranchStore(clones[0], NAME).load()

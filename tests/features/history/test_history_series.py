@@ -97,11 +97,6 @@ def test_run_without_clock_is_left_out_of_one_clock(tmp_path: Path) -> None:
     assert (len(found.points), found.left_out) == (2, 1)
 
 
-def test_modes_and_labels_are_series_of_their_own(tmp_path: Path) -> None:
-    lines = [line(0), line(1, mode="cold"), line(2, label="backward"), line(3, source="cupti")]
-    assert len(series(lines, tmp_path)) == 4
-
-
 def test_step_names_commits_size_and_driver(tmp_path: Path) -> None:
     ids = commits(tmp_path, 12)
     lines = [
@@ -153,3 +148,8 @@ def test_other_cards_are_told(tmp_path: Path) -> None:
     lines = [*times(*[5.0] * 10), *times(*[5.0] * 10, *[8.0] * 10, gpu_uuid="GPU-2")[10:]]
     [found] = ranges(lines, tmp_path)
     assert found.suspects == ("the cards",)
+
+
+def test_modes_and_labels_are_series_of_their_own(tmp_path: Path) -> None:
+    lines = [line(0), line(1, mode="cold"), line(2, label="backward"), line(3, source="cupti")]
+    assert len(series(lines, tmp_path)) == 4

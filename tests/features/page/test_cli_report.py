@@ -64,11 +64,6 @@ def test_run_of_another_gpu_is_not_compared(project: Path) -> None:
     assert not Path("report.html").exists()
 
 
-def test_missing_run_writes_nothing(project: Path) -> None:
-    assert "there is no run" in report("nowhere").output
-    assert list(project.iterdir()) == [project / ".git"]
-
-
 def test_run_without_tests_is_an_error(project: Path) -> None:
     keep(project, run())
     done = report()
