@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.origin import Origin
     from pytest_gpuperf.judge.settlement import Judgement
-    from pytest_gpuperf.records import Accuracy, Measurement, Timing
+    from pytest_gpuperf.records import Measurement, Timing
     from pytest_gpuperf.records.baseline import TimeBaseline
 
 Which: TypeAlias = Literal["new", "changed", "all"]
@@ -77,7 +77,7 @@ class Accepted:
 
 def why_refused(measurement: Measurement, known: MeasurementBaseline | None, accepted: Accepted) -> str:
     """Return why a measurement cannot become a baseline; empty if it can, or has nothing to compare."""
-    if not _has_values(measurement):
+    if not measurement.has_values:
         return "neither a time nor counters were measured" if measurement.profile is not None else ""
     time = known.time if known is not None else None
     timing = measurement.timing
@@ -87,12 +87,6 @@ def why_refused(measurement: Measurement, known: MeasurementBaseline | None, acc
     if same_quantity(timing, time):
         return ""
     return f"the time was taken {timing.mode} by {timing.source}, not {time.mode} by {time.source}"
-
-
-def _has_values(measurement: Measurement) -> bool:
-    """Return True if there is a value to compare with later."""
-    parts = (measurement.timing, measurement.trace, _accuracy(measurement))
-    return _has_counters(measurement) or any(part is not None for part in parts)
 
 
 def update(
@@ -117,13 +111,13 @@ def update(
     measurement = _comparable(measurement, stored)
     if which == "new":
         measurement = _only_new(measurement, stored)
-    if not _has_values(measurement):
+    if not measurement.has_values:
         return None
     judgement = judge_time(measurement, stored, accepted.origin, accepted.tolerance_pct)
     new = replace(stored, **_counters(measurement, stored, accepted.run))
     if measurement.trace is not None:
         new = replace(new, trace=measurement.trace.exact)
-    if (accuracy := _accuracy(measurement)) is not None:
+    if (accuracy := measurement.accuracy) is not None:
         new = replace(new, accuracy=stored_accuracy(accuracy))
     sessions = ""
     if (timing := measurement.timing) is not None:
@@ -159,7 +153,7 @@ def _only_new(measurement: Measurement, stored: MeasurementBaseline) -> Measurem
     judged = (
         timing is not None and time is not None and (same_quantity(timing, time) or _is_lost(timing, time))
     )
-    others = profile is not None and _has_counters(measurement) and chosen_otherwise(profile, stored)
+    others = profile is not None and measurement.has_counters and chosen_otherwise(profile, stored)
     return replace(
         measurement,
         timing=None if judged else timing,
@@ -172,15 +166,6 @@ def _only_new(measurement: Measurement, stored: MeasurementBaseline) -> Measurem
 def _is_lost(timing: Timing, known: TimeBaseline) -> bool:
     """Return True if a time fell back to another mode: the quantity of the baseline is lost, not replaced."""
     return bool(timing.not_captured) and (known.mode in ("hot", "cold") or bool(timing.not_recorded))
-
-
-def _has_counters(measurement: Measurement) -> bool:
-    """Return True if counters were read; a profile may also only say why they were not."""
-    return measurement.profile is not None and bool(measurement.profile.combined)
-
-
-def _accuracy(measurement: Measurement) -> Accuracy | None:
-    return measurement.correctness.accuracy if measurement.correctness is not None else None
 
 
 def _why_replaced(
@@ -234,7 +219,7 @@ def _counters(measurement: Measurement, stored: MeasurementBaseline, run: str) -
 def _new_value(measurement: Measurement) -> str:
     if (timing := measurement.timing) is not None:
         return f"time {show_value(timing.time_us)} µs ({timing.mode})"
-    if _has_counters(measurement):
+    if measurement.has_counters:
         return "counters"
     return "trace" if measurement.trace is not None else "accuracy"
 
@@ -253,7 +238,7 @@ def _effect(
     kind: Kind = "changed" if added else "refreshed"
     if moved or counters.changes or counters.kernels or accuracy_moved or _is_other_call(measurement, stored):
         kind = "changed"
-    elif _has_values(_only_new(measurement, stored)):
+    elif _only_new(measurement, stored).has_values:
         kind = "new"
     return kind, list(filter(None, lines))
 
@@ -262,8 +247,8 @@ def _added(measurement: Measurement, stored: MeasurementBaseline) -> list[str]:
     parts = {
         "time": measurement.timing is not None and stored.time is None,
         "trace": measurement.trace is not None and not stored.trace,
-        "accuracy": _accuracy(measurement) is not None and stored.accuracy is None,
-        "counters": _has_counters(measurement) and not stored.counters,
+        "accuracy": measurement.accuracy is not None and stored.accuracy is None,
+        "counters": measurement.has_counters and not stored.counters,
     }
     added = [name for name, is_new in parts.items() if is_new]
     if measurement.profile is not None and stored.counters:
@@ -273,7 +258,7 @@ def _added(measurement: Measurement, stored: MeasurementBaseline) -> list[str]:
 
 def _accuracy_change(measurement: Measurement, stored: MeasurementBaseline) -> tuple[str, bool]:
     """Return the change of the errors, and True if one moved beyond its tolerance; empty if none changed."""
-    now, before = _accuracy(measurement), stored.accuracy
+    now, before = measurement.accuracy, stored.accuracy
     if now is None or before is None:
         return "", False
     changed: list[str] = []

@@ -67,14 +67,6 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
         return (*self.details, *filter(None, [self.next_step]))
 
 
-class Suspect(msgspec.Struct, frozen=True, gc=False):
-    """A time outside the screen that was not settled yet."""
-
-    label: str
-    change_pct: float
-    """Change against the stored sessions, in %; slower is positive."""
-
-
 class TestVerdict(msgspec.Struct, frozen=True, gc=False):
     """The verdict on one test."""
 
@@ -88,8 +80,8 @@ class TestVerdict(msgspec.Struct, frozen=True, gc=False):
     """Time compared with its baseline, by label."""
     strict: bool = False
     """True if `inconclusive` fails the test."""
-    suspects: tuple[Suspect, ...] = ()
-    """Times to settle; none if the test fails otherwise."""
+    suspects: tuple[str, ...] = ()
+    """Labels of times outside the screen, to settle; none if the test fails otherwise."""
 
     @property
     def fails(self) -> bool:

@@ -13,7 +13,7 @@ from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record, unmeasured
-from pytest_gpuperf.judge.result import Finding, Hints, Status, Suspect, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
 from pytest_gpuperf.judge.settlement import Judgement
 from pytest_gpuperf.judge.times import judge_time, time_findings
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
@@ -93,7 +93,7 @@ class _Verdict:
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.times: dict[str, TimeComparison] = {}
-        self.suspects: list[Suspect] = []
+        self.suspects: list[str] = []
 
     @property
     def fails(self) -> bool:
@@ -141,15 +141,14 @@ class _Verdict:
         if judgement.time is not None:
             self.times[label] = judgement.time
             if judgement.suspect:
-                self.suspects.append(Suspect(label, judgement.time.decision.change_pct))
-        accuracy = measurement.correctness.accuracy if measurement.correctness is not None else None
-        yield from compare_accuracy(accuracy, known.accuracy, label, hints.accept)
+                self.suspects.append(label)
+        yield from compare_accuracy(measurement.accuracy, known.accuracy, label, hints.accept)
         yield from counter_remarks(counters, measurement, known, label)
         if not judgement.decided:
             yield from counter_findings(counters, label, hints.accept)
         if baseline is not None or judgement != Judgement():
             yield from time_findings(judgement, measurement, known, counters, label, hints)
-        elif _is_comparable(measurement):
+        elif measurement.has_values:
             yield Finding(Status.NEW, f"no baseline yet; {hints.no_baseline}", label)
 
 
@@ -173,13 +172,6 @@ def _wrong(record: TestRecord) -> Iterator[Finding]:
         fuzz = measurement.fuzz
         if fuzz is not None and not fuzz.passed:
             yield Finding(Status.WRONG, fuzz.failure or f"the output is wrong for {fuzz.case}", label)
-
-
-def _is_comparable(measurement: Measurement) -> bool:
-    counted = measurement.profile is not None and bool(measurement.profile.combined)
-    checked = measurement.correctness
-    others = (measurement.timing, measurement.trace, checked.accuracy if checked is not None else None)
-    return counted or any(part is not None for part in others)
 
 
 def _explained(findings: Sequence[Finding], record: TestRecord) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.code import LaunchedCode
-from pytest_gpuperf.records.correctness import Correctness, SanitizerResult
+from pytest_gpuperf.records.correctness import Accuracy, Correctness, SanitizerResult
 from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.fuzzing import Fuzzing
@@ -43,6 +43,22 @@ class Measurement(Record, frozen=True, kw_only=True):
     def is_static(self) -> bool:
         """True if the kernels were compiled, not measured."""
         return self.profile is not None and self.profile.source == STATIC_SOURCE
+
+    @property
+    def accuracy(self) -> Accuracy | None:
+        """Errors of the output; None if they were not measured."""
+        return self.correctness.accuracy if self.correctness is not None else None
+
+    @property
+    def has_counters(self) -> bool:
+        """True if counters were read; a profile may also only say why they were not."""
+        return self.profile is not None and bool(self.profile.combined)
+
+    @property
+    def has_values(self) -> bool:
+        """True if there is a value to compare with a baseline."""
+        parts = (self.timing, self.trace, self.accuracy)
+        return self.has_counters or any(part is not None for part in parts)
 
 
 class TestRecord(Record, frozen=True, kw_only=True):

@@ -205,7 +205,7 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
     timing = measurement.timing if measurement else None
     profile = measurement.profile if measurement else None
     metrics = profile.combined if profile else {}
-    accuracy = measurement.correctness.accuracy if measurement and measurement.correctness else None
+    accuracy = measurement.accuracy if measurement is not None else None
     status = label_status(result, label)
     time = result.verdict.times.get(label)
     shown_change = "new" if timing and status is Status.NEW else ""

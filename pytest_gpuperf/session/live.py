@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
-from pytest_gpuperf.judge.result import Status, Suspect
+from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
@@ -263,7 +263,7 @@ class LiveRunner(Runner):
         """Judge a test, without a settlement."""
         return self._with_rest(super().result(state, failure))
 
-    def suspects(self, result: TestResult) -> Sequence[Suspect]:
+    def suspects(self, result: TestResult) -> Sequence[str]:
         """Return the suspects of a test; with `--gpuperf-against` each of its times."""
         verdict, record = result.verdict, result.record
         if self._settler is None or record.failure:
@@ -273,14 +273,13 @@ class LiveRunner(Runner):
             return verdict.suspects if self.settings.update != "all" else ()
         if verdict.status in NOT_SETTLED:
             return ()
-        timed = [label for label, one in record.measurements.items() if one.timing is not None]
-        return [Suspect(label, 0.0) for label in timed]
+        return [label for label, one in record.measurements.items() if one.timing is not None]
 
     def settled(self, state: ItemState, result: TestResult) -> TestResult:
         """Settle the suspects of a test that holds no memory any more, and judge it again."""
         assert self._settler is not None
         suspects, record = self.suspects(result), result.record
-        timings = [record.measurements[one.label].timing for one in suspects]
+        timings = [record.measurements[label].timing for label in suspects]
         by_host = any(timing is not None and timing.mode == "host" for timing in timings)
         with self._alone_on_host() if by_host else nullcontext(), self._phases("settlement"):
             settled = self._settler.settle(state, suspects, self._judge.expected.of(state.nodeid))

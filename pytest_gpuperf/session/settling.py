@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.blocks import SideBlock
     from pytest_gpuperf.against.series import Series
-    from pytest_gpuperf.judge.result import Suspect
     from pytest_gpuperf.records import LaunchedCode, Measurement
     from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
     from pytest_gpuperf.records.passes import Invocation, OpenProgress
@@ -142,7 +141,7 @@ class Settler:
         return [f"{suspects} settled in {self._spent_s:.0f} s: {each}", *self._engine.notices]
 
     def settle(
-        self, state: ItemState, suspects: Sequence[Suspect], baseline: TestBaseline | None
+        self, state: ItemState, suspects: Sequence[str], baseline: TestBaseline | None
     ) -> dict[str, Settlement]:
         """Settle the suspects of a test that has returned; a test that runs again has its first result.
 
@@ -153,10 +152,10 @@ class Settler:
         """
         known = baseline.measurements if baseline is not None else {}
         groups: dict[tuple[tuple[Commit, ...], str], list[str]] = {}
-        for one in suspects:
-            if (state.nodeid, one.label) not in self._settled:
-                old = self._old_code(state.nodeid, _runs(known.get(one.label)))
-                groups.setdefault(old, []).append(one.label)
+        for label in suspects:
+            if (state.nodeid, label) not in self._settled:
+                old = self._old_code(state.nodeid, _runs(known.get(label)))
+                groups.setdefault(old, []).append(label)
         for (commits, why), labels in groups.items():
             begin, built_s = time.monotonic(), self._engine.built_s
             with ended_in_order(), self._closed_on_error():
@@ -170,7 +169,7 @@ class Settler:
                 self._settled[state.nodeid, label] = replace(
                     settlement, sessions=sessions, seconds=seconds_each
                 )
-        return {one.label: self._settled[state.nodeid, one.label] for one in suspects}
+        return {label: self._settled[state.nodeid, label] for label in suspects}
 
     @contextmanager
     def _closed_on_error(self) -> Iterator[None]:

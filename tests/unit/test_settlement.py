@@ -53,7 +53,7 @@ def settled(settlement: Settlement | None, time_us: float = 5.84, **now: Any) ->
 def test_suspect_is_not_decided_until_it_is_settled() -> None:
     found = settled(None)
     assert found.status is Status.INCONCLUSIVE
-    assert [(one.label, round(one.change_pct, 1)) for one in found.suspects] == [("main", 10.2)]
+    assert found.suspects == ("main",)
     assert found.warning == "10.2 % slower: 5.30 → 5.84 µs (9.6 to 10.7 %; 1 stored session, not settled)"
 
 

@@ -10,7 +10,6 @@ import pytest
 from pytest_gpuperf.against.blocks import SideBlock
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.series import Series
-from pytest_gpuperf.judge.result import Suspect
 from pytest_gpuperf.records import Fingerprint, Measurement
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import settling
@@ -82,7 +81,7 @@ def settled(root: Path, clock: Clock, suspects: int, *, test_s: float, settle_s:
         if number >= 100 - suspects:
             measured = Measurement(call=Fingerprint(mode="hot"), timing=timing(12.0))
             state = ItemState(f"test_k.py::test_{number}", Marker(), measurements={"main": measured})
-            one = settler.settle(state, [Suspect("main", 0.0)], None)["main"]
+            one = settler.settle(state, ["main"], None)["main"]
             found += one.how == "in turn"
     return found
 

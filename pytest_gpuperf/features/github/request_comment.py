@@ -188,7 +188,11 @@ def _remarks(judged: Sequence[JudgedRun], notes: Sequence[str]) -> list[str]:
         if one.results and not one.known:
             remarks.append(f"no test has a baseline on {one.gpu}")
         # By the request's own baselines they were no suspects to settle.
-        suspects = [(each.change_pct, result) for result in one.results for each in result.verdict.suspects]
+        suspects = [
+            (result.verdict.times[label].decision.change_pct, result)
+            for result in one.results
+            for label in result.verdict.suspects
+        ]
         slower = sorted((-change, result.record.nodeid) for change, result in suspects if change > 0)
         if slower:
             names = _list([f"{_code(nodeid)} +{-change:.1f} %" for change, nodeid in slower])

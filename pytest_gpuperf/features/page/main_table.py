@@ -130,7 +130,7 @@ def _cells(entry: Entry, end_pct: int) -> list[_Cell]:
     row, decision, measurement = entry.row, entry.decision, entry.measurement
     timing = measurement.timing if measurement else None
     metrics = measurement.profile.combined if measurement and measurement.profile else {}
-    accuracy = measurement.correctness.accuracy if measurement and measurement.correctness else None
+    accuracy = measurement.accuracy if measurement is not None else None
     file, colons, name = row.test.partition("::")
     if not colons:
         file, name = "", file
