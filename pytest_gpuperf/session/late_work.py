@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.judge.result import Suspect
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.session.judge import Judge
 from pytest_gpuperf.session.late_counters import read_unread
@@ -84,7 +83,7 @@ def _settled(settler: Settler, judge: Judge, record: TestRecord, path: Path) -> 
     marker = Marker(tolerance_pct=record.tolerance_pct or None)
     state = ItemState(record.nodeid, marker, path, measurements=dict(record.measurements))
     suspects = [
-        Suspect(label, 0.0)
+        label
         for label, one in record.measurements.items()
         if one.settlement is not None and one.settlement.lacks_memory
     ]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.errors import NoGpuError
-    from pytest_gpuperf.judge.result import Suspect, TestResult
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import StaticKernel
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation
@@ -85,8 +85,8 @@ class Runner:
             mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}"]
         return judge.result(record, mistakes)
 
-    def suspects(self, _result: TestResult) -> Sequence[Suspect]:
-        """Return what has to be settled of a test, by other processes."""
+    def suspects(self, _result: TestResult) -> Sequence[str]:
+        """Return the labels of a test that other processes have to settle."""
         return ()
 
     def settled(self, _state: ItemState, result: TestResult) -> TestResult:
