@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.ncu.kernel_name import function_name
+from pytest_gpuperf.measure.ncu.kernel_name import function_name, whole_name
 
 
 @pytest.mark.parametrize(
     ("demangled", "name"),
     [
-        ("unnamed>::saxpy_kernel(float, const float *, float *, int)", "saxpy_kernel"),
         ("(anonymous namespace)::saxpy<float, 4>(float *)", "saxpy"),
         ("void <unnamed>::detail::saxpy<int>(T1 *)", "saxpy"),
         ("void a::<unnamed>::k<b::<unnamed>::F>(int)", "k"),
@@ -32,6 +31,19 @@ from pytest_gpuperf.measure.ncu.kernel_name import function_name
 )
 def test_function_name_of_other_compilers(demangled: str, name: str) -> None:
     assert function_name(demangled) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<unnamed>::saxpy_kernel(float, int)",
+        "void a::<unnamed>::k<<unnamed>::F, b::<unnamed>::G>(int)",
+        "void k<4, <unnamed>::F>(int)",
+        "void k<unnamed_type, int>(int)",
+    ],
+)
+def test_brackets_that_a_csv_cuts_are_put_back(name: str) -> None:
+    assert whole_name(name.replace("<unnamed>", "unnamed>")) == whole_name(name) == name
 
 
 @given(st.text(alphabet="ab<>()[]:,- operatunmd\0", max_size=40))

@@ -135,10 +135,9 @@ class ChromeTrace:
 
     @cached_property
     def lost_graphs_us(self) -> list[float]:
-        """Starts of the launches of graphs whose kernels were not recorded, before the last activity."""
+        """Starts of the launches of graphs whose kernels were not recorded."""
         known = {one.correlation for one in self.activities}
-        last = self.activities[-1].start_us
-        return [at for number, at in self.graph_launches_us.items() if number not in known and at < last]
+        return [at for number, at in self.graph_launches_us.items() if number not in known]
 
     def device(self, number: int) -> Device:
         """Describe a GPU.

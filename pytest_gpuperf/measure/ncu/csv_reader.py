@@ -40,6 +40,7 @@ _SUMMARY = frozenset({"Metric Name", "Average"})
 """Columns of the means that `--print-summary` prints, which are refused."""
 _FENCE = "```"
 _PREFIXED_HEADER = re.compile(r'(.+?)"?ID"?,"?(?:Process ID|Kernel Name)\b')
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _CLOCK = re.compile(r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?")
 """Time of a line: GitHub Actions writes `2026-01-02T03:04:05.1234567Z `."""
 
@@ -70,7 +71,7 @@ def read_csv(text: str, notes: list[str] | None = None) -> list[RawKernel]:
         NoHeaderError: The text lacks the header of ncu CSV.
         GpuperfError: A line after the header is not a whole row.
     """
-    lines = list(enumerate(text.removeprefix("\ufeff").split("\n"), 1))
+    lines = list(enumerate(_COLOUR.sub("", text.removeprefix("\ufeff")).split("\n"), 1))
     outputs = [output for process in _processes(lines) for output in _outputs(process)]
     if not outputs:
         raise NoHeaderError(
@@ -102,6 +103,9 @@ def _outputs(lines: list[_Line]) -> Iterable[list[_Line]]:
     lines = [(number, line) for number, line in lines if not line.startswith("==")]
     starts = [index for index, (_, line) in enumerate(lines) if _is_header(line)]
     for start, end in pairwise([*starts, len(lines)]):
+        # What the next program has printed is before the next header.
+        while end < len(lines) and '"' in lines[start][1] and '"' not in lines[end - 1][1]:
+            end -= 1  # noqa: PLW2901
         fences = (index for index in range(start, end) if lines[index][1].strip() == _FENCE)
         yield lines[start : next(fences, end)]
 
