@@ -188,7 +188,8 @@ class ReplayRunner(Runner):
         super().__init__(settings, self._recorded, report)
         news.no_counters = newest.counters_unavailable
         if reason:
-            news.note(f"nothing was measured: {reason}")
+            several = f"; each test is of the newest of {len(runs)} recordings that has it"
+            news.note(f"nothing was measured: {reason}{several if len(runs) > 1 else ''}")
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile; a run that was named is shown as it was recorded, by whatever compiler."""
