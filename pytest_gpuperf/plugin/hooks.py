@@ -19,7 +19,7 @@ from pytest_gpuperf.plugin.suspects import Suspects
 from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of
-from pytest_gpuperf.session.orphans import known_name, orphans
+from pytest_gpuperf.session.orphans import known_name, orphans, shifted
 from pytest_gpuperf.session.progress import RemoteTerminal
 from pytest_gpuperf.session.runner import RUNNER
 from pytest_gpuperf.session.seeds import forget_compiled_code
@@ -220,6 +220,7 @@ class Hooks:
         errors.run(
             "pytest_runtestloop",
             lambda: errors.news.error(*(orphans(config, judge, self._seen) if judge is not None else ())),
+            lambda: errors.news.note(*(shifted(config, judge, self._seen) if judge is not None else ())),
             lambda: runner.begin(states, invocation, reporter),
             self._tell_facts,
         )

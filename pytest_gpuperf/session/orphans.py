@@ -1,8 +1,10 @@
-"""Tests and baselines that have lost each other: renamed suites, and paths through symbolic links."""
+"""Tests and baselines that have lost each other: renamed suites, ids by index, paths through links."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
     import pytest
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.expectations import Expectations
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.session.judge import Judge
+
+_BY_INDEX = re.compile(r"(?<=[\[-])[A-Za-z_]+(\d+)(?=[\]-])")
+"""Part of an id that pytest makes of the name of a parameter and the place of its value: `cfg0`."""
 
 
 def known_name(item: pytest.Item, root: Path, knows: Callable[[str], bool]) -> str:
@@ -100,6 +105,36 @@ def orphans(config: pytest.Config, judge: Judge, collected: Collection[str]) -> 
                 "that is intended, remove it from this file"
             )
     return found
+
+
+def shifted(config: pytest.Config, judge: Judge, collected: Collection[str]) -> list[str]:
+    """Describe the tests whose ids by index may name other values than in the baseline.
+
+    Args:
+        config: pytest's.
+        judge: The judge of the run.
+        collected: Node ids of all tests and files that pytest collected, also if options deselect them.
+    """
+    if judge.settings.update != "never" or any("::" in argument for argument in config.args):
+        return []
+    now = _indexes(collected)
+    baselines = _baselines(judge.expected.store, judge.environment.gpu.slug) if now else ()
+    before = _indexes(nodeid for _, baseline in baselines for nodeid in baseline.tests)
+    return [
+        f"{place} has {now[place]} values, and {number} in the baseline: ids by index may name others there; "
+        "give the values ids of their own (`ids=` of parametrize), and accept the new baseline"
+        for place, number in before.items()
+        if now.get(place, number) != number
+    ]
+
+
+def _indexes(nodeids: Iterable[str]) -> dict[str, int]:
+    """Return the number of ids by index by the node id with `*` in their place, if they count from 0."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for nodeid in nodeids:
+        for part in _BY_INDEX.finditer(nodeid):
+            found[f"{nodeid[: part.start(1)]}*{nodeid[part.end() :]}"].add(int(part[1]))
+    return {place: len(some) for place, some in found.items() if some == set(range(len(some)))}
 
 
 def last_change(folder: Path, nodeid: str) -> str:

@@ -173,3 +173,25 @@ def test_file_that_has_lost_all_its_tests_fails(recorded: pytest.Pytester, optio
     result = recorded.runpytest("--gpuperf", *options)
     assert result.ret == ERROR
     result.stdout.fnmatch_lines(["*test_a.json has baselines of 1 tests that do not exist*"])
+
+
+@pytest.mark.parametrize(("values", "said"), [(3, False), (4, True), (2, True)])
+def test_ids_by_index_that_may_have_moved_are_named(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], values: int, said: bool
+) -> None:
+    names = [f"test_k.py::test_k[cfg{number}]" for number in range(4)]
+    recorded = run(*(record(name, main=measured(5.3)) for name in names))
+    accept(run(*recorded.tests[:3]), BaselineStore(pytester.path / "baselines"), "all", 5.0, environ={})
+    add_recording(recorded)
+    pytester.makepyfile(
+        test_k=f"""
+        import pytest
+
+        @pytest.mark.parametrize("cfg", [object() for _ in range({values})])
+        def test_k(gpuperf, cfg):
+            gpuperf.time(print)
+        """
+    )
+    output = pytester.runpytest("--gpuperf").stdout.str()
+    notice = f"test_k.py::test_k[cfg*] has {values} values, and 3 in the baseline: ids by index may name"
+    assert (notice in " ".join(output.split())) is said

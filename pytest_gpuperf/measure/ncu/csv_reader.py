@@ -105,7 +105,7 @@ def _outputs(lines: list[_Line]) -> Iterable[list[_Line]]:
     for start, end in pairwise([*starts, len(lines)]):
         # What the next program has printed is before the next header.
         while end < len(lines) and '"' in lines[start][1] and '"' not in lines[end - 1][1]:
-            end -= 1  # noqa: PLW2901
+            end -= 1
         fences = (index for index in range(start, end) if lines[index][1].strip() == _FENCE)
         yield lines[start : next(fences, end)]
 
