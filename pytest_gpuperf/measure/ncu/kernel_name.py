@@ -14,7 +14,7 @@ _PAIRS = {")": "(", ">": "<", "]": "["}
 
 
 def whole_name(printed: str) -> str:
-    """Return a demangled name with the brackets that ncu's CSV cuts: `a::unnamed>::k` and `k<unnamed>::F>`."""
+    """Return a name with the brackets that ncu's CSV cuts: `a::unnamed>::k` and `k<unnamed>::F>`."""
     return _CUT.sub(lambda found: f"<{found[0]}", printed)
 
 
