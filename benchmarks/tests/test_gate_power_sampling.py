@@ -19,10 +19,11 @@ from pytest_gpuperf.errors import GpuperfError
 HISTOGRAMS = [kernel.name for kernel in KERNELS if "histogram" in kernel.name]
 
 
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
+@pytest.fixture(scope="module")
+def lines() -> list[Line]:
     """Return the lines of a session and of a restart whose sides have no histogram."""
-    return sampled(monkeypatch, "fake_children:session", "fake_children:take_turns", steps=2)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return sampled(monkeypatch, "fake_children:session", "fake_children:take_turns", steps=2)
 
 
 def sampled(monkeypatch: pytest.MonkeyPatch, session: str, take_turns: str, steps: int) -> list[Line]:
