@@ -19,9 +19,11 @@ import argparse
 import multiprocessing
 import os
 import re
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from docs import commands, generated, states
@@ -74,14 +76,18 @@ class Block:
             return self.body
         return self.file.read_text(encoding="utf-8") if self.file.exists() else ""
 
-    def wanted(self) -> str:
-        """Return the content that the block should have; call it in a process of its own."""
+    def wanted(self, copied: Path) -> str:
+        """Return the content that the block should have; call it in a process of its own.
+
+        Args:
+            copied: A copy of the project.
+        """
         if self.name:
             return generated.GENERATED[self.name](self.root)
         drawn = self.file.suffix == ".svg"
         with tempfile.TemporaryDirectory() as folder:
             project = Path(folder) / "project"
-            states.copy_project(self.root, project)
+            shutil.copytree(copied, project)
             if self.state:
                 getattr(states, self.state)(project)
             for path, text in self.files.items():
@@ -130,8 +136,11 @@ def blocks(root: Path) -> list[Block]:
 def contents(wanted: list[Block]) -> list[str]:
     """Return the content that each block should have, each from a forked process."""
     context = multiprocessing.get_context("forkserver")
-    with context.Pool(min(len(wanted), os.cpu_count() or 1), maxtasksperchild=1) as pool:
-        return pool.map(Block.wanted, wanted, chunksize=1)
+    processes = min(len(wanted), os.cpu_count() or 1)
+    with tempfile.TemporaryDirectory() as folder, context.Pool(processes, maxtasksperchild=1) as pool:
+        copied = Path(folder) / "project"
+        states.copy_project(ROOT, copied)
+        return pool.map(partial(Block.wanted, copied=copied), wanted, chunksize=1)
 
 
 def main() -> None:
