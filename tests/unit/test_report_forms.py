@@ -98,8 +98,8 @@ def test_columns_without_room_stand_below_their_name() -> None:
     values = [Column(f"column {number}", ["1234567890"]) for number in range(6)]
     table = Table([Column("metric", ["time"], "name"), Column("unit", ["us"], "unit"), *values])
     *titles, rule, name, first, second = render(Report([table], []), "text", Screen(50)).splitlines()
-    assert [len(line.split()) for line in (name, first, second)] == [1, 4, 3]
-    assert [len(title) for title in titles] == [len("metric"), *map(len, (first, second))]
+    assert [len(line.split()) for line in (name, first, second)] == [2, 4, 2]
+    assert [len(title) for title in titles] == [len("metric  unit"), *map(len, (first, second))]
     assert max(map(len, titles)) <= len(rule) <= 50
 
 

@@ -180,12 +180,16 @@ def _aligned_rows(
     whole = _width(short) + middle + behind
     if whole <= screen.width or not numbers:
         return _titled(_aligned([short, *numbers, *outcome], screen), whole)
-    parts = _parts(numbers, screen.width - INDENT)
+    beside = [*(one for one in numbers if one.place == "unit"), *outcome]
+    parts = _parts([one for one in numbers if one.place != "unit"], screen.width - INDENT)
+    behind = sum(_width(one) + GAP for one in beside)
     below = INDENT - GAP + max(sum(_width(one) + GAP for one in part) for part in parts)
-    name_width = min(max(screen.width - behind, SHORTEST_NAME), max(_width(full), below - behind))
+    # Outcomes end where the numbers below end.
+    wanted = max(_width(full), below - behind) if outcome else _width(full)
+    name_width = min(max(screen.width - behind, SHORTEST_NAME), wanted)
     cells = [cut_middle(cell, name_width) for cell in full.cells]
     cut = replace(full, title=cut_middle(full.title, name_width), cells=cells)
-    heads = _aligned([cut, *outcome], screen, first=name_width)
+    heads = _aligned([cut, *beside], screen, first=name_width)
     tails = [_aligned(part, screen) for part in parts]
     lines = [
         [head, *(" " * INDENT + line for line in below_it if line)]
