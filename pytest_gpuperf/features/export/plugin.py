@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.plugin.hook_wrapper import guarded
-from pytest_gpuperf.settings.options import is_enabled
+from pytest_gpuperf.plugin.hook_wrapper import register
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Note the marked tests: the marker has an effect in them, though they ask for no fixture of the core."""
-    for item in items if is_enabled(config) else ():
-        if item.get_closest_marker("gpuperf") is not None:
-            from pytest_gpuperf.features.export.benchmark_timer import is_timed_by_gpu
-            from pytest_gpuperf.session.marker import MARKED
+    marked = [item for item in items if "benchmark" in getattr(item, "fixturenames", ())]
+    marked = [item for item in marked if item.get_closest_marker("gpuperf") is not None]
+    if marked:
+        from pytest_gpuperf.features.export.benchmark_timer import is_timed_by_gpu
+        from pytest_gpuperf.session.marker import MARKED
 
+        for item in marked:
             item.stash[MARKED] = is_timed_by_gpu(item)
+        register(config, _Timers(), "gpuperf-benchmark-timers")
 
 
-@guarded
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Set the GPU timer of pytest-benchmark for a marked test; skip the test without `--gpuperf`."""
-    if "benchmark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("gpuperf") is not None:
+class _Timers:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Set the GPU timer of pytest-benchmark for a marked test; skip the test without `--gpuperf`."""
         from pytest_gpuperf.features.export.benchmark_timer import apply
 
         apply(item)
