@@ -1,4 +1,4 @@
-"""The axis of a plot: a parameter of tests that is a number and differs."""
+"""The parameter of tests over which a plot is drawn: it is a number and differs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST = 2
 
 
 @dataclass(frozen=True)
-class Axis:
+class Parameter:
     """One parameter, by its name in the ids (`N4096`) or, without a name, by its place."""
 
     title: str
@@ -36,7 +36,7 @@ class Axis:
         return None
 
 
-def find_axis(names: Sequence[Name], wanted: str | None = None) -> Axis:
+def find_axis(names: Sequence[Name], wanted: str | None = None) -> Parameter:
     """Find the parameter of the axis.
 
     Args:
@@ -49,7 +49,7 @@ def find_axis(names: Sequence[Name], wanted: str | None = None) -> Axis:
         GpuperfError: No parameter fits, or more than one does.
     """
     if wanted is not None and wanted.isdecimal():
-        axis = Axis(f"parameter {wanted}", place=int(wanted) - 1 + _FIRST)
+        axis = Parameter(f"parameter {wanted}", place=int(wanted) - 1 + _FIRST)
         if any(axis.of(name) for name in names):
             return axis
         raise GpuperfError(
@@ -62,11 +62,11 @@ def find_axis(names: Sequence[Name], wanted: str | None = None) -> Axis:
     # `--x n` means N4096 too, unless both exist.
     for named in (wanted, *(prefix for prefix in prefixes if prefix.lower() == (wanted or "").lower())):
         if named and named in prefixes:
-            return Axis(named, named=named)
+            return Parameter(named, named=named)
     found = _candidates(names)
     if len(found) == 1:
         named, place = found[0]
-        return Axis(wanted or named or "size", named=named, place=place)
+        return Parameter(wanted or named or "size", named=named, place=place)
     raise GpuperfError(
         "more than one parameter of these tests is a number"
         if found
@@ -101,7 +101,7 @@ def _described(names: Sequence[Name]) -> list[str]:
     """`--x 1 (224, 448)`, `--x N (1024, 4096)`."""
     texts = []
     for named, place in _candidates(names):
-        axis = Axis("", named=named, place=place)
+        axis = Parameter("", named=named, place=place)
         values = sorted({found[1] for name in names if (found := axis.of(name)) is not None})
         shown = ", ".join(f"{value:g}" for value in values[:3]) + (", …" if len(values) > 3 else "")
         texts.append(f"--x {named or place - _FIRST + 1} ({shown})")

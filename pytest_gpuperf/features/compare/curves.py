@@ -125,16 +125,8 @@ def _curve_names(families: Sequence[tuple[str, ...]]) -> list[str]:
     runs, modes = ({family[place] for family in families} for place in (0, 1))
     unique = list(dict.fromkeys(names))
     shown = dict(zip(unique, told_apart(unique, varying(unique)), strict=True))
-    return [
-        " ".join(
-            filter(
-                None,
-                (
-                    run if len(runs) > 1 else "",
-                    shown[name],
-                    mode if len(modes) > 1 else "",
-                ),
-            )
-        )
-        for name, (run, mode, *_) in zip(names, families, strict=True)
-    ]
+    titles = []
+    for name, (run, mode, *_) in zip(names, families, strict=True):
+        parts = (run if len(runs) > 1 else "", shown[name], mode if len(modes) > 1 else "")
+        titles.append(" ".join(filter(None, parts)))
+    return titles
