@@ -46,7 +46,7 @@ def _content(title: str, sections: Sequence[Section]) -> Iterator[str]:
 
 def _title(sections: Sequence[Section]) -> str:
     shown = _counted([result for section in sections for result in section.summary.results])
-    return f"gpuperf: {shown or 'no tests'}"
+    return f"Performance of GPU kernels: {shown or 'no tests'}"
 
 
 def _counted(results: Sequence[TestResult]) -> str:
