@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.features.trace.kernel_names import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pytest_gpuperf.records import TracedKernel
     from pytest_gpuperf.records.trace import KernelCategory
 
 _ATTENTION = re.compile(r"(?i)fmha|flash|attention|attn(?!_?norm)|sdpa|(?<![a-z])m[hlq]a_|sage_(?:fwd|bwd)")
@@ -47,16 +44,3 @@ def category_of(name: str) -> KernelCategory:
     if _NORM.search(name) and not _NORM_HELPERS.search(name):
         return "norm"
     return "data_movement" if kind == "matrix" else kind or "other"
-
-
-def category_us(kernels: Iterable[TracedKernel], moved_us: float) -> dict[str, float]:
-    """Return the sum of the durations of each category, in microseconds, the largest first.
-
-    Args:
-        kernels: The rows of the table, with their categories.
-        moved_us: Time of copies and fills without a kernel, which are data movement.
-    """
-    sums: dict[str, float] = {"data_movement": moved_us} if moved_us else {}
-    for kernel in kernels:
-        sums[kernel.category] = sums.get(kernel.category, 0.0) + kernel.total_us
-    return dict(sorted(sums.items(), key=lambda one: -one[1]))

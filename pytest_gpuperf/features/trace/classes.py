@@ -71,7 +71,7 @@ _BY_NAME: Mapping[NameKind, KernelClass] = {
 """All other kernels are classed by size."""
 
 
-def classify(kernels: Sequence[TracedKernel], limits: Thresholds = THRESHOLDS) -> list[KernelClass]:
+def classify(kernels: Sequence[TracedKernel]) -> list[KernelClass]:
     """Return the class of each kernel of a call, in their order.
 
     Names decide first: copies and the like are data movement; softmax, norms and sums are reductions;
@@ -82,56 +82,41 @@ def classify(kernels: Sequence[TracedKernel], limits: Thresholds = THRESHOLDS) -
     sized = [kernel for kernel, name in zip(kernels, named, strict=True) if name is None]
     time_us = sum(kernel.total_us for kernel in sized)
     typical_us = sum(kernel.total_us * kernel.mean_us for kernel in sized) / time_us if time_us else 0.0
-    small = [kernel for kernel in sized if _is_small(kernel, typical_us, limits)]
+    small = [kernel for kernel in sized if _is_small(kernel, typical_us)]
     launches = sum(kernel.calls for kernel in kernels)
 
     def by_size(kernel: TracedKernel) -> KernelClass:
-        many = _has_many_blocks(kernel, limits) or _is_persistent(kernel, limits)
-        if many and kernel.mean_us >= limits.long * typical_us:
+        many = _has_many_blocks(kernel) or _is_persistent(kernel)
+        if many and kernel.mean_us >= THRESHOLDS.long * typical_us:
             return "large_core"
-        if _is_small(kernel, typical_us, limits) and _is_frequent(kernel, small, launches, limits):
+        if _is_small(kernel, typical_us) and _is_frequent(kernel, small, launches):
             return "small_frequent"
-        return "medium_auxiliary" if kernel.mean_us >= limits.medium * typical_us else "other"
+        return "medium_auxiliary" if kernel.mean_us >= THRESHOLDS.medium * typical_us else "other"
 
     return [name or by_size(kernel) for kernel, name in zip(kernels, named, strict=True)]
 
 
-def class_shares_pct(kernels: Sequence[TracedKernel], moved_pct: float) -> dict[str, float]:
-    """Return the share of the GPU time of each class present, in percent, the largest first.
-
-    Args:
-        kernels: The rows of the table, with their classes.
-        moved_pct: Share of copies and fills without a kernel, which count as data movement.
-    """
-    shares: dict[str, float] = {"data_movement": moved_pct} if moved_pct else {}
-    for kernel in kernels:
-        shares[kernel.kernel_class] = shares.get(kernel.kernel_class, 0.0) + kernel.share_pct
-    return dict(sorted(shares.items(), key=lambda share: -share[1]))
-
-
-def _is_small(kernel: TracedKernel, typical_us: float, limits: Thresholds) -> bool:
-    if 0 < kernel.blocks_per_sm < limits.small_blocks_per_sm:
+def _is_small(kernel: TracedKernel, typical_us: float) -> bool:
+    if 0 < kernel.blocks_per_sm < THRESHOLDS.small_blocks_per_sm:
         return True
-    is_short = kernel.mean_us < limits.long * typical_us
-    return is_short and kernel.waves is not None and kernel.waves < limits.small_waves
+    is_short = kernel.mean_us < THRESHOLDS.long * typical_us
+    return is_short and kernel.waves is not None and kernel.waves < THRESHOLDS.small_waves
 
 
-def _is_frequent(
-    kernel: TracedKernel, small: Sequence[TracedKernel], launches: int, limits: Thresholds
-) -> bool:
+def _is_frequent(kernel: TracedKernel, small: Sequence[TracedKernel], launches: int) -> bool:
     calls = 0
     for other in small:
         shorter, longer = sorted((kernel.mean_us, other.mean_us))
-        calls += other.calls if shorter >= limits.alike * longer else 0
-    return calls >= limits.frequent_calls and 100 * calls >= limits.frequent_pct * launches
+        calls += other.calls if shorter >= THRESHOLDS.alike * longer else 0
+    return calls >= THRESHOLDS.frequent_calls and 100 * calls >= THRESHOLDS.frequent_pct * launches
 
 
-def _has_many_blocks(kernel: TracedKernel, limits: Thresholds) -> bool:
+def _has_many_blocks(kernel: TracedKernel) -> bool:
     if kernel.waves is None:
-        return kernel.blocks_per_sm >= limits.many_blocks_per_sm
-    return kernel.waves >= limits.many_waves
+        return kernel.blocks_per_sm >= THRESHOLDS.many_blocks_per_sm
+    return kernel.waves >= THRESHOLDS.many_waves
 
 
-def _is_persistent(kernel: TracedKernel, limits: Thresholds) -> bool:
+def _is_persistent(kernel: TracedKernel) -> bool:
     waves = kernel.blocks_per_sm if kernel.waves is None else kernel.waves
-    return limits.persistent_waves <= waves <= 1 and kernel.share_pct >= limits.persistent_pct
+    return THRESHOLDS.persistent_waves <= waves <= 1 and kernel.share_pct >= THRESHOLDS.persistent_pct

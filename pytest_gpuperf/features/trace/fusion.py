@@ -49,15 +49,15 @@ def fusion_candidates(
     return _the_best([_candidate(row, launch_gap_us) for stream in streams for row in _rows(stream)])
 
 
-def _candidate(row: Sequence[Launch], launch_gap_us: float, times: int = 1) -> FusionCandidate:
+def _candidate(row: Sequence[Launch], launch_gap_us: float) -> FusionCandidate:
     durations = [launch.duration_us for launch in row]
-    saved_us = times * (len(row) - 1) * launch_gap_us
+    saved_us = (len(row) - 1) * launch_gap_us
     return FusionCandidate(
         kernels=tuple(launch.name for launch in row),
-        times=times,
-        saved_launches=times * (len(row) - 1),
+        times=1,
+        saved_launches=len(row) - 1,
         saved_us=saved_us,
-        at_most_us=saved_us + times * (sum(durations) - max(durations)),
+        at_most_us=saved_us + sum(durations) - max(durations),
     )
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trace.categories import category_of, category_us
-from pytest_gpuperf.features.trace.classes import class_shares_pct, classify
+from pytest_gpuperf.features.trace.categories import category_of
+from pytest_gpuperf.features.trace.classes import classify
 from pytest_gpuperf.features.trace.fusion import Launch, fusion_candidates
 from pytest_gpuperf.features.trace.kernel_names import tensor_cores_of
 from pytest_gpuperf.features.trace.overlap import split_span
@@ -163,6 +163,8 @@ def table(
     copies = [one for one in activities if one.kind == "memcpy"]
     memsets = [one for one in activities if one.kind == "memset"]
     copy_us, memset_us = _time_us(copies), _time_us(memsets)
+    moved_us = copy_us + memset_us
+    moved_pct = _share(moved_us, gpu_time_us)
     directions: dict[str, list[Activity]] = defaultdict(list)
     for one in copies:
         directions[_direction(one.name)].append(one)
@@ -197,8 +199,10 @@ def table(
         memsets=len(memsets),
         memset_us=memset_us,
         synchronizations=region.synchronizations,
-        class_shares_pct=class_shares_pct(kernels, _share(copy_us + memset_us, gpu_time_us)),
-        category_us=category_us(kernels, copy_us + memset_us),
+        class_shares_pct=_sums(
+            ((one.kernel_class, one.share_pct) for one in kernels), _share(moved_us, gpu_time_us)
+        ),
+        category_us=_sums(((one.category, one.total_us) for one in kernels), moved_us),
         tensor_core_share_pct=_sum_of_shares(kernels, known=True),
         tensor_cores_unknown_pct=_sum_of_shares(kernels, known=None),
         fusion_candidates=fusion_candidates(list(streams.values()), _usual_gap_us(activities)),
@@ -276,6 +280,14 @@ def _time_us(activities: Iterable[Activity]) -> float:
 def _direction(name: str) -> str:
     found = _DIRECTION.search(name)
     return found[0] if found else "other"
+
+
+def _sums(parts: Iterable[tuple[str, float]], moved: float) -> dict[str, float]:
+    """Return the sum of each name, the largest first; copies and fills are data movement."""
+    sums = {"data_movement": moved} if moved else {}
+    for name, part in parts:
+        sums[name] = sums.get(name, 0.0) + part
+    return dict(sorted(sums.items(), key=lambda one: -one[1]))
 
 
 def _sum_of_shares(kernels: Sequence[TracedKernel], *, known: bool | None) -> float:
