@@ -52,7 +52,7 @@ _DISPATCHED = re.compile(r"^(?:aten|torch|autograd|c10d?|prims?|quantized|profil
 _TORCH = frozenset({*_KEPT, "cpu_op", "python_function", "trace"})
 """Categories that a trace of torch.profiler has one of."""
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
-_LONGEST_US = 86_400e6
+_LONGEST_US = Decimal(86_400_000_000)
 """Times that are further from the others, and longer durations, are none."""
 _EXPECTED = "a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
 
@@ -324,9 +324,9 @@ def _timed(events: Iterable[tuple[str, _Event]]) -> tuple[list[_Timed], Counter[
 
 def _exact(raw: msgspec.Raw) -> Decimal:
     # Some writers quote numbers. A repaired file has null.
-    text = bytes(raw).decode().strip('"')
+    text = str(raw, "utf-8").strip('"')
     try:
-        value = Decimal("-1" if text == "null" else text)
+        value = Decimal(-1 if text == "null" else text)
     except DecimalException:
         value = Decimal("nan")
     if not value.is_finite():

@@ -199,9 +199,7 @@ def table(
         memsets=len(memsets),
         memset_us=memset_us,
         synchronizations=region.synchronizations,
-        class_shares_pct=_sums(
-            ((one.kernel_class, one.share_pct) for one in kernels), _share(moved_us, gpu_time_us)
-        ),
+        class_shares_pct=_sums(((one.kernel_class, one.share_pct) for one in kernels), moved_pct),
         category_us=_sums(((one.category, one.total_us) for one in kernels), moved_us),
         tensor_core_share_pct=_sum_of_shares(kernels, known=True),
         tensor_cores_unknown_pct=_sum_of_shares(kernels, known=None),
