@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.runner import Runner
-    from pytest_gpuperf.session.source import Source
+    from pytest_gpuperf.session.source import CallSource
 
 
 class Recorder:
@@ -45,7 +45,7 @@ class Recorder:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         inputs: Factory | None = None,
-    ) -> tuple[Source, Given, Call]:
+    ) -> tuple[CallSource, Given, Call]:
         __tracebackhide__ = True
         self._check_label(label)
         if not callable(fn):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.selection import Selection
-    from pytest_gpuperf.session.source import Source
+    from pytest_gpuperf.session.source import CallSource
     from pytest_gpuperf.settings.settings import Settings
 
 OPTIONS_OF_A_CHILD: Mapping[str, object] = {
@@ -176,6 +176,6 @@ class ChildRunner(Runner):
 
     on_gpu = True
 
-    def __init__(self, settings: Settings, source: Source, only: Iterable[str] | None = None) -> None:
+    def __init__(self, settings: Settings, source: CallSource, only: Iterable[str] | None = None) -> None:
         super().__init__(settings, source, None)
         self.only = frozenset(only) if only is not None else None

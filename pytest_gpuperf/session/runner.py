@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.session.run_report import RunReport
-    from pytest_gpuperf.session.source import Source
+    from pytest_gpuperf.session.source import CallSource
     from pytest_gpuperf.settings.settings import Settings
 
 
@@ -38,7 +38,7 @@ class Runner:
     only: frozenset[str] | None = None
     """Node ids of the tests to run; None for all that pytest selects."""
 
-    def __init__(self, settings: Settings, source: Source | NoGpuError, report: RunReport | None) -> None:
+    def __init__(self, settings: Settings, source: CallSource | NoGpuError, report: RunReport | None) -> None:
         self.settings = settings
         self.source = source
         self.report = report

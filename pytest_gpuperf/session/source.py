@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.selection import Selection
 
 
-class Source(Protocol):
+class CallSource(Protocol):
     """The source of the measurements: each method answers one method of the `gpuperf` fixture.
 
     Raises:
