@@ -129,7 +129,7 @@ def facade(source: Source) -> Gpuperf:
         source=source,
         settings=settings,
         on_gpu=True,
-        judge=None,
+        report=None,
         unchanged=lambda *_: None,
     )
     return Gpuperf(ItemState("t.py::test", Marker()), runner)
