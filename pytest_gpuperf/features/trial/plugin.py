@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.trial.problem import Files, Problem
     from pytest_gpuperf.features.trial.record import TrialCase
     from pytest_gpuperf.plugin.facade import Gpuperf
+    from pytest_gpuperf.plugin.reports import Reports
 
 REPORT = "trial"
 """Name of the property of a test that holds the report of its case."""
@@ -71,8 +72,9 @@ class _Reports:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Send the run."""
-        hooks: Any = session.config.pluginmanager.get_plugin("gpuperf-hooks")
-        self._send(Sent(run=hooks.runner and hooks.runner.shown_run))
+        reports: Reports | None = session.config.pluginmanager.get_plugin("gpuperf-reports")
+        report = None if reports is None else reports.report
+        self._send(Sent(run=None if report is None else report.run()))
 
     def _send(self, message: Sent) -> None:
         self._channel.send_bytes(msgspec.msgpack.encode(message))
