@@ -134,6 +134,15 @@ def test_address_opens_a_row(reports: dict[str, Path], opened: Callable[..., Pag
     assert page.locator(".details").count() == 1
 
 
+def test_worst_failure_is_open(tmp_path: Path, opened: Callable[..., Page]) -> None:
+    tests = [record(f"t/test_a.py::test_{name}", main=measured(correct=name != "b")) for name in "abc"]
+    (tmp_path / "run.json").write_bytes(encode_run(run(*tests)))
+    write_report([str(tmp_path / "run.json")], tmp_path / "report.html")
+    page = opened(tmp_path / "report.html")
+    page.wait_for_selector(".details .part")
+    assert page.locator("tbody:has(.details) .name button").all_inner_texts() == ["test_b"]
+
+
 def test_each_gpu_model_has_a_page_of_its_own(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
     page = opened(reports["two models"])
     assert page.locator("h2:visible").all_inner_texts() == ["NVIDIA H200"]

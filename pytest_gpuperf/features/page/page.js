@@ -138,6 +138,9 @@
     const controls = make("div", { className: "controls" }, words, ...chips, opener, closer, more, status);
     section.querySelector(".counts").replaceWith(controls);
     filter();
+    // The worst failure, which is the first row, is what a reader looks for.
+    const worst = main.querySelector("tbody.bad");
+    if (worst && !location.hash) open(worst);
     return open;
   };
 
