@@ -134,7 +134,9 @@ def test_solution_that_forges_reports_and_ends_its_parent_is_not_accepted(
         tried(tmp_path, body)
 
 
-def test_process_left_by_the_solution_is_ended(tmp_path: Path) -> None:
+def test_process_left_by_the_solution_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Forked processes need not be descendants of this one.
+    monkeypatch.setattr(children, "subprocess", subprocess)
     program = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(99)"
     body = (
         f"import subprocess, sys, os; not os.path.exists({str(tmp_path / 'pid')!r}) and "
