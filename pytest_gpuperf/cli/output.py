@@ -90,15 +90,12 @@ def output_form(command: Callable[P, R]) -> Callable[P, R]:
 
 def show(report: Report, form: str) -> None:
     """Print a report in one of the forms."""
-    echo_data(render(report, form, screen()), form)
+    echo_data(render(report, form, screen()), is_raw=FORMS[form].is_raw)
 
 
-def echo_data(text: str, form: str) -> None:
-    """Print data; CSV for a terminal or a log, but not for a file, without what these would execute.
-
-    The other forms cannot have such characters: JSON escapes them, and the rest is for people.
-    """
-    if form == "csv":
+def echo_data(text: str, *, is_raw: bool) -> None:
+    """Print data; a raw form for a terminal or a log, but not for a file, without what these would execute."""
+    if is_raw:
         # As bytes: click would remove colours from a file.
         text = text if _is_file(sys.stdout) else printable_lines(text)
         click.echo(text.encode(), nl=False)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Timing, Toolchain
 from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.report.forms import FORMS
 from run_builders import record, run
 from trace_builders import BLOCK
 
@@ -31,7 +32,7 @@ COMMANDS = [
             ["baseline", "status"],
             ["history", "show"],
         )
-        for form in ("text", "markdown", "csv", "json")
+        for form in FORMS
     ),
     ["export", "--format", "csv"],
     ["export", "--format", "json"],

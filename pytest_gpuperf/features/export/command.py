@@ -66,7 +66,7 @@ def command(
     default.
     """
     if schema is not None:
-        echo_data(shown(schema), "json")
+        echo_data(shown(schema), is_raw=False)
         return
     if format_name is None:
         raise click.UsageError("Missing option '--format' or '--schema'.")
@@ -75,7 +75,7 @@ def command(
     runs = project.load_all(run)
     content = _FORMATS[format_name](*runs)
     if output is None:
-        echo_data(content.decode(), format_name)
+        echo_data(content.decode(), is_raw=format_name == "csv")
         return
     write(
         {output: content},

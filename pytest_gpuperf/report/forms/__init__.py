@@ -18,12 +18,14 @@ class Form(NamedTuple):
 
     render: Callable[[Report, Screen], str]
     help: str
+    is_raw: bool = False
+    """True if it has the text of files as it is, which a terminal or a log could execute."""
 
 
 FORMS = {
     "text": Form(as_text.render, "Print tables for a terminal (the default)."),
     "markdown": Form(as_markdown.render, "Print Markdown."),
-    "csv": Form(as_csv.render, "Print CSV, with all digits."),
+    "csv": Form(as_csv.render, "Print CSV, with all digits.", is_raw=True),
     "json": Form(as_json.render, "Print JSON, with all digits."),
 }
 """Every form by the name that users type."""
