@@ -110,6 +110,12 @@ def test_streams_of_tritons_profiler_are_kept() -> None:
         assert one["trace"]["streams"] == 2
 
 
+def test_files_with_byte_order_marks_may_follow_each_other(tmp_path: Path) -> None:
+    both = tmp_path / "both.csv"
+    both.write_text(2 * ("\ufeff" + (WILD / "two_processes.csv").read_text()))
+    assert "all 8 124 µs" in said("ncu", str(both))
+
+
 def test_cut_names_are_compared_with_whole_ones(tmp_path: Path) -> None:
     whole = (WILD / "name_cut.csv").read_text().replace(" unnamed>", " <unnamed>")
     (tmp_path / "whole.csv").write_text(whole)

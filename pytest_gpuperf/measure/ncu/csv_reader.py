@@ -40,7 +40,8 @@ _SUMMARY = frozenset({"Metric Name", "Average"})
 """Columns of the means that `--print-summary` prints, which are refused."""
 _FENCE = "```"
 _PREFIXED_HEADER = re.compile(r'(.+?)"?ID"?,"?(?:Process ID|Kernel Name)\b')
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_MARK = re.compile(r"\x1b\[[\d;]*m|\ufeff")
+"""Colour, or a byte-order mark, of which files that follow each other have several."""
 _CLOCK = re.compile(r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?")
 """Time of a line: GitHub Actions writes `2026-01-02T03:04:05.1234567Z `."""
 
@@ -71,7 +72,7 @@ def read_csv(text: str, notes: list[str] | None = None) -> list[RawKernel]:
         NoHeaderError: The text lacks the header of ncu CSV.
         GpuperfError: A line after the header is not a whole row.
     """
-    lines = list(enumerate(_COLOUR.sub("", text.removeprefix("\ufeff")).split("\n"), 1))
+    lines = list(enumerate(_MARK.sub("", text).split("\n"), 1))
     outputs = [output for process in _processes(lines) for output in _outputs(process)]
     if not outputs:
         raise NoHeaderError(
