@@ -110,6 +110,18 @@ def test_streams_of_tritons_profiler_are_kept() -> None:
         assert one["trace"]["streams"] == 2
 
 
+def test_trace_that_lacks_kernels_is_neither_fused_nor_compared() -> None:
+    file, other = "graphs_of_one_step.json", str(WILD / "quote.json")
+    assert "could be one kernel" not in said("trace", file)
+    assert "lacks kernels of CUDA graphs" in said("trace", file, "--compare", other, code=2)
+
+
+def test_byte_order_mark_may_follow_the_prefix_of_a_launcher(tmp_path: Path) -> None:
+    text = (WILD / "mpirun_prefix.csv").read_text()
+    (tmp_path / "marked.csv").write_text(text.replace("<stdout>:", "<stdout>:\ufeff", 1))
+    assert "all 2 21.0 µs" in said("ncu", str(tmp_path / "marked.csv"))
+
+
 def test_files_with_byte_order_marks_may_follow_each_other(tmp_path: Path) -> None:
     both = tmp_path / "both.csv"
     both.write_text(2 * ("\ufeff" + (WILD / "two_processes.csv").read_text()))

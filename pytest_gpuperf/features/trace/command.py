@@ -134,6 +134,13 @@ def _compared(
         old, new = _with_kernel(old, kernel), _with_kernel(new, kernel)
     rows = pair_up([old, new], lambda one: (one.rank, one.trace.device), lambda one: one.rank, lambda _: 0)
     pairs = [(old[row[0]], new[row[1]]) for row in rows if len(row) > 1]
+    for side, traces in zip(names, zip(*pairs, strict=True), strict=False):
+        if any(one.trace.gpu_busy_pct is None for one in traces):
+            raise GpuperfError(
+                f"{side} lacks kernels of CUDA graphs, so its times are those of a part",
+                expected="traces with all kernels",
+                next_step="name a step that has all of its own: --annotation REGEX",
+            )
     left = {"old": len(old) - len(pairs), "new": len(new) - len(pairs)}
     alone = [f"without a partner: {number} {title}" for title, number in left.items() if number]
     return trace_comparison_report(

@@ -99,7 +99,6 @@ def _line(subject: str, name: str, unit: str, before: float, after: float) -> Li
 def _totals(trace: Trace) -> dict[str, float | None]:
     moved, idle = trace.communication, trace.idle
     own = {
-        "busy_us": None if trace.gpu_busy_pct is None else trace.busy_us,
         "communication_us": moved.total_us if moved else None,
         "exposed_communication_us": moved.exposed_us if moved else None,
         "idle_us": idle.total_us if idle else None,

@@ -176,6 +176,8 @@ def table(
     for one in activities:
         kernel_class = classes[_group(one)] if one.kind == "kernel" else None
         streams[one.stream].append(Launch(one.name, one.end_us - one.start_us, kernel_class))
+    # Kernels that were not recorded may lie between others.
+    neighbours = list(streams.values()) if region.is_complete else []
     return Trace(
         kernels=tuple(kernels),
         launches=sum(kernel.calls for kernel in kernels),
@@ -203,7 +205,7 @@ def table(
         category_us=_sums(((one.category, one.total_us) for one in kernels), moved_us),
         tensor_core_share_pct=_sum_of_shares(kernels, known=True),
         tensor_cores_unknown_pct=_sum_of_shares(kernels, known=None),
-        fusion_candidates=fusion_candidates(list(streams.values()), _usual_gap_us(activities)),
+        fusion_candidates=fusion_candidates(neighbours, _usual_gap_us(activities)),
         streams=len(streams),
         region=region.name,
         gpu=device.name,
