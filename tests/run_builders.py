@@ -10,6 +10,7 @@ from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.records import (
     RUN_SCHEMA,
     AgainstTiming,
+    ClockModel,
     Correctness,
     Environment,
     GpuInfo,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 NODEID = "suites/test_square.py::test_triton[1823x781]"
 BUSY = {"sm_throughput": 30.0, "memory_throughput": 40.0, "waves": 8.0, "duration_us": 50.0}
 """Counters of a latency-bound kernel with enough blocks."""
+MODEL = ClockModel(cycles=180_000, fixed_us=10, reference_mhz=2000)
+"""100 µs at 2000 MHz, 90 % of it cycles."""
 H200 = GpuInfo(name="NVIDIA H200", slug="nvidia-h200", uuid="GPU-1")
 
 
@@ -45,6 +48,14 @@ def timing(time_us: float = 5.3, mode: TimingMode = "hot", bytes: int = 0, flops
         blocks_us=(time_us,),
         calls_per_block=10,
         work=Workload(bytes=bytes or None, flops=flops or None),
+    )
+
+
+def at_clock(mhz: float, slower: float = 1.0) -> Timing:
+    """Return the time of a kernel of the model at a clock, times a factor."""
+    time_us = slower * MODEL.time_us(mhz)
+    return msgspec.structs.replace(
+        timing(time_us), blocks_us=(time_us,) * 20, blocks_mhz=(mhz,) * 20, clock_model=MODEL
     )
 
 
