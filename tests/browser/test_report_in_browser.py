@@ -208,6 +208,6 @@ def test_hostile_names_are_shown_and_not_run(tmp_path: Path, opened: Callable[..
     page = opened(tmp_path / "report.html")
     page.get_by_role("button", name="Open all").click()
     page.wait_for_selector(".details .part")
-    assert page.title() == "Performance of GPU kernels: 1 new"
+    assert page.title() == "Performance of GPU kernels: 2 new"
     assert page.locator(".details code").first.inner_text() == name
     assert page.locator("img, main b").count() == 0

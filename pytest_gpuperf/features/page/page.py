@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.details import details_of
@@ -10,7 +12,7 @@ from pytest_gpuperf.features.page.markup import AT_ONCE, items, link, packed, te
 from pytest_gpuperf.features.page.overview import overview
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.notices import notices, undecided
-from pytest_gpuperf.report.rows import TONES, counts_by_status, header_lines
+from pytest_gpuperf.report.rows import SEVERITY, TONES, header_lines
 from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.page.main_table import Entry
     from pytest_gpuperf.features.page.section import Section
-    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.judge.result import Status
 
 
 def page_pieces(sections: Sequence[Section]) -> Iterator[bytes]:
@@ -27,16 +29,16 @@ def page_pieces(sections: Sequence[Section]) -> Iterator[bytes]:
     Args:
         sections: One for each run; at least one.
     """
-    title = _title(sections)
-    for piece in whole_page(title, "page/page.css", "page/page.js", _content(title, sections)):
+    entries = [entries_of(section.summary.results) for section in sections]
+    title = f"Performance of GPU kernels: {_counted(list(chain.from_iterable(entries))) or 'no tests'}"
+    for piece in whole_page(title, "page/page.css", "page/page.js", _content(title, sections, entries)):
         yield piece.encode()
 
 
-def _content(title: str, sections: Sequence[Section]) -> Iterator[str]:
-    entries = [entries_of(section.summary.results) for section in sections]
+def _content(title: str, sections: Sequence[Section], entries: Sequence[Sequence[Entry]]) -> Iterator[str]:
     yield f"<header><h1>{text(title)}</h1>\n"
     yield overview(sections, entries)
-    yield f"{_navigation(sections)}</header>\n<main>\n"
+    yield f"{_navigation(sections, entries)}</header>\n<main>\n"
     first = 0
     for number, (section, some) in enumerate(zip(sections, entries, strict=True)):
         yield from _section(section, number, some, first)
@@ -44,23 +46,23 @@ def _content(title: str, sections: Sequence[Section]) -> Iterator[str]:
     yield "</main>\n"
 
 
-def _title(sections: Sequence[Section]) -> str:
-    shown = _counted([result for section in sections for result in section.summary.results])
-    return f"Performance of GPU kernels: {shown or 'no tests'}"
+def _counts(entries: Sequence[Entry]) -> dict[Status, int]:
+    """Count the rows of each verdict, the worst first; a test has a row for each of its calls."""
+    counts = Counter(entry.row.status for entry in entries)
+    return {status: counts[status] for status in sorted(counts, key=SEVERITY.__getitem__)}
 
 
-def _counted(results: Sequence[TestResult]) -> str:
-    counts = counts_by_status(results)
-    return ", ".join(f"{number:,} {status.value}" for status, number in counts.items())
+def _counted(entries: Sequence[Entry]) -> str:
+    return ", ".join(f"{number:,} {status.value}" for status, number in _counts(entries).items())
 
 
-def _navigation(sections: Sequence[Section]) -> str:
+def _navigation(sections: Sequence[Section], entries: Sequence[Sequence[Entry]]) -> str:
     if len(sections) < 2:
         return ""
     links = "".join(
         f'<li><a href="#s{number}">{text(section.title)}</a> '
-        f"<span>{text(section.run.id)}: {_counted(section.summary.results)}</span></li>"
-        for number, section in enumerate(sections)
+        f"<span>{text(section.run.id)}: {_counted(some)}</span></li>"
+        for number, (section, some) in enumerate(zip(sections, entries, strict=True))
     )
     return f'<nav aria-label="GPU models"><ul>{links}</ul></nav>'
 
@@ -72,7 +74,7 @@ def _section(section: Section, number: int, entries: Sequence[Entry], first: int
     if lines := [*notices(section.summary), *section.summary.notices, *undecided(section.summary.results)]:
         shown = count(len(lines), "notice")
         yield f"<details><summary>{shown}</summary>{items(lines, 'notices')}</details>\n"
-    yield _counts(section)
+    yield _list_of_counts(entries)
     if section.summary.results:
         yield from table_pieces(section, entries, first)
         yield '<noscript><p class="note">Sorting, filtering and the details of each test need JavaScript.</p>'
@@ -101,10 +103,9 @@ def _source(section: Section) -> str:
     return f'<p class="source">{" · ".join(parts)}</p>\n'
 
 
-def _counts(section: Section) -> str:
+def _list_of_counts(entries: Sequence[Entry]) -> str:
     shown = "".join(
         f'<li class="{TONES[status]}"><span class="verdict">{number:,} {status.value}</span></li>'
-        for status, number in counts_by_status(section.summary.results).items()
+        for status, number in _counts(entries).items()
     )
-    total = count(len(section.summary.results), "test")
-    return f'<ul class="counts" aria-label="{total} by verdict">{shown}</ul>\n'
+    return f'<ul class="counts" aria-label="{count(len(entries), "row")} by verdict">{shown}</ul>\n'
