@@ -10,7 +10,7 @@ import msgspec
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics import Tier
-from pytest_gpuperf.records.change import Change, show_pair
+from pytest_gpuperf.records.change import Change, show_pair, show_signed
 from pytest_gpuperf.records.trace import EXACT_VALUES
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ class CounterComparison(msgspec.Struct, frozen=True, gc=False):
     @property
     def details(self) -> tuple[str, ...]:
         """A line for the kernels, and one for each of the largest changes."""
-        ranked = sorted(self.changes, key=lambda change: -abs(change.change_pct or math.inf))
-        return (*filter(None, [self.kernels]), *map(in_units, ranked[:SHOWN_CHANGES]))
+        return (*filter(None, [self.kernels]), *map(in_units, self.changes[:SHOWN_CHANGES]))
 
 
 def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) -> CounterComparison:
@@ -143,7 +142,7 @@ def counter_findings(compared: CounterComparison, label: str, accept: str) -> It
 
 
 def in_units(change: Change) -> str:
-    """Return `dram_bytes 524 -> 1,049 MB (+100.0 %)`: large numbers by their prefix."""
+    """Return `dram_bytes 524 -> 1049 MB (+100.0 %)`: large numbers by their prefix, shares by points."""
     metric = catalogue.get(change.metric)
     unit = metric.unit if metric is not None else ""
     before, now = change.baseline, change.actual
@@ -155,6 +154,9 @@ def in_units(change: Change) -> str:
     shown = Change(change.metric, before / scale, now / scale, change.change_pct, change.worse)
     values, _, relative = str(shown).partition(" (")
     text = f"{values} {prefix}{_UNITS.get(unit, '')}".rstrip()
+    if unit == "%":
+        # A stall of 0.01 % that grows to 1.6 % is no matter of 16,000 %.
+        return f"{text} ({show_signed(now - before)} points)"
     return f"{text} ({relative}" if relative else text
 
 

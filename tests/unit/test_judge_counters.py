@@ -224,7 +224,7 @@ def test_only_more_work_is_an_early_warning(now: float, *, warns: bool) -> None:
         ("dram_bytes", 524e6, 1048e6, "dram_bytes 524 -> 1048 MB (+100.0 %)"),
         ("instructions", 100, 200, "instructions 100 -> 200 (+100.0 %)"),
         ("instructions", 1.5e6, 3e6, "instructions 1.50 -> 3 M (+100.0 %)"),
-        ("l2_hit_rate", 80, 40, "l2_hit_rate 80 -> 40 % (-50.0 %)"),
+        ("l2_hit_rate", 80, 40, "l2_hit_rate 80 -> 40 % (-40.0 points)"),
         ("registers_per_thread", 32, 40, "registers_per_thread 32 -> 40 (+25.0 %)"),
         ("occupancy_limiter", "warps", "registers", "occupancy_limiter warps -> registers"),
     ],
