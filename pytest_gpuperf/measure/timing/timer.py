@@ -195,9 +195,6 @@ class Timer:
     def _measure(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
         progress("warms up")
         warm_up, begun = prepared.warm_up()
-        if self._build(prepared.mode):
-            # The GPU has idled meanwhile, and blocks must start right after a warm-up.
-            warm_up, begun = prepared.warm_up()
         end = kept.now() + self._budget_s
 
         progress("measures")
@@ -244,13 +241,6 @@ class Timer:
             conditions=conditions,
         )
         return replace(timing, normalised_us=normalised_us(timing))
-
-    def _build(self, mode: TimingMode) -> bool:
-        """Build the tools of a first timing, on a warm GPU; return True if any was built."""
-        missing = {"_launch_gap_us", *(() if mode == "host" else ("_burn",))} - vars(self).keys()
-        for name in missing:
-            getattr(self, name)
-        return bool(missing)
 
     def _steady_blocks(self, prepared: Prepared, seconds: float, begun: Sequence[Block]) -> list[Block]:
         """Run blocks until they are precise, or until the time is up.
@@ -338,7 +328,7 @@ class Timer:
 
     @cached_property
     def _launch_gap_us(self) -> float:
-        """Return the launch gap of this process; 0 if it cannot be measured."""
+        """Return the launch gap of this process, measured on a warm GPU; 0 if it cannot be measured."""
         return launch_gap_us() or 0.0
 
     @cached_property
