@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import faulthandler
+import gc
 import io
 import os
 import signal
@@ -195,6 +196,11 @@ class Worker:
             found = {item.nodeid: item for item in items}
             items[:] = [found[nodeid] for nodeid in self._link.orders.nodeids if nodeid in found]
         return outcome
+
+    def pytest_collection_finish(self) -> None:
+        """Leave what imports have made out of later garbage collections: pytest runs five at the end."""
+        gc.collect()
+        gc.freeze()
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Tell how many tests options have deselected."""
