@@ -21,6 +21,8 @@ DATA = np.arange(1 << 22, dtype=np.float32) / (1 << 22)
 
 def jax_case(monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[[Any], Any], Any]:
     monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    for name in ("TPU_SKIP_MDS_QUERY", "TF_CPP_MIN_LOG_LEVEL"):
+        monkeypatch.setenv(name, "1")  # an import of JAX sets them
     jax = pytest.importorskip("jax")
     return jax.jit(lambda x: 2 * x + 1), jax.numpy.asarray(DATA)
 
