@@ -118,7 +118,7 @@ def test_reduced_compiled(gpuperf: Gpuperf, size: int, batch: int) -> None:
 def compiled(encoder: Encoder) -> Encode:
     """Compile at the first call, without what Inductor decides by timing: other kernels in each process."""
     # Padded products made 130 to 134 launches in processes of one H200, products as they are 130.
-    options = {"triton.autotune_pointwise": False, "shape_padding": False}
+    options: dict[str, str | int | bool] = {"triton.autotune_pointwise": False, "shape_padding": False}
 
     @cache
     def compiled_encoder() -> Any:
