@@ -1,4 +1,4 @@
-"""Files that are edited so that a slower kernel would pass are refused, with their place."""
+"""Files with values that cannot be judged are refused, with their place."""
 
 from __future__ import annotations
 
@@ -31,34 +31,25 @@ Edit = tuple[str, Any]
 
 TIMES = [0, -1, math.nan, math.inf, 1e308, 1e-320, None, "fast"]
 OF_A_RUN: list[Edit] = [
-    *(("timing.time_us", value) for value in (*TIMES, 530.0)),
-    *(("timing.normalised_us", value) for value in (-1, math.nan, math.inf, 1e308, 530.0)),
+    *(("timing.time_us", value) for value in TIMES),
+    *(("timing.normalised_us", value) for value in (-1, math.nan, math.inf, 1e308)),
     ("timing.other", {"time_us": 1e13}),
     ("timing.ranks", {"ranks": []}),
     ("timing.calls_per_block", 0),
     ("timing.warm_up.launches", 0),
-    ("timing.blocks_us", []),
-    ("timing.blocks_us", [1.0]),
     ("timing.blocks_us.3", math.nan),
-    ("timing.blocks_us", [-50.0, 60.0] * 6),
-    ("timing.blocks_mhz", [1500.0]),
     *(("timing.blocks_mhz.3", mhz) for mhz in (1e9, -1, 0.001, math.nan)),
-    *(("timing.clock_model.cycles", value) for value in (-1, math.nan, 1e308, 3e6)),
-    *(("timing.clock_model.fixed_us", value) for value in (-1, 3300.0)),
+    *(("timing.clock_model.cycles", value) for value in (-1, math.nan, 1e308)),
+    ("timing.clock_model.fixed_us", -1),
     *(("timing.clock_model.reference_mhz", value) for value in (0, 1e-320, 1e9)),
     ("timing.clock_model.share_error", 1.0),
     ("timing.clock_model", {"cycles": 0, "fixed_us": 0, "reference_mhz": 1500}),
-    ("timing.clock_model", None),
     *(("profile.combined.instructions", value) for value in (-1, math.inf, 1e300, "few")),
     *(("profile.combined.sm_throughput", value) for value in (-1, 1e12)),
     ("profile.combined.registers_per_thread", 1e30),
     ("profile.combined.occupancy_limiter", 3),
     ("profile.kernels.0.grid.0", -1),
-    ("trace.launches", 0),
-    ("trace.launches", 1),
     ("settlement.against.log_ratios", [1e12, 0, 0]),
-    ("settlement.against.log_ratios", [-5.0, -5.1, -5.2]),
-    ("settlement.against.old_us", 0),
     ("settlement.against.raw_log_ratios", [0.0]),
     ("settlement.against.new_us", math.nan),
     ("settlement.seconds", -1),
@@ -77,17 +68,15 @@ SESSION = {
     "clock_model": msgspec.to_builtins(MODEL),
 }
 OF_A_BASELINE: list[Edit] = [
-    *(("time.sessions.0.time_us", value) for value in (*TIMES, 10.6)),
-    *(("time.sessions.0.normalised_us", value) for value in (-1, 1e308, 1e-320, 8.0)),
-    *(("time.sessions.0.sm_clock_mhz", value) for value in (0, -1, 0.001, 1e9)),
+    *(("time.sessions.0.time_us", value) for value in TIMES),
+    *(("time.sessions.0.normalised_us", value) for value in (-1, 1e308)),
+    *(("time.sessions.0.sm_clock_mhz", value) for value in (-1, 0.001, 1e9)),
     *(("time.sessions.0.spread_pct", value) for value in (-1, 1e308, math.inf)),
-    *(("time.sessions.0.clock_model.cycles", value) for value in (-1, 8e6)),
+    ("time.sessions.0.clock_model.cycles", -1),
     ("time.sessions.0.clock_model.share_error", 1e12),
-    ("time.sessions.0.clock_model", None),
     ("time.sessions", []),
     ("time.sessions", [SESSION, SESSION]),
-    ("time.sessions", [{"run": one, "time_us": us} for one, us in (("a", 5), ("b", 5), ("c", 5e6))]),
-    *(("time.reference_mhz", value) for value in (0, 1e-320, 1.5e6, 9000.0)),
+    *(("time.reference_mhz", value) for value in (1e-320, 1.5e6)),
     *(("counters.instructions", value) for value in (-1, 1e308, math.nan, 10**400)),
     *(("trace.launches", value) for value in (-1, 10**400)),
 ]
@@ -170,17 +159,17 @@ def test_run_that_contradicts_itself_is_refused(tmp_path: Path, data: bytes, sai
 
 
 def test_message_names_the_test_and_the_label(tmp_path: Path) -> None:
-    scaled = Measurement(timing=msgspec.structs.replace(timing(), time_us=53.0))
+    slow = Measurement(timing=msgspec.structs.replace(timing(), blocks_mhz=(0.5,)))
     with pytest.raises(GpuperfError) as caught:
-        load_run_of(tmp_path, encode_run(run(record("t.py::t[0]", backward=scaled))))
-    assert caught.value.found.endswith("run.json has 53.0 as timing.time_us of t.py::t[0] (backward)")
-    assert caught.value.expected == "about 5.3: by blocks_us"
+        load_run_of(tmp_path, encode_run(run(record("t.py::t[0]", backward=slow))))
+    assert caught.value.found.endswith("run.json has 0.5 as an SM clock of t.py::t[0] (backward)")
+    assert caught.value.expected == "a number of MHz, at least 1, or 0"
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"time_us": 8.0},  # scaled by hand, to see a verdict
+        {"time_us": 53.0},  # scaled by hand, to see a verdict
         {"mode": "cold", "blocks_us": (11.0, -0.4)},
         {"mode": "cold", "source": "cupti", "other": OtherTime(time_us=-0.1)},
         {"blocks_us": (5.3, 5.3), "blocks_mhz": (1500.0, 0.0), "clock_model": MODEL},

@@ -12,7 +12,6 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.decoding import decode_versioned
-from pytest_gpuperf.records.plausibility import in_time, refuse_first
 from pytest_gpuperf.records.quantities import Clock, Date, DateOrNone, Schema, StandardError, Time, TimeOrZero
 from pytest_gpuperf.records.runs import SAFE_NAME
 from pytest_gpuperf.records.timing import TimingMode, TimingSource
@@ -133,8 +132,4 @@ def _decode(text: bytes, file: str, shown: str) -> HistoryLine:
         raise GpuperfError(f"{shown}: {error.found}", expected=error.expected, next_step=next_step) from None
     if own != file:
         raise GpuperfError(f"{shown} is of {own}", expected=file, next_step=next_step)
-    model = line.clock_model
-    reference_mhz = model.reference_mhz if model else 0.0
-    misfits = in_time(line.time_us, line.normalised_us, line.sm_clock_mhz, model, reference_mhz)
-    refuse_first(misfits, shown, next_step)
     return line

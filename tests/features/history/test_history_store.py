@@ -72,7 +72,6 @@ def test_each_gpu_and_suite_has_a_file(tmp_path: Path) -> None:
         (encode_lines([line(1, run="../../x")]), r"line 2 has the run id '../../x'"),
         (encode_lines([line(1, gpu="nvidia-a100")]), r"line 2 is of nvidia-a100/test_square.jsonl"),
         (encode_lines([line(1, date="yesterday")]), r"line 2 has a wrong value: .* at `\$.date`"),
-        (encode_lines([line(1, normalised_us=5.0)]), r"line 2 has 5.0 as normalised_us"),
         (encode_lines([line(1)])[:-30], r"line 2 is not valid JSON"),
     ],
 )
