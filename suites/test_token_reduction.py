@@ -116,13 +116,18 @@ def test_reduced_compiled(gpuperf: Gpuperf, size: int, batch: int) -> None:
 
 
 def compiled(encoder: Encoder) -> Encode:
-    """Compile at the first call, without what Inductor decides by timing: other kernels in each process."""
-    # Padded products made 130 to 134 launches in processes of one H200, products as they are 130.
-    options: dict[str, str | int | bool] = {"triton.autotune_pointwise": False, "shape_padding": False}
+    """Compile at the first call, without what Inductor decides by timing: other kernels in each process.
+
+    With padded products there were 130 to 134 launches in processes of one H200, without always 130.
+    """
 
     @cache
     def compiled_encoder() -> Any:
-        return torch.compile(encoder.__call__, dynamic=False, options=options)
+        return torch.compile(
+            encoder.__call__,
+            dynamic=False,
+            options={"triton.autotune_pointwise": False, "shape_padding": False},
+        )
 
     return lambda x: compiled_encoder()(x)
 

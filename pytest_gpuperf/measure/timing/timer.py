@@ -52,8 +52,8 @@ by 0.3 to 1.5 % on an H200, and the mean of five by half as much."""
 STILL_RECORDED = 10
 """Factor on the limit for CUPTI's time: CUPTI's time is recorded up to there, so that a kernel that has
 become this much slower is still compared with a baseline by CUPTI."""
-LIMITS = {"events": 0.5, "cupti": STILL_RECORDED}
-"""Factors on the limit for CUPTI's time by the source of the baseline, which a time near the limit keeps."""
+FACTOR_BY_USUAL_SOURCE = {"events": 0.5, "cupti": STILL_RECORDED}
+"""Factors on the limit for CUPTI's time: a time near the limit keeps the source that the baseline has."""
 MOST_COLD_SPREAD_PCT = 100.0
 """A cold time is a difference, and the noise of the flushes does not shrink with it."""
 ATTEMPTS = 3
@@ -207,7 +207,9 @@ class Timer:
         source: TimingSource = _SOURCES.get(prepared.mode, "events")
         others, places, not_recorded = self._recorded_blocks(prepared, steady_us)
         blocks = steady
-        if others and source == "events" and steady_us < LIMITS.get(usual, 1.0) * self._short_us:
+        # Of a short call CUPTI's blocks are the time; the other blocks stay beside it, for another baseline.
+        limit_us = FACTOR_BY_USUAL_SOURCE.get(usual, 1.0) * self._short_us
+        if others and source == "events" and steady_us < limit_us:
             source, blocks, others = "cupti", others, steady
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
