@@ -1,4 +1,4 @@
-"""`gpuperf explain`: show what bounds the kernels of a run or an ncu file, and the changes."""
+"""`gpuperf explain`: show what bounds the kernels of a run or an ncu file."""
 
 from __future__ import annotations
 
@@ -8,21 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.baseline.expectations import Expectations
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.choosing import choose_all
-from pytest_gpuperf.features.explain.change_lines import change_lines
-from pytest_gpuperf.features.explain.diagnosis import (
-    turned,
-)
 from pytest_gpuperf.features.explain.explained import explain_kernels, explain_measurement
 from pytest_gpuperf.features.explain.report import ExplainedMeasurement, explain_report
 from pytest_gpuperf.features.ncu.launches import failure_note
 from pytest_gpuperf.features.ncu.report import header_lines as ncu_header_lines
-from pytest_gpuperf.judge.counters import compare_counters
-from pytest_gpuperf.judge.times import judge_time
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.selection import check_regex
@@ -31,7 +24,7 @@ from pytest_gpuperf.report.rows import header_lines
 if TYPE_CHECKING:
     from pytest_gpuperf.features.compare.choosing import Choice, Entry
     from pytest_gpuperf.features.ncu.report_file import NcuFile
-    from pytest_gpuperf.records import Run, TestRecord
+    from pytest_gpuperf.records import Run
     from pytest_gpuperf.report.table import Report
 
 
@@ -44,9 +37,8 @@ def command(project: Project, source: str | None, test: str | None, form: str) -
     """Show the bound of each call and kernel, and what to try.
 
     RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
-    default; or tests of a run, RUN::TEST and ::TEST. Changes since the baseline follow, the largest
-    mover first. FILE is a report (.ncu-rep) or CSV from ncu, gzipped or not. TEST is a part of test names; if
-    no test has it, it is a regex for the names of kernels.
+    default; or tests of a run, RUN::TEST and ::TEST. FILE is a report (.ncu-rep) or CSV from ncu,
+    gzipped or not. TEST is a part of test names; if no test has it, it is a regex for the names of kernels.
     """
     from pytest_gpuperf.features.ncu.report_file import read_file
 
@@ -66,7 +58,7 @@ def _of_run(project: Project, source: str, wanted: str | None) -> Report:
     if wanted is not None and not any(_with_name(choice, wanted) for choice in choices):
         check_regex(wanted, "asked for")
         kernels, wanted = wanted, None
-    sections = [(choice.run, _explained(project, choice, wanted, kernels)) for choice in choices]
+    sections = [(choice.run, _explained(choice, wanted, kernels)) for choice in choices]
     if not any(found for _, found in sections):
         named = f"of {source!r}" if "::" in source else "of any test"
         asked = wanted or kernels
@@ -89,44 +81,13 @@ def _with_name(choice: Choice, wanted: str | None) -> list[Entry]:
     return [entry for entry in choice.entries if wanted is None or wanted in entry.test.nodeid]
 
 
-def _explained(
-    project: Project, choice: Choice, wanted: str | None, kernels: str | None
-) -> list[ExplainedMeasurement]:
+def _explained(choice: Choice, wanted: str | None, kernels: str | None) -> list[ExplainedMeasurement]:
     gpu = choice.run.environment.gpu
-    changes = _Changes(project, choice.run)
     explained = [
-        explain_measurement(
-            entry.test,
-            entry.label,
-            chip=_chip(gpu.compute_capability),
-            regex=kernels,
-            changes=changes.lines(entry.test, entry.label),
-        )
+        explain_measurement(entry.test, entry.label, chip=_chip(gpu.compute_capability), regex=kernels)
         for entry in _with_name(choice, wanted)
     ]
     return [replace(one, gpu=gpu.slug) for one in explained if one is not None]
-
-
-class _Changes:
-    """The changes of a run since the baselines of its GPU."""
-
-    def __init__(self, project: Project, run: Run) -> None:
-        self._expected = Expectations(project.store, run.environment.gpu, run.cards)
-        self._environment = run.environment
-        self._tolerance_pct = project.tolerance_pct
-
-    def lines(self, test: TestRecord, label: str) -> tuple[str, ...]:
-        known = self._expected.of(test.nodeid)
-        if known is None or label not in known.measurements:
-            return ()
-        measurement = test.measurements[label]
-        tolerance = known.tolerance_pct or test.tolerance_pct or self._tolerance_pct
-        baseline = known.measurements[label]
-        origin = self._expected.origin(test.nodeid, self._environment)
-        judgement = judge_time(measurement, baseline, origin, tolerance)
-        counters = compare_counters(measurement, baseline)
-        turned_since = turned(measurement, baseline.counters)
-        return change_lines(judgement, counters, measurement.timing, turned_since)
 
 
 def _chip(compute_capability: str) -> str:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.explain.calls import evidence_of
 from pytest_gpuperf.features.explain.rules import Diagnosis, diagnose
 from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from pytest_gpuperf.records import KernelProfile, Measurement, MetricValue, Timing, Trace
+    from pytest_gpuperf.records import KernelProfile, Measurement, Timing, Trace
 
 SHOWN = 3
 """Maximum number of diagnoses of a kernel below a failed test."""
@@ -61,38 +59,6 @@ def diagnose_kernel(
     """
     name = f"{kernel.name} {kernel.demangled}".strip()
     return diagnose(kernel.metrics, name=name, chip=chip, timing=timing)
-
-
-class Turned(NamedTuple):
-    """Codes of the diagnoses of a kernel that differ from those of its baseline."""
-
-    now: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-
-
-def turned(measurement: Measurement, counters: Mapping[str, MetricValue]) -> Turned:
-    """Compare the diagnoses of a measurement with those of a baseline; only if it has a single kernel.
-
-    Args:
-        measurement: The counters of the kernel.
-        counters: The counters of the baseline.
-    """
-    profile = measurement.profile
-    if profile is None or len(profile.kernels) != 1:
-        return Turned()
-    (kernel,) = profile.kernels
-    # A diagnosis must not come or go because only one side has measured a counter.
-    both = kernel.metrics.keys() & counters.keys()
-    now, before = (
-        [
-            found.code
-            for found in diagnose_kernel(replace(kernel, metrics={k: row[k] for k in both}), profile.chip)
-        ]
-        for row in (kernel.metrics, counters)
-    )
-    return Turned(
-        tuple(code for code in now if code not in before), tuple(code for code in before if code not in now)
-    )
 
 
 def diagnose_call(trace: Trace) -> tuple[Diagnosis, ...]:

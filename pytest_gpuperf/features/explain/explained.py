@@ -19,7 +19,7 @@ SHOWN_KERNELS = 20
 
 
 def explain_measurement(
-    test: TestRecord, label: str, *, chip: str, regex: str | None = None, changes: Sequence[str] = ()
+    test: TestRecord, label: str, *, chip: str, regex: str | None = None
 ) -> ExplainedMeasurement | None:
     """Explain the call and the kernels of one measurement; None without counters and kernel table.
 
@@ -28,7 +28,6 @@ def explain_measurement(
         label: The label of the measurement.
         chip: Name of the GPU's chip if the counters do not have it; empty if not known.
         regex: Found in the names of the kernels to explain; None for the call and all kernels.
-        changes: Lines about the changes since the baseline.
     """
     measurement = test.measurements[label]
     trace = measurement.trace if regex is None else None
@@ -43,7 +42,7 @@ def explain_measurement(
         timing = measurement.timing if len(measured) == 1 else None
         shown, left_out = explain_kernels(kernels, profile.chip or chip, timing)
         rows += shown
-    return ExplainedMeasurement(test.nodeid, label, rows, changes, left_out)
+    return ExplainedMeasurement(test.nodeid, label, rows, left_out)
 
 
 def explain_kernels(

@@ -1,4 +1,4 @@
-"""Diagnoses of calls and kernels, and changes since a baseline, as a report."""
+"""Diagnoses of calls and kernels as a report."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.explain.rules import Diagnosis
 
-CALL, BASELINE = "the call", "since the baseline"
-"""Rows that are no kernels."""
+CALL = "the call"
+"""Name of the row that is no kernel."""
 NAME_COLUMNS = 44
 """Longer names are cut if a row then fits on one line."""
 
@@ -43,8 +43,6 @@ class ExplainedMeasurement:
     """Empty for a file."""
     label: str
     rows: Sequence[Explained]
-    changes: Sequence[str] = ()
-    """Lines about the changes since the baseline."""
     left_out: int = 0
     """Number of launches that are not shown."""
     gpu: str = ""
@@ -105,8 +103,6 @@ def _rows(found: ExplainedMeasurement) -> Iterator[_Row]:
             spread=f"{least} … {most}" if several and least else "",
             share="" if row.share_pct is None else f"{row.share_pct:.0f} %",
         )
-    if found.changes:
-        yield _Row(found.title, BASELINE, found.changes)
 
 
 def _left_out(found: ExplainedMeasurement) -> str:
@@ -129,5 +125,3 @@ def _records(found: ExplainedMeasurement) -> Iterator[dict[str, Any]]:
         said = [(one.code, one.line, one.next_step) for one in row.diagnoses] or [("", row.undiagnosed, "")]
         for code, line, step in said:
             yield {**of_test, **facts, "rule": code, "text": line, "next_step": step}
-    for line in found.changes:
-        yield {**of_test, "rule": BASELINE, "text": line}

@@ -10,8 +10,6 @@ from click.testing import CliRunner
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.merge import accept
-from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run
 from pytest_gpuperf.records.runs import RunStore
@@ -110,38 +108,6 @@ def test_parameters_in_a_test_name_are_not_a_regex(project: Path) -> None:
         run(record("t/test_a.py::test_gemm[448-1]", main=kernel), record("t/test_a.py::test_x", main=kernel))
     )
     assert [text for text in shown("latest", "[448-1]") if "::" in text] == ["t/test_a.py::test_gemm[448-1]"]
-
-
-def test_changes_since_the_baseline_start_with_the_largest_mover(project: Path) -> None:
-    known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
-    accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
-    store(project, measured({**SLOW, "registers_per_thread": 40.0}, 90.0))
-    assert [row["text"] for row in facts() if row["rule"] == "since the baseline"] == [
-        "80.0 % slower: 50 → 90 µs (79.1 to 80.9 %; 1 stored session)",
-        "duration_us 50 -> 90 (+80.0 %)",
-        "memory_throughput 85 -> 40 (-52.9 %)",
-        "dram_throughput 85 -> 40 (-52.9 %)",
-        "registers_per_thread 32 -> 40 (+25.0 %)",
-        "now latency-bound",
-        "no longer memory-bound",
-    ]
-    assert "\n  since the baseline\n" in "\n".join(shown())
-
-
-def test_counters_that_moved_without_a_regression_are_left_out(project: Path) -> None:
-    known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
-    accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
-    store(project, measured({**FAST, "memory_throughput": 82.0}, 50.1))
-    assert "  since the baseline" not in shown()
-
-
-def test_metric_of_one_side_changes_no_diagnosis(project: Path) -> None:
-    known = run(record(NODEID, main=measured(FAST, 50.0)), id="20261119-000000-aaaa")
-    accept(known, BaselineStore(project / "baselines", state=project / ".gpuperf"), "all", 5.0, environ={})
-    store(project, measured({**SLOW, "bank_conflict_pct": 40.0}, 90.0))
-    lines = shown()
-    assert "      now latency-bound" in lines
-    assert any(text.startswith("      bank-conflicts: ") for text in lines)
 
 
 def unpacked(name: str, folder: Path) -> str:

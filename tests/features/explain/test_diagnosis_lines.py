@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from judging import verdict
-from pytest_gpuperf.features.explain.diagnosis import Turned, explain_lines, turned
+from pytest_gpuperf.features.explain.diagnosis import explain_lines
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
 from run_builders import BUSY, record
@@ -57,14 +57,6 @@ def test_limited_time_shows_the_clock_of_its_blocks() -> None:
     )
     found = " ".join(explain_lines(measured(kernel("k", **BUSY), timing=timing)))
     assert "power-limited: the GPU held its clock back to 1385 MHz (sw_power_cap)" in found
-
-
-def test_diagnoses_turn_only_for_a_single_kernel() -> None:
-    low = {"sm_throughput": 20.0, "memory_throughput": 40.0, "waves": 8.0}
-    one = kernel("k", sm_throughput=20.0, memory_throughput=85.0, waves=8.0)
-    assert turned(measured(one), {**low}) == Turned(("memory-bound",), ("latency-bound",))
-    assert turned(measured(one, one), {**low}) == Turned()
-    assert turned(Measurement(), {**low}) == Turned()
 
 
 def test_diagnosis_stands_below_a_broken_limit() -> None:
