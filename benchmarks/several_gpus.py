@@ -140,7 +140,7 @@ def measure(out: Path, runs: int, numbers: Sequence[int], arguments: list[str]) 
 def _session(gpus: int, arguments: list[str]) -> Session:
     with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
         verdicts = Path(folder, "verdicts.json")
-        options = ("--gpuperf", f"--gpuperf-gpus={gpus}", f"--gpuperf-json={verdicts}", "-q")
+        options = ("--gpuperf", f"-n{gpus}", f"--gpuperf-json={verdicts}", "-q")
         begin = time.monotonic()
         command = [sys.executable, "-m", "pytest", *options, *(arguments or ["suites"])]
         done = subprocess.run(command, cwd=ROOT, check=False)

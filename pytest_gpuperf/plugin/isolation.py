@@ -14,7 +14,6 @@ from pytest_gpuperf.compat.pytest_names import early_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.presence import may_measure
 from pytest_gpuperf.measure.device.visible import visible_gpus
-from pytest_gpuperf.settings.options import whole_number
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SANITIZING_PASS_ENV, SIDE_ENV, WORKER_ENV
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ ONE_PROCESS = (
     *("benchmark_histogram", "benchmark_cprofile"),
 )
 """Options of which each needs the terminal or all results in the process of the tests, by `dest`."""
-ALL = "all"
 
 
 def isolate(early_config: pytest.Config, args: list[str]) -> None:
@@ -49,9 +47,6 @@ def isolate(early_config: pytest.Config, args: list[str]) -> None:
     Args:
         early_config: pytest's, before the command line is read completely.
         args: The command line.
-
-    Raises:
-        GpuperfError: `--gpuperf-gpus` asks for something impossible.
     """
     options = early_options(early_config)
     if _is_child():
@@ -65,21 +60,13 @@ def isolate(early_config: pytest.Config, args: list[str]) -> None:
         return  # `Hooks` says so, where the tests run in this process
     if os.environ.get(WORKER_ENV) or not _measures(early_config, options):
         return
-    asked = _asked_gpus(early_config, options)
     if not early_config.pluginmanager.hasplugin("xdist"):
-        if asked:
-            raise GpuperfError(
-                f"--gpuperf-gpus={asked} starts a process for each GPU, and pytest-xdist is turned off",
-                expected="pytest-xdist",
-                next_step="leave out -p no:xdist",
-            )
         return
     alone = why_one_process(options) or runs_no_test(options)
     if options.numprocesses is None and not _spread_otherwise(options) and not alone:
-        number = len(_chosen(asked, visible_gpus())) if asked else 1
-        args[:] = ["-n", str(number), *args]
+        args[:] = ["-n", "1", *args]
         # pytest-cov looks here.
-        options.numprocesses = number
+        options.numprocesses = 1
 
 
 def why_one_process(options: Namespace) -> str:
@@ -115,19 +102,17 @@ def gpus_of_workers(config: pytest.Config) -> list[VisibleGpu]:
         GpuperfError: There are more workers than GPUs.
     """
     options = config.option
-    asked = _asked_gpus(config, options)
-    if not _measures(config, options) or (options.numprocesses == 1 and not asked):
+    if not _measures(config, options) or options.numprocesses == 1:
         return []
     visible = visible_gpus()
-    chosen = _chosen(asked, visible)
-    if options.numprocesses > len(chosen):
+    if options.numprocesses > len(visible):
         raise GpuperfError(
-            f"-n {options.numprocesses} asks for more processes than there are GPUs ({len(chosen)}): those "
+            f"-n {options.numprocesses} asks for more processes than there are GPUs ({len(visible)}): those "
             "that share a GPU would disturb each other's times",
             expected="at most one process for each GPU",
-            next_step=f"type `pytest --gpuperf -n {len(chosen)}`, or -n auto",
+            next_step=f"type `pytest --gpuperf -n {len(visible)}`, or -n auto",
         )
-    return chosen[: options.numprocesses]
+    return visible[: options.numprocesses]
 
 
 def auto_workers(config: pytest.Config) -> int | None:
@@ -135,7 +120,7 @@ def auto_workers(config: pytest.Config) -> int | None:
     options = config.option
     if _is_child() or not _measures(config, options):
         return None
-    return len(_chosen(_asked_gpus(config, options), visible_gpus()))
+    return len(visible_gpus())
 
 
 def _is_child() -> bool:
@@ -147,34 +132,7 @@ def _measures(config: pytest.Config, options: Namespace) -> bool:
     return replay in ("auto", "never") and may_measure()
 
 
-def _asked_gpus(config: pytest.Config, options: Namespace) -> str:
-    return str(options.gpuperf_gpus or config.getini("gpuperf_gpus") or "")
-
-
 def _spread_otherwise(options: Namespace) -> bool:
     """Return True for modes of distribution in which tests have other names, or come in another order."""
     started = options.tx and options.tx != ["popen"] * (options.numprocesses or 0)
     return bool(options.dist not in ("no", "load") or options.distload or started)
-
-
-def _chosen(asked: str, visible: list[VisibleGpu]) -> list[VisibleGpu]:
-    """Return the GPUs that a value of `--gpuperf-gpus` names: `all`, their number, or places: `0,2`."""
-    if asked in ("", ALL):
-        return visible
-    numbers = [whole_number(part) for part in asked.replace(" ", "").strip(",").split(",")]
-    places = [place for place in numbers if place is not None]
-    if "," not in asked and places:
-        places = list(range(places[0]))
-    if None in numbers or not places or len(set(places)) < len(places):
-        raise GpuperfError(
-            f"--gpuperf-gpus is {asked!r}",
-            expected="all, a number of GPUs, or different places with commas: 0,2",
-            next_step="type --gpuperf-gpus=all",
-        )
-    if max(places) >= len(visible):
-        raise GpuperfError(
-            f"--gpuperf-gpus is {asked!r}, and {len(visible)} GPUs are there",
-            expected="GPUs that are there",
-            next_step=f"type --gpuperf-gpus={len(visible)}",
-        )
-    return [visible[place] for place in places]

@@ -50,14 +50,6 @@ OPTIONS = (
         metavar="SECONDS",
     ),
     Option(
-        "gpus",
-        "",
-        "measure on several GPUs, each with a process of its own, as -n does: 'all', their number, or their "
-        "places with commas, 0,2",
-        metavar="GPUS",
-        unset="one, or as many as -n starts",
-    ),
-    Option(
         "shard",
         "",
         "run one part of the tests, 2/5 for the second of five; the parts take about the same time, by the "

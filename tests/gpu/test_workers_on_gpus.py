@@ -28,12 +28,6 @@ def test_visible_gpus_are_those_of_torch() -> None:
     assert sorted(gpu.uuid for gpu in visible_gpus()) == sorted(uuids)
 
 
-def test_chosen_gpu_measures(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k=SUITE)
-    result = pytester.runpytest_subprocess(*RUN, "--gpuperf-gpus=0,", "--gpuperf-counters=off")
-    result.assert_outcomes(passed=6)
-
-
 def test_more_workers_than_gpus_are_refused(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=SUITE)
     asked = len(visible_gpus()) + 1

@@ -391,8 +391,7 @@ def test_what_is_accepted_anyway_is_not_settled(project: Project, strict: tuple[
     assert (done.returncode, project.settlements()) == (0, {}), done.stdout
 
 
-@pytest.mark.parametrize("spread", ["-n2", "--gpuperf-gpus=2"])
-def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyPatch, spread: str) -> None:
+def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("xdist")
     by_card = "import os\ndef kernel(): return {} + (os.environ['CUDA_VISIBLE_DEVICES'] == 'GPU-1')\n"
     tests = "from kernels import kernel\n" + "".join(
@@ -401,11 +400,11 @@ def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("FAKE_GPUS", "2")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     project.commit({"kernels.py": by_card.format(10), "test_k.py": tests})
-    done = project.session("--gpuperf-update=all", "-p", "xdist", spread)
+    done = project.session("--gpuperf-update=all", "-p", "xdist", "-n2")
     assert done.returncode == 0, done.stdout
     project.commit({})
     project.write({"kernels.py": by_card.format(20)})
-    done = project.session(*SCREEN, "-p", "xdist", spread)
+    done = project.session(*SCREEN, "-p", "xdist", "-n2")
     found = project.settlements()
     assert {one.how for one in found.values()} == {"in turn"}, done.stdout
     assert {one.against.new_us for one in found.values() if one.against} == {20.0, 21.0}
