@@ -26,6 +26,7 @@ MARKS = (
     '"gpuperf":',  # a run, and verdicts
     *("<dc:title>pytest-gpuperf</dc:title>", "Software\0pytest-gpuperf", "/Creator (pytest-gpuperf)"),
     *("nodeid,label,kernel,launch,metric,", '[\n{"nodeid":'),
+    '"compute_capability": "',  # a file of pytest-benchmark with the GPU in `machine_info`
 )
 """Texts of which each file that this tool writes has one at its beginning or end, but for Chrome traces."""
 

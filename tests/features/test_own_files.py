@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 NEEDED = {
     "parquet": "pyarrow",
+    "pytest-benchmark": "pytest_benchmark",
     "png": "vl_convert",
     "pdf": "vl_convert",
 }
 COMMANDS = {
     "report": ["report", "-o", "out.html"],
     "comment": ["comment", "latest", "-o", "out.md"],
-    **{form: ["export", "--format", form, "-o", "out"] for form in ("csv", "json", "parquet")},
+    **{
+        form: ["export", "--format", form, "-o", "out"]
+        for form in ("csv", "json", "parquet", "pytest-benchmark")
+    },
     **{form: ["plot", "latest", "-o", f"out.{form}"] for form in ("svg", "png", "pdf")},
 }
 

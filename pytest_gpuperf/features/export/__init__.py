@@ -1,4 +1,4 @@
-"""Results for other tools: tables for pandas, rows, and JSON schemas.
+"""Results for other tools: tables for pandas, files of pytest-benchmark, rows, and JSON schemas.
 
 Command: `gpuperf export`, also with `--schema`.
 Name: `pytest_gpuperf.to_frame`.

@@ -183,6 +183,7 @@ def test_every_model_is_accepted_and_compared(project: Path, monkeypatch: pytest
 
 def test_commands_about_one_gpu_name_the_runs(project: Path) -> None:
     merge(*write(project, shard(1), shard(2, gpu=B200)), "-o", "all")
-    done = CliRunner().invoke(main, ["trace", "all"])
-    assert done.exit_code == 2
-    assert "one" in done.output
+    for command in ("trace all", "export all --format pytest-benchmark"):
+        done = CliRunner().invoke(main, command.split())
+        assert done.exit_code == 2
+        assert "one" in done.output
