@@ -26,7 +26,7 @@ class Page(HTMLParser):
         if self.cdata_elem == "script":
             self.scripts[self.tags[-1][1].get("type") or ""].append(data)
         elif self.cdata_elem != "style":
-            self.text += f" {data}"
+            self.text += f" {data}".replace("\N{NO-BREAK SPACE}", " ")
 
     @property
     def shape(self) -> list[tuple[str, ...]]:

@@ -103,6 +103,10 @@ class TestVerdict(msgspec.Struct, frozen=True, gc=False):
         """Return True if a finding of this status fails the test."""
         return status.fails or (self.strict and status is Status.INCONCLUSIVE)
 
+    def show(self, status: Status) -> str:
+        """Return the name of a status of this test: `inconclusive (failed)` under `--gpuperf-strict`."""
+        return f"{status.value} (failed)" if self.fails_by(status) and not status.fails else status.value
+
     @property
     def warning(self) -> str:
         """Reason to warn of a test that does not fail: it is not decided, or drifted; else empty."""

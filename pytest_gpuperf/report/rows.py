@@ -86,17 +86,24 @@ class Row:
     change: str
     """Time against the baseline with its interval: `+0.3 ±0.5 %`, or `new`."""
     verdict: str
-    """The status, then `(drifted)` if the machine moved the time."""
+    """The status, then `(drifted)` if the machine moved the time, or `(failed)` by `--gpuperf-strict`."""
     status: Status
+    fails: bool
+    """True if the test fails by this verdict."""
     compiled: str = ""
     """Facts about a compiled kernel: `208 regs, 144 KiB shared, wgmma, 128-bit loads`."""
     error: str = ""
     """Root mean square error of the output, and how many times that of the reference: `0.29 ULP, 1.0x`."""
 
+    @property
+    def tone(self) -> Tone:
+        """Tone of the verdict."""
+        return "bad" if self.fails else TONES[self.status]
+
 
 def columns_of(rows: Sequence[Row]) -> list[Column]:
     """Return the table of the rows."""
-    tones = [TONES[row.status] for row in rows]
+    tones = [row.tone for row in rows]
     directions: dict[Tone, Tone] = {"bad": "worse", "good": "better"}
     moved = [directions.get(tone, "") for tone in tones]
     rate = "rate of peak" if any("%" in row.rate for row in rows) else "rate"
@@ -211,7 +218,7 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
     shown_change = "new" if timing and status is Status.NEW else ""
     if time is not None:
         shown_change = show_change(time.decision)
-    verdict = f"{status.value} (drifted)" if result.verdict.drift and status is Status.PASS else status.value
+    drifted = " (drifted)" if result.verdict.drift and status is Status.PASS else ""
     return Row(
         test=name,
         time=show_timing(timing) if timing else "",
@@ -220,8 +227,9 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         occupancy=show_occupancy(metrics),
         stall=show_stall(metrics),
         change=shown_change,
-        verdict=verdict,
+        verdict=f"{result.verdict.show(status)}{drifted}",
         status=status,
+        fails=result.verdict.fails_by(status),
         compiled=show_compiled(metrics) if measurement and measurement.is_static else "",
         error=show_accuracy(accuracy) if accuracy else "",
     )

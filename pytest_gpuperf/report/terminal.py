@@ -124,7 +124,7 @@ def kernel_columns(kernels: Sequence[KernelProfile]) -> list[Column]:
     registers = [show_number(one, "registers_per_thread") for one in metrics]
     waves = [number_in(one, "waves") for one in metrics]
     return [
-        Column("kernel", [kernel.name for kernel in kernels], "name"),
+        Column("kernel", [kernel.name for kernel in kernels], "name", code=True),
         Column("time", [show_duration(one) for one in metrics]),
         Column("SOL", [show_sol(one) for one in metrics]),
         Column("occupancy", [show_occupancy(one) for one in metrics]),

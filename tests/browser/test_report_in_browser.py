@@ -172,6 +172,14 @@ def test_page_is_not_wider_than_its_window(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_table_fits_a_phone_and_breaks_no_time(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
+    page = opened(reports["against"], viewport={"width": 390, "height": 844})
+    box = page.locator("main .scroll")
+    assert box.evaluate("one => one.scrollWidth - one.clientWidth") <= 0
+    assert "\N{NO-BREAK SPACE}µs" in (page.locator(f"{ROWS} td.number").first.text_content() or "")
+    assert page.locator("main .spread:visible").count() == 0
+
+
 def test_details_that_are_open_are_printed(
     reports: dict[str, Path], opened: Callable[..., Page], tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ def test_row_has_all_texts() -> None:
         change="+0.3 ±0.5 %",
         verdict="pass",
         status=Status.PASS,
+        fails=False,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytest_gpuperf.features.history.ranges import Found
 from pytest_gpuperf.features.history.steps_report import TONES, searched_line, show_interval
 from pytest_gpuperf.records.change import show_value
 from pytest_gpuperf.report.show import count
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.features.history.order import Order
-    from pytest_gpuperf.features.history.ranges import Found, Range
+    from pytest_gpuperf.features.history.ranges import Range
     from pytest_gpuperf.features.history.series import Point, Series
 
 _OTHERS = 44
@@ -36,6 +37,11 @@ _DIGITS = 4
 def steps_of(series: Series, ranges: Sequence[Range]) -> list[Found]:
     """Return the steps of a series, among those of all."""
     return [found for one in ranges for found in one.found if found.series is series]
+
+
+def marks_of(series: Series, ranges: Sequence[Range]) -> list[Found]:
+    """Return the steps of a series, then those that another card explains."""
+    return [*steps_of(series, ranges), *(Found(series, step, "other card") for step in series.steps_of_cards)]
 
 
 def overview(series: Sequence[Series], ranges: Sequence[Range], order: Order) -> Report:
@@ -91,7 +97,7 @@ def detailed(
         width: Width of the screen, in characters.
         last: Number of commits to show, the newest; 0 for all.
     """
-    tables = [_table(one, steps_of(one, ranges), width, last) for one in series]
+    tables = [_table(one, marks_of(one, ranges), width, last) for one in series]
     records = [
         {**msgspec.structs.asdict(point.line), "clock_model": "", "at_one_clock_us": point.time_us}
         for one in series

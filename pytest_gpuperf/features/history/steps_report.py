@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.history.series import Series
     from pytest_gpuperf.report.table import Tone
 
-TONES: dict[Status, Tone] = {"slower": "bad", "faster": "good", "returned": "", "accepted": ""}
+TONES: dict[Status, Tone] = {
+    "slower": "bad",
+    "faster": "good",
+    "returned": "",
+    "accepted": "",
+    "other card": "",
+}
 _FEW_POINTS = 4
 """Below this number of points no step can be found."""
 

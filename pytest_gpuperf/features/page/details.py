@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.facts import facts_of
-from pytest_gpuperf.features.page.markup import html_table, link, text
+from pytest_gpuperf.features.page.markup import html_table, link, sentence, text
 from pytest_gpuperf.features.page.pictures import pictures_of
 from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.judge.counters import compare_counters
@@ -32,7 +32,7 @@ KERNELS_SHOWN = 40
 """Maximum number of kernels in a table; `gpuperf trace` shows all of a trace."""
 LINES_SHOWN = 60
 """Maximum number of lines below a finding."""
-COLUMNS_BESIDE = 6
+COLUMNS_BESIDE = 4
 """Maximum number of columns of a table next to another part."""
 _EFFECTS: dict[bool | None, Tone] = {True: "worse", False: "better", None: ""}
 
@@ -60,36 +60,26 @@ def _source(section: Section, result: TestResult, label: str) -> str:
 
 
 def _findings(result: TestResult, label: str) -> Iterator[str]:
-    """Yield the reasons of the verdict that are about a label, the worst first."""
+    """Yield the reasons of the verdict that are about a label, the worst first, each line once."""
+    known: set[str] = set()
     for finding in result.verdict.findings:
         if finding.label in ("", label) or label not in result.record.measurements:
-            tone = TONES[finding.status]
+            tone = "bad" if result.verdict.fails_by(finding.status) else TONES[finding.status]
             first, *more = [*(finding.line.splitlines() or [""]), *finding.more]
-            lines = "\n".join(text(line) for line in more[:LINES_SHOWN] if line)
-            status = "remark" if tone == "pass" else finding.status.value
+            lines = "\n".join(sentence(line) for line in more[:LINES_SHOWN] if line and line not in known)
+            known.update(more)
+            status = "remark" if tone == "pass" else result.verdict.show(finding.status)
             below = f"<pre>{lines}</pre>" if lines else ""
             verdict = f'<span class="verdict">{status}</span>'
-            yield f'<div class="finding {tone}">{verdict} {text(first)}{below}</div>'
+            yield f'<div class="finding {tone}">{verdict} {sentence(first)}{below}</div>'
 
 
 def _parts(section: Section, result: TestResult, label: str, measurement: Measurement) -> Iterator[str]:
     known, runs = section.known(result, label)
     gpu = section.run.environment.gpu
-    pictures = pictures_of(
-        measurement,
-        gpu,
-        baseline=known,
-        runs=runs,
-        comparison=result.verdict.times.get(label),
-    )
-    yield f'<div class="pictures">{"".join(map(svg, pictures))}</div>' if pictures else ""
-    facts = facts_of(measurement, result.record.sanitizer)
-    pairs = "".join(f"<dt>{text(name)}</dt><dd>{text(fact)}</dd>" for name, fact in facts)
-    yield f'<div class="part"><h3>Measurement</h3><dl class="facts">{pairs}</dl></div>'
-    if (profile := measurement.profile) and profile.kernels and not measurement.is_static:
-        yield _part("Counters", Table(kernel_columns(profile.kernels[:KERNELS_SHOWN])))
     if known is not None and (moved := compare_counters(measurement, known).changes):
-        yield _part("Counters that moved", _moved_table(moved, section.against or "baseline"))
+        table = _moved_table(moved, "before" if section.against else "baseline")
+        yield _part("Counters that moved", table, kind="tall")
     if "explain" in registry().features:
         from pytest_gpuperf.features.explain.explained import explain_measurement
         from pytest_gpuperf.features.explain.report import explain_report
@@ -99,15 +89,28 @@ def _parts(section: Section, result: TestResult, label: str, measurement: Measur
             [table] = explain_report([((), [found])]).tables
             columns = [column for column in table.columns if column.title != "test"]
             yield _part("Explanation", Table(columns, notes=table.notes))
+    facts = facts_of(measurement, result.record.sanitizer)
+    pairs = "".join(f"<dt>{text(name)}</dt><dd>{sentence(fact)}</dd>" for name, fact in facts)
+    yield f'<div class="part"><h3>Measurement</h3><dl class="facts">{pairs}</dl></div>'
+    pictures = pictures_of(
+        measurement,
+        gpu,
+        baseline=known,
+        runs=runs,
+        comparison=result.verdict.times.get(label),
+    )
+    yield f'<div class="pictures">{"".join(map(svg, pictures))}</div>' if pictures else ""
+    if (profile := measurement.profile) and profile.kernels and not measurement.is_static:
+        yield _part("Counters", Table(kernel_columns(profile.kernels[:KERNELS_SHOWN])))
     if (trace := measurement.trace) is not None:
         lines = (trace_line(trace).removeprefix("trace: "), region_line(trace))
         yield _part("Kernels of a call", kernel_table(trace, shown=KERNELS_SHOWN), *lines)
 
 
-def _part(title: str, table: Table, *lines: str) -> str:
-    wide = " wide" * (sum(any(column.cells) for column in table.columns) > COLUMNS_BESIDE)
+def _part(title: str, table: Table, *lines: str, kind: str = "") -> str:
+    kind = kind or "wide" * (sum(any(column.cells) for column in table.columns) > COLUMNS_BESIDE)
     above = "".join(f'<p class="note">{text(line)}</p>' for line in lines)
-    return f'<div class="part{wide}"><h3>{title}</h3>{above}{html_table(table, title)}</div>'
+    return f'<div class="part {kind}"><h3>{title}</h3>{above}{html_table(table, title)}</div>'
 
 
 def _moved_table(changes: Sequence[Change], before: str) -> Table:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.features.page.change_bar import change_bar, scale_of
-from pytest_gpuperf.features.page.markup import text
+from pytest_gpuperf.features.page.markup import sentence, text
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.report.rows import SEVERITY, TONES, build_rows, failure_message
+from pytest_gpuperf.report.rows import SEVERITY, build_rows, failure_message
 from pytest_gpuperf.report.show import number_in, show_time
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class Entry(NamedTuple):
     @property
     def summary(self) -> str:
         """`regressed 5.30 µs +3.2 ±0.5 %`."""
-        status, timing = self.row.status.value, self.measurement.timing if self.measurement else None
+        timing = self.measurement.timing if self.measurement else None
         time, change = show_time(timing.time_us) if timing else "", self.row.change
-        return " ".join(dict.fromkeys(filter(None, (status, time, change))))
+        return " ".join(dict.fromkeys(filter(None, (self.row.verdict, time, change))))
 
     @property
     def measurement(self) -> Measurement | None:
@@ -101,11 +101,11 @@ def table_pieces(section: Section, entries: Sequence[Entry], first: int) -> Iter
         yield f'<th scope="col" class="{column.kind}">{column.title}</th>'
     yield "</tr></thead>\n"
     for number, (entry, cells) in enumerate(zip(entries, rows, strict=True), first):
-        yield f'<tbody id="t{number}" class="{TONES[entry.row.status]}"><tr>'
+        yield f'<tbody id="t{number}" class="{entry.row.tone}"><tr>'
         yield from (_cell(cell) for cell in cells if cell.title in titles)
         yield "</tr>"
         if why := _why(entry):
-            yield f'<tr class="why"><td colspan="{len(titles)}"><div>{text(why)}</div></td></tr>'
+            yield f'<tr class="why"><td colspan="{len(titles)}"><div>{sentence(why)}</div></td></tr>'
         yield "</tbody>\n"
     yield "</table></div>\n"
 
@@ -135,7 +135,7 @@ def _cells(entry: Entry, end_pct: int) -> list[_Cell]:
     if not colons:
         file, name = "", file
     test = f'<span class="file">{text(file + colons)}</span><wbr>' * bool(file) + f"<span>{text(name)}</span>"
-    change = f"<span>{text(row.change)}</span>" if row.change else ""
+    change = f"<span>{sentence(row.change)}</span>" if row.change else ""
     if decision is not None:
         change = change_bar(decision, end_pct) + change
     rate = ((timing.tflop_per_s or 0) * 1e3 or timing.gb_per_s) if timing else None
@@ -143,7 +143,7 @@ def _cells(entry: Entry, end_pct: int) -> list[_Cell]:
     return [
         _Cell("test", test, kind="name"),
         _Cell("verdict", f'<span class="verdict">{text(row.verdict)}</span>', float(SEVERITY[row.status])),
-        _Cell("time", text(row.time), timing.time_us if timing else None, "number"),
+        _Cell("time", _time(row.time), timing.time_us if timing else None, "number"),
         _Cell("change", change, decision.change_pct if decision else None, "change"),
         _Cell("rate", text(row.rate), rate, "number less"),
         _Cell("SOL", text(row.sol), max(filter(None, speeds), default=None), "number less"),
@@ -152,6 +152,14 @@ def _cells(entry: Entry, end_pct: int) -> list[_Cell]:
         _Cell("compiled", text(row.compiled), kind="less"),
         _Cell("error", text(row.error), accuracy.rms_ulp if accuracy else None, "number least"),
     ]
+
+
+def _time(shown: str) -> str:
+    """Return a time whose spread a narrow screen leaves out."""
+    time, sign, spread = shown.partition(" ±")
+    return (
+        f'{sentence(time)}<span class="spread">{sentence(sign + spread)}</span>' if sign else sentence(shown)
+    )
 
 
 def _why(entry: Entry) -> str:
@@ -163,4 +171,6 @@ def _why(entry: Entry) -> str:
     of_label = [finding.line for finding in own if finding.label in ("", entry.label)]
     why = of_label[0] if of_label else failure_message(result).partition("\n")[0]
     why = why.partition("\n")[0].removesuffix(":")
+    if entry.row.fails and not status.fails:
+        why += "; not decided, which fails under --gpuperf-strict"
     return why if len(why) <= WHY_CHARACTERS else f"{why[:WHY_CHARACTERS]}…"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import re
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -18,8 +19,11 @@ from pytest_gpuperf.report.own_files import GENERATOR
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_gpuperf.report.table import Table
+    from pytest_gpuperf.report.table import Column, Place, Table
 
+PROSE: frozenset[Place] = frozenset({"prose", "detail"})
+"""Places of a table whose cells may be broken into lines."""
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=%|[µmn]?s\b|[KMGT]B\b|[KMGT]iB\b|MHz\b|points\b)")
 AT_ONCE = 16
 """Number of rows whose details are packed together: alike ones pack well, and few are unpacked for one."""
 
@@ -27,6 +31,11 @@ AT_ONCE = 16
 def text(value: str) -> str:
     """Return text that a browser shows as it is, between tags and in quoted attributes."""
     return escape(printable(value))
+
+
+def sentence(value: str) -> str:
+    """Return text that a browser breaks into lines, but between no number and its unit."""
+    return _BEFORE_UNIT.sub("&nbsp;", text(value))
 
 
 def anchor(address: str, content: str, label: str = "") -> str:
@@ -56,7 +65,7 @@ def html_table(table: Table, label: str, links: Mapping[tuple[int, int], str] | 
         links: Addresses of cells by row and column, both from 0.
     """
     shown = [(at, column) for at, column in enumerate(table.columns) if any(column.cells)]
-    kinds = ["code" if one.code else "number" if one.justified_right else "" for _, one in shown]
+    kinds = [_kind(one) for _, one in shown]
     head = "".join(
         f'<th scope="col" class="{kind}">{text(one.title)}</th>'
         for (_, one), kind in zip(shown, kinds, strict=True)
@@ -74,6 +83,13 @@ def html_table(table: Table, label: str, links: Mapping[tuple[int, int], str] | 
     notes = "".join(f'<p class="note">{text(note)}</p>' for note in table.notes)
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
     return f'<table aria-label="{text(label)}">{body}</table>{notes}'
+
+
+def _kind(column: Column) -> str:
+    """Return the class of a column's cells."""
+    if column.place == "unit":
+        return "unit"
+    return "code" if column.code else "prose" if column.place in PROSE else "number" * column.justified_right
 
 
 def whole_page(title: str, style: str, script: str, content: Iterator[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.markup import html_table
-from pytest_gpuperf.report.rows import SEVERITY, TONES
+from pytest_gpuperf.report.rows import SEVERITY
 from pytest_gpuperf.report.show import count
 from pytest_gpuperf.report.table import Column, Table
 
@@ -42,7 +42,7 @@ def overview(sections: Sequence[Section], entries: Sequence[Sequence[Entry]]) ->
         found = [rows[name].get(column) for name in shown]
         links |= {(row, column + 1): f"#t{one[0]}" for row, one in enumerate(found) if one}
         cells = [one[1].summary if one else "not in the run" for one in found]
-        tones = [TONES[one[1].row.status] if one else "" for one in found]
+        tones = [one[1].row.tone if one else "" for one in found]
         columns.append(Column(section.title, cells, left=True, tones=tones))
     more = len(names) - len(shown)
     left_out = f" {count(more, 'more test')} in the tables below." if more > 0 else ""

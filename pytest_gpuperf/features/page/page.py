@@ -12,7 +12,7 @@ from pytest_gpuperf.features.page.markup import AT_ONCE, items, link, packed, te
 from pytest_gpuperf.features.page.overview import overview
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.notices import notices, undecided
-from pytest_gpuperf.report.rows import SEVERITY, TONES, header_lines
+from pytest_gpuperf.report.rows import SEVERITY, header_lines
 from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.page.main_table import Entry
     from pytest_gpuperf.features.page.section import Section
-    from pytest_gpuperf.judge.result import Status
+    from pytest_gpuperf.report.table import Tone
 
 
 def page_pieces(sections: Sequence[Section]) -> Iterator[bytes]:
@@ -46,14 +46,14 @@ def _content(title: str, sections: Sequence[Section], entries: Sequence[Sequence
     yield "</main>\n"
 
 
-def _counts(entries: Sequence[Entry]) -> dict[Status, int]:
+def _counts(entries: Sequence[Entry]) -> dict[tuple[str, Tone], int]:
     """Count the rows of each verdict, the worst first; a test has a row for each of its calls."""
-    counts = Counter(entry.row.status for entry in entries)
-    return {status: counts[status] for status in sorted(counts, key=SEVERITY.__getitem__)}
+    worst_first = sorted(entries, key=lambda entry: SEVERITY[entry.row.status])
+    return Counter((entry.row.verdict, entry.row.tone) for entry in worst_first)
 
 
 def _counted(entries: Sequence[Entry]) -> str:
-    return ", ".join(f"{number:,} {status.value}" for status, number in _counts(entries).items())
+    return ", ".join(f"{number:,} {verdict}" for (verdict, _), number in _counts(entries).items())
 
 
 def _navigation(sections: Sequence[Section], entries: Sequence[Sequence[Entry]]) -> str:
@@ -105,7 +105,7 @@ def _source(section: Section) -> str:
 
 def _list_of_counts(entries: Sequence[Entry]) -> str:
     shown = "".join(
-        f'<li class="{TONES[status]}"><span class="verdict">{number:,} {status.value}</span></li>'
-        for status, number in _counts(entries).items()
+        f'<li class="{tone}"><span class="verdict">{number:,} {text(verdict)}</span></li>'
+        for (verdict, tone), number in _counts(entries).items()
     )
     return f'<ul class="counts" aria-label="{count(len(entries), "row")} by verdict">{shown}</ul>\n'

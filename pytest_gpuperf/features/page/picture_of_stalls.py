@@ -41,8 +41,16 @@ def stalls(now: Mapping[str, MetricValue], before: Mapping[str, MetricValue]) ->
     top = max(names, key=lambda name: shares[name][0])
     tips = [f"{shares[name][0]:.1f} %: {METRICS[name].explanation.removeprefix(_COMMON)}" for name in names]
     rows = tuple(range(len(names)))
-    marks = [Bars(to=tuple(shares[name][0] for name in names), rows=rows, tone="now", tips=tuple(tips))]
-    if any(shares[name][1] for name in names):
+    compared = any(shares[name][1] for name in names)
+    new = Bars(
+        to=tuple(shares[name][0] for name in names),
+        rows=rows,
+        name="this run" if compared else "",
+        tone="now",
+        tips=tuple(tips),
+    )
+    marks = [new]
+    if compared:
         old = Bars(to=tuple(shares[name][1] for name in names), rows=rows, name="before", tone="before")
         marks.append(old)
     return Picture(

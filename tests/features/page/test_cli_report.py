@@ -40,7 +40,7 @@ def test_newest_run_is_judged_by_the_baselines(project: Path) -> None:
     assert done.output == "wrote report.html (1 test)\n"
     page = Path("report.html").read_text(encoding="utf-8")
     assert "1 inconclusive" in page
-    assert "20.0 % slower: 5 → 6 µs (" in page
+    assert "20.0&nbsp;% slower: 5 → 6&nbsp;µs (" in page
 
 
 def test_other_run_takes_the_place_of_the_baselines(project: Path) -> None:

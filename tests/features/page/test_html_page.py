@@ -67,6 +67,27 @@ def test_table_is_in_the_page_without_scripts() -> None:
     assert "<svg" in page(section(slow))
 
 
+def test_failure_by_strict_is_one_and_says_why() -> None:
+    undecided = result(status=Status.INCONCLUSIVE, line="4.2 % slower, not settled")
+    strict = replace(undecided, verdict=replace(undecided.verdict, strict=True))
+    assert "(failed)" not in page(section(undecided))
+    shown = Page(page(section(strict)))
+    assert "Performance of GPU kernels: 1 inconclusive (failed)" in shown.text
+    assert "4.2 % slower, not settled; not decided, which fails under --gpuperf-strict" in shown.text
+    assert ("tbody", {"id": "t0", "class": "bad"}) in shown.tags
+    assert "inconclusive (failed)" in Page(shown.data[0]).text
+
+
+def test_same_line_of_two_findings_is_shown_once() -> None:
+    found = tuple(Finding(Status.PASS, line, details=("now runs other",)) for line in ("first", "second"))
+    twice = replace(result(), verdict=TestVerdict(Status.PASS, found))
+    assert page_data(twice).count("now runs other") == 1
+
+
+def page_data(shown: TestResult) -> str:
+    return Page(page(section(shown))).data[0]
+
+
 def test_rows_of_a_column_without_values_are_left_out() -> None:
     bare = result(measurements={"main": Measurement(timing=timing())}, change_pct=None)
     titles = re.findall(r'<th scope="col"[^>]*>([^<]+)<', page(section(bare)))
