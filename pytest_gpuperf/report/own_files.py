@@ -28,7 +28,7 @@ MARKS = (
     *("nodeid,label,kernel,launch,metric,", '[\n{"nodeid":'),
     '"compute_capability": "',  # a file of pytest-benchmark with the GPU in `machine_info`
 )
-"""Texts of which each file that this tool writes has one at its beginning or end, but for Chrome traces."""
+"""Texts of which each file that this tool writes has one at its beginning or end."""
 
 
 def refuse_other_file(path: Path, next_step: str = "remove it, or name another file") -> None:

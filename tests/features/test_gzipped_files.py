@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         (["ncu", "bomb.gz"], b"ID,Kernel Name"),
         (["explain", "bomb.gz"], b"ID,Kernel Name"),
         (["export", "--format", "csv", "bomb.gz"], b'{"started_at": ""'),
-        (["trace", "latest", "--chrome", "out.json"], b""),
     ],
 )
 def test_file_that_unpacks_to_too_much_is_refused(

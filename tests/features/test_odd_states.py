@@ -37,7 +37,6 @@ plot ::t --y time_us -o out.svg
 record --replace
 trace
 trace saved.json.gz
-trace ::b --chrome out.json
 """.strip().splitlines()
 
 

@@ -238,7 +238,7 @@ def _read(path: Path, names: Sequence[str] | None, notes: list[str]) -> list[Raw
     try:
         kernels = read_csv(text, notes)
     except NoHeaderError:
-        raise not_from_ncu(path, data, text) from None
+        raise not_from_ncu(path, text) from None
     except GpuperfError as error:
         raise GpuperfError(
             f"{path.name}: {error.found}", expected=error.expected, next_step=error.next_step

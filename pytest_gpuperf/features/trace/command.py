@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pytest_gpuperf.cli.output import DEFAULT, output_file, output_form, show, write
+from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.choosing import choose
@@ -19,14 +18,13 @@ from pytest_gpuperf.features.compare.pairing import pair_up
 from pytest_gpuperf.features.trace.comparison_report import trace_comparison_report
 from pytest_gpuperf.features.trace.report import FoundTrace, trace_report
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
-from pytest_gpuperf.records.gzip_files import unpacked
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import RUN_FILES, file_of_run, load_run
 from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.trace_report import short_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pytest_gpuperf.records import Run
     from pytest_gpuperf.report.table import Report
@@ -45,7 +43,6 @@ _NAMES_SHOWN = 8
     help="Show the part of a trace file inside these annotations, such as 'ProfilerStep#.*'; the median if "
     "there are several (default: the whole file).",
 )
-@output_file("--chrome", help="Write the Chrome trace to a new file, for Perfetto or chrome://tracing.")
 @click.option(
     "--compare",
     "other",
@@ -60,7 +57,6 @@ def command(
     sources: tuple[str, ...],
     kernel: str | None,
     annotation: str | None,
-    chrome: Path | None,
     other: Path | None,
     form: str,
 ) -> None:
@@ -71,11 +67,6 @@ def command(
     tensorboard_trace_handler, gzipped or not: ranks, GPUs and steps stand next to each other. TEST alone is
     a part of a node id. Needs no GPU.
     """
-    if chrome is not None and (kernel is not None or annotation is not None or other or form != DEFAULT):
-        raise click.UsageError(
-            "--chrome writes everything that the profiler wrote; --kernel, --annotation, --compare and "
-            "output forms are for the table"
-        )
     if kernel is not None:
         check_regex(kernel, "of --kernel")
     paths = [Path(source) for source in sources]
@@ -95,9 +86,6 @@ def command(
         raise click.UsageError("a run and a part of a test's name, or trace files, are expected")
     else:
         found = _of_run(project, *(sources or ("latest",)))
-    if chrome is not None:
-        _write_chrome(found, chrome)
-        return
     if other is not None:
         old, others = _of_files([other], annotation)
         show(_compared(old, found, kernel, (show_path(other), ", ".join(sources)), others + remarks), form)
@@ -196,28 +184,3 @@ def _only(one: FoundTrace, kernel: str) -> FoundTrace:
     )
     trace = msgspec.structs.replace(one.trace, kernels=kernels, fusion_candidates=fusion)
     return replace(one, trace=trace)
-
-
-def _chrome_of(one: FoundTrace) -> Iterator[bytes]:
-    """Return the Chrome trace, unzipped, in pieces."""
-    if type_of(one.file) != "file":
-        raise GpuperfError(
-            f"the Chrome trace of {one.title} is gone",
-            expected="a recent run of this machine: older runs and recordings have no Chrome trace",
-        )
-    return unpacked(one.file, "the Chrome trace of a run")
-
-
-def _write_chrome(found: Sequence[FoundTrace], target: Path) -> None:
-    if len(found) > 1:
-        names = ", ".join(one.title for one in found[:_NAMES_SHOWN])
-        raise GpuperfError(f"there are {len(found)} traces: {names}", next_step="name one of the tests")
-    pieces = _chrome_of(found[0])
-    done = f"wrote {show_path(target)}: open it at https://ui.perfetto.dev"
-    write({target: _packed(pieces) if target.suffix == ".gz" else pieces}, done)
-
-
-def _packed(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    packer = zlib.compressobj(wbits=zlib.MAX_WBITS + 16)  # with gzip's header
-    yield from map(packer.compress, pieces)
-    yield packer.flush()

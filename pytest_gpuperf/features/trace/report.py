@@ -54,6 +54,11 @@ class FoundTrace:
         return self.source.rank if self.source else None
 
     @property
+    def has_file(self) -> bool:
+        """True for a test of a run of this machine, whose Chrome trace is still there."""
+        return self.source is None and self.file.is_file()
+
+    @property
     def heading(self) -> str:
         """The title, with rank and GPU if it is a file."""
         if self.source is None:
@@ -83,6 +88,7 @@ def trace_report(
         shown = kernel_table(one.trace, matching=matching, shown=ROWS_OF_SEVERAL if several else None)
         above = [
             one.heading if several or one.rank is not None else one.title,
+            *([f"for https://ui.perfetto.dev: {show_path(one.file)}"] if one.has_file else []),
             region_line(one.trace),
             trace_line(one.trace),
         ]

@@ -157,14 +157,13 @@ def test_package_exports_reading_and_combining() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"broken is empty"),
-        (b" \n", r"broken is empty"),
+        (b"", r"broken has no header of ncu CSV"),
         (b"==WARNING== No kernels were profiled.\n", r"broken has no launch: ncu profiled no kernel"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(200), r"broken is a binary file"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(200), r"broken has no header of ncu CSV"),
         (gzip.decompress(WIDE.read_bytes())[:-40], r"broken: line \d+ of the CSV text is not a whole row"),
         (gzip.compress(b"ID,Kernel Name\n", mtime=0)[:-9], r"broken cannot be read: Compressed file ended"),
         (b"\x1f\x8b" + bytes(50), r"broken cannot be read"),
-        (gzip.compress(WIDE.read_bytes()), r"broken is a binary file"),
+        (gzip.compress(WIDE.read_bytes()), r"broken has no header of ncu CSV"),
         (b"ID,Kernel Name,Metric Name,Metric Unit,Metric Value\n", r"broken holds no kernel"),
     ],
 )

@@ -170,18 +170,17 @@ def test_csv_and_json_have_all_kernels(project: Path) -> None:
     assert (one["nodeid"], one["trace"]["launches"]) == ("t.py::test_a", 202)
 
 
-def test_chrome_file_is_copied(project: Path) -> None:
+def test_chrome_file_is_named_as_long_as_it_exists(project: Path) -> None:
     with_run(project)
-    assert trace("latest", "test_a", "--chrome", "out.json").exit_code == 0
-    assert (project / "out.json").read_bytes() == attention_block().data()
+    assert "for https://ui.perfetto.dev: .gpuperf/runs/" in trace("latest", "test_a").stdout
+    next(project.glob(".gpuperf/runs/*/traces/*")).unlink()
+    assert "ui.perfetto.dev" not in trace("latest", "test_a").stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["latest", "test_c"], "has no trace of a test with 'test_c' in its name"),
-        (["latest", "--chrome", "out.json"], "there are 2 traces"),
-        (["latest", "test_a", "--chrome", "out.json"], "recordings have no Chrome trace"),
         (["latest", "--kernel", "("], "is broken"),
         (["latest", "--annotation", "x"], "is for a trace file"),
         (["nothing.json"], "there is no run 'nothing.json'"),
@@ -192,14 +191,6 @@ def test_chrome_file_is_copied(project: Path) -> None:
             "no kernel of t.py::test_a matches 'zzz'; expected a regex found in",
         ),
         (["--kernel", "zzz", "--csv"], "no kernel of the 2 traces matches 'zzz'"),
-        (
-            ["::test_a", "--kernel", "gemm", "--chrome", "out.json"],
-            "writes everything that the profiler wrote",
-        ),
-        (
-            ["run.json", "--annotation", "a", "--chrome", "out.json"],
-            "writes everything that the profiler wrote",
-        ),
         (["latest", "--csv", "--json"], "exclude each other"),
     ],
 )
@@ -213,13 +204,11 @@ def test_invalid_arguments_are_refused(project: Path, arguments: list[str], said
 @pytest.mark.parametrize(
     "name", ["../../../secret", "traces/../../../../secret", "{}/secret", "link", "a\0b", "."]
 )
-@pytest.mark.parametrize("output", [["--chrome", "out.json"], []])
-def test_run_names_only_files_of_its_folder(project: Path, name: str, output: list[str]) -> None:
+def test_run_names_only_files_of_its_folder(project: Path, name: str) -> None:
     (project / "secret").write_text("secret")
     named = msgspec.structs.replace(BLOCK, file=name.format(project))
     path = RunStore(project / ".gpuperf").write(run(record(main=Measurement(trace=named))))
     (path.parent / "link").symlink_to(project / "secret")
-    result = trace("latest", *output)
+    result = trace("latest")
     assert result.exit_code == 2
     assert "expected a file below the folder of the run" in result.stderr
-    assert not (project / "out.json").exists()
