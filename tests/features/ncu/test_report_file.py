@@ -191,8 +191,8 @@ def test_file_with_wrong_magic_is_not_a_report(
     with pytest.raises(GpuperfError) as raised:
         read_report(path)
     assert str(raised.value) == (
-        f"{shown} is not an ncu report, or a damaged one: it does not begin like a report; "
-        "expected a complete report written by `ncu --export`; copy it again, or profile again"
+        f"{shown} is damaged, or no report: it does not begin like one; expected a report (.ncu-rep) or "
+        "CSV that ncu wrote; copy it again, or profile again"
     )
 
 

@@ -56,6 +56,7 @@ def test_table_has_region_figures_kernels_and_bounds(project: Path, monkeypatch:
     assert trace("latest", "test_a").stdout.splitlines() == snapshot(
         [
             "t.py::test_a",
+            "for https://ui.perfetto.dev: .gpuperf/runs/20261120-173012-3f9a/traces/block.json.gz",
             "NVIDIA H200, the whole trace, 5.81 ms on the GPU under torch.profiler, 5.41 ms of it busy,",
             "  kernels 5.41 ms in sum",
             "trace: 202 launches, GPU busy 93 %, gap 2.00 µs, tensor cores 0 %; small_frequent 71 %,",
