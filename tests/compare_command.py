@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from click.testing import CliRunner, Result
-
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import H200, measured, record, run
 
@@ -41,26 +40,20 @@ def store(project: Path, *tests: TestRecord, id: str = "20261120-173012-3f9a", g
     return kept
 
 
-def compare(*args: str) -> Result:
-    return CliRunner().invoke(main, ["compare", *args])
+compare = partial(gpuperf, "compare")
 
 
 def shown(*args: str) -> list[str]:
-    result = compare(*args)
-    assert result.exit_code == 0, result.output
-    return result.output.splitlines()
+    return compare(*args, status=0).output.splitlines()
 
 
 def refused(*args: str) -> str:
-    result = compare(*args)
-    assert result.exit_code == 2, result.output
-    return result.stderr
+    return compare(*args, status=2).stderr
 
 
 def cells(*args: str) -> dict[str, list[Any]]:
     """Return the cells by metric, for a comparison with one table."""
-    result = compare(*args, "--json")
-    assert result.exit_code == 0, result.output
+    result = compare(*args, "--json", status=0)
     return {line["metric"]: line["cells"] for line in json.loads(result.stdout)["lines"]}
 
 

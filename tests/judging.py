@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.judge.result import Hints
 from pytest_gpuperf.judge.verdict import Expected, judge
+from pytest_gpuperf.records import GpuInfo
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import origin_of
 
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
         TestRecord,
     )
 
+H200 = GpuInfo(
+    name="NVIDIA H200",
+    slug="nvidia-h200",
+    compute_capability="9.0",
+    multiprocessors=132,
+    l2_bytes=62_914_560,
+    dram_gb_per_s=4814.304,
+)
+"""With the rate of 3201 MHz and 6016 bits."""
 HINTS = Hints(
     accept="accept it with: gpuperf baseline accept",
     no_baseline="make one with: gpuperf baseline accept",

@@ -7,12 +7,14 @@ import io
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 CAPTURES = Path(__file__).parent / "data" / "captures"
 FULL = "triton_square_gemm_set_full.ncu-rep.gz"
@@ -30,7 +32,7 @@ def go_to_captures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*args: str) -> Result:
-    result = CliRunner().invoke(main, ["ncu", *args])
+    result = gpuperf("ncu", *args)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 

@@ -6,9 +6,8 @@ import gzip
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from trace_builders import TraceBuilder
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ def test_trace_is_refused_by_other_commands(
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "worker0.pt.trace.json"
     file.write_bytes(gzip.compress(chrome_trace()) if packed else chrome_trace())
-    result = CliRunner().invoke(main, [*command.split(), file.name])
-    assert result.exit_code == 2, result.output
+    result = gpuperf(*command.split(), file.name, status=2)
     assert f"{file.name} is a trace of torch.profiler; expected " in result.stderr
     assert result.stderr.endswith(f"; gpuperf trace {file.name}\n")
 
@@ -42,6 +40,6 @@ def test_trace_is_refused_by_other_commands(
 def test_other_json_is_read_as_a_broken_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "package.json").write_bytes(b'{"name": "x"}')
-    result = CliRunner().invoke(main, ["explain", "package.json"])
+    result = gpuperf("explain", "package.json")
     expected = "package.json has a wrong value: Object missing required field `schema`"
     assert expected in result.stderr

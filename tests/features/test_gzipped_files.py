@@ -6,9 +6,8 @@ import gzip
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.records import Measurement, gzip_files
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import record, run
@@ -36,8 +35,7 @@ def test_file_that_unpacks_to_too_much_is_refused(
     kept = RunStore(project / ".gpuperf").write(run(record(main=Measurement(trace=BLOCK)))).parent
     (kept / "traces").mkdir()
     (kept / BLOCK.file).write_bytes(bomb)
-    result = CliRunner().invoke(main, command)
-    assert result.exit_code == 2
+    result = gpuperf(*command, status=2)
     assert "unpacks to more than 1 MiB" in result.stderr
     assert "gunzip" in result.stderr
     assert not (project / "out.json").exists()

@@ -7,14 +7,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import gpuperf
 from judging import HINTS
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.verdict import Expected, judge
@@ -80,7 +79,7 @@ def read_all(measured: Run, store: BaselineStore) -> None:
         origin = Origin("GPU-1", measured.environment.toolchain, known.runs)
         judge(test, measured=Expected(known.tests.get(test.nodeid), origin, 0.0, HINTS, "x.json"))
     for command in COMMANDS:
-        result = CliRunner().invoke(main, command.split())
+        result = gpuperf(*command.split())
         assert result.exception is None or isinstance(result.exception, SystemExit), (
             command,
             result.exception,
@@ -131,4 +130,4 @@ def test_files_without_a_mutation_are_read(tmp_path: Path, monkeypatch: pytest.M
     store = BaselineStore(tmp_path / "baselines")
     accept(KNOWN, store, "all", 5.0, environ={})
     read_all(load_run(tmp_path / "run.json"), store)
-    assert {CliRunner().invoke(main, command.split()).exit_code for command in COMMANDS} == {0}
+    assert {gpuperf(*command.split()).exit_code for command in COMMANDS} == {0}

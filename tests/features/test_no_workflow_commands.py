@@ -6,10 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Timing, Toolchain
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.report.forms import FORMS
@@ -34,8 +33,7 @@ COMMANDS = [
         )
         for form in FORMS
     ),
-    ["export", "--format", "csv"],
-    ["export", "--format", "json"],
+    *(["export", "--format", form] for form in ("csv", "json", "pytest-benchmark")),
     ["history", "add", "one", "two"],
     ["merge", "one", "two", "-o", "merged"],
 ]
@@ -67,8 +65,8 @@ def with_runs(project: Path) -> Path:
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_no_line_of_a_command_is_one_for_the_runner(with_runs: Path, arguments: list[str]) -> None:
     if arguments[:2] == ["history", "show"]:
-        CliRunner().invoke(main, ["history", "add", "one", "two"])
-    done = CliRunner().invoke(main, arguments)
+        gpuperf("history", "add", "one", "two")
+    done = gpuperf(*arguments)
     assert isinstance(done.exception, SystemExit | None), done.exception
     assert "error" in done.output
     assert not COMMAND.search(done.output), done.output

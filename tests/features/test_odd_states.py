@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.runs import RunStore, encode_run, recording_path
 from pytest_gpuperf.records.writing import write_files
@@ -56,8 +55,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             recording_path(folder / "baselines", one): encode_run(one),
         }
     )
-    accepted = CliRunner().invoke(main, ["baseline", "accept", "--root", str(folder)])
-    assert accepted.exit_code == 0, accepted.output
+    gpuperf("baseline", "accept", "--root", str(folder), status=0)
     return folder
 
 
@@ -123,7 +121,7 @@ def tracebacks() -> list[str]:
     """Run every command, and return those without a clear error or an exit status."""
     broken = []
     for command in COMMANDS:
-        result = CliRunner().invoke(main, command.split())
+        result = gpuperf(*command.split())
         clear = result.exit_code == 0 or result.stderr.startswith(("gpuperf: error: ", "Usage: "))
         if not isinstance(result.exception, (SystemExit, type(None))) or not clear:
             broken.append(f"{command}: {result.exception!r} {result.output[:200]}")
@@ -164,7 +162,7 @@ def test_disk_that_refuses_never_gives_a_traceback(
 
 def test_file_in_the_place_of_a_folder_is_named(copied: Path) -> None:
     _instead(".gpuperf", "file")
-    result = CliRunner().invoke(main, ["export", "--format", "csv"])
+    result = gpuperf("export", "--format", "csv")
     assert result.stderr == (
         f"gpuperf: error: {copied / '.gpuperf'}: Not a directory; "
         "move the file away, or name another folder\n"
@@ -200,7 +198,6 @@ def test_closed_standard_output_ends_quietly(copied: Path, command: str) -> None
     ],
 )
 def test_odd_argument_is_a_short_error(copied: Path, command: list[str], said: str) -> None:
-    result = CliRunner().invoke(main, command)
-    assert result.exit_code == 2
+    result = gpuperf(*command, status=2)
     assert said in result.stderr
     assert len(result.stderr) < 600

@@ -6,8 +6,8 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
 
+from command_line import gpuperf
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import Measurement, Timing
 from pytest_gpuperf.records.runs import RunStore
@@ -15,6 +15,8 @@ from run_builders import record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.testing import Result
 
 NEEDED = {
     "parquet": "pyarrow",
@@ -37,7 +39,7 @@ def call(name: str) -> Result:
     needed = NEEDED.get(name, "")
     if needed and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not installed")
-    return CliRunner().invoke(main, COMMANDS[name])
+    return gpuperf(*COMMANDS[name])
 
 
 @pytest.fixture
@@ -65,8 +67,7 @@ def test_file_of_others_is_refused_before_anything_is_read(project: Path, name: 
     arguments = COMMANDS[name]
     path = project / arguments[-1]
     path.write_text("mine, drawn by pytest-gpuperf")
-    done = CliRunner().invoke(main, arguments)
-    assert done.exit_code == 2
+    done = gpuperf(*arguments, status=2)
     assert f"{path.name} exists and was not written by pytest-gpuperf" in done.output
     assert done.output.endswith("add --force\n")
     assert path.read_text() == "mine, drawn by pytest-gpuperf"
@@ -74,8 +75,7 @@ def test_file_of_others_is_refused_before_anything_is_read(project: Path, name: 
 
 def test_force_replaces_a_file_of_others(with_run: Path) -> None:
     (with_run / "out").write_text("mine")
-    done = CliRunner().invoke(main, [*COMMANDS["csv"], "--force"])
-    assert done.exit_code == 0, done.output
+    gpuperf(*COMMANDS["csv"], "--force", status=0)
     assert (with_run / "out").read_text().startswith("nodeid,")
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 
 WILD = Path(__file__).parents[1] / "wild"
 TWO_KERNELS = "20.0 µs of it busy, kernels 20.0 µs in sum trace: 2 launches,"
@@ -20,9 +19,7 @@ TWO_KERNELS = "20.0 µs of it busy, kernels 20.0 µs in sum trace: 2 launches,"
 
 def said(*arguments: str, code: int = 0) -> str:
     command, file, *others = arguments
-    result = CliRunner().invoke(main, [command, str(WILD / file), *others])
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
+    return " ".join(gpuperf(command, str(WILD / file), *others, status=code).output.split())
 
 
 def metrics_of(file: str) -> dict[str, Any]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from click.testing import CliRunner
-
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 
 if TYPE_CHECKING:
     import pytest
@@ -15,12 +13,11 @@ if TYPE_CHECKING:
 def test_new_suite_is_measured_then_replayed(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert CliRunner().invoke(main, ["init"]).exit_code == 0
+    assert gpuperf("init").exit_code == 0
     measured = pytester.runpytest_subprocess("--gpuperf", "perf", "--gpuperf-update=new")
     measured.assert_outcomes(passed=2)
     assert [path.name for path in pytester.path.glob("baselines/*/*.json")] == ["test_perf_example.json"]
-    added = CliRunner().invoke(main, ["record"])
-    assert added.exit_code == 0, added.output
+    gpuperf("record", status=0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     replayed = pytester.runpytest_subprocess("--gpuperf", "perf")
     replayed.assert_outcomes(passed=2)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 
 PROBLEMS = Path(__file__).parents[2] / "suites" / "problems"
 BRIEF = ("--json", "--budget", "0.2", "--rounds", "2", "--seeds", "2", "--timeout", "60")
@@ -22,7 +21,7 @@ class ModelNew(torch.nn.Module):
 
 def tried(solution: Path, folder: str) -> tuple[int, dict[str, Any]]:
     (problem,) = (path for path in (PROBLEMS / folder).glob("*.py") if path.stem in ("problem", "reference"))
-    result = CliRunner().invoke(main, ["try", str(solution), "--reference", str(problem), *BRIEF])
+    result = gpuperf("try", str(solution), "--reference", str(problem), *BRIEF)
     return result.exit_code, json.loads(result.stdout) if result.stdout else {"error": result.stderr}
 
 

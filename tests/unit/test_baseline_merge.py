@@ -189,12 +189,6 @@ def test_tolerance_comes_from_file_then_test_then_session(
     assert len(plan(tolerant, store, "changed", 5.0).entries) == 1
 
 
-def test_tolerance_in_the_file_decides_changes(store: BaselineStore) -> None:
-    accepted(store, one_test(time_us=5.0))
-    edit(store, tolerance_pct=50)
-    assert plan(one_test(time_us=6.0), store, "changed", 5.0).entries == ()
-
-
 def test_plan_lists_changes_and_writes_nothing(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.3, counters={"registers_per_thread": 32.0}))
     path = store.path("nvidia-h200", "test_square")
@@ -239,25 +233,9 @@ def test_wrong_output_is_never_accepted(store: BaselineStore, test: TestRecord, 
     assert not store.root.exists()
 
 
-@pytest.mark.parametrize("value", ["true", "1", "yes"])
-def test_ci_is_refused_with_the_next_step(store: BaselineStore, value: str) -> None:
-    with pytest.raises(
-        GpuperfError, match=r"download the run.json artifact .*`gpuperf baseline accept run.json`"
-    ):
-        accept(one_test(), store, "all", 5.0, environ={"CI": value})
-    assert not store.root.exists()
-
-
 @pytest.mark.parametrize("value", ["", "false", "0"])
 def test_ci_variable_set_to_false_is_ignored(store: BaselineStore, value: str) -> None:
     assert accept(one_test(), store, "all", 5.0, environ={"CI": value}).files
-
-
-def test_interrupted_run_needs_a_flag(store: BaselineStore) -> None:
-    half = run(record(main=measured()), complete=False)
-    with pytest.raises(GpuperfError, match="--incomplete"):
-        accept(half, store, "all", 5.0, environ=NO_CI)
-    assert accepted(store, half, incomplete=True)["tests"]
 
 
 def test_broken_file_refuses_the_update_and_stays(store: BaselineStore) -> None:
@@ -298,17 +276,9 @@ def test_accepting_the_same_run_again_changes_no_byte(
     accepted(store, measured_run)
     path = store.path("nvidia-h200", "test_square")
     before = path.read_bytes()
+    assert plan(measured_run, store, "changed", 0.1).entries == ()
     assert accept(measured_run, store, "all", 5.0, environ=NO_CI).files == {}
     assert path.read_bytes() == before
-
-
-@given(RUNS)
-def test_nothing_has_changed_against_the_run_that_was_accepted(
-    tmp_path_factory: pytest.TempPathFactory, measured_run: Run
-) -> None:
-    store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
-    accepted(store, measured_run)
-    assert plan(measured_run, store, "changed", 0.1).entries == ()
 
 
 @given(

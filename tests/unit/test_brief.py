@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
-from judging import baseline, verdict
+from judging import H200, baseline, verdict
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Status, TestVerdict
@@ -17,7 +17,6 @@ from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
     Correctness,
     Fuzzing,
-    GpuInfo,
     Measurement,
     MetricValue,
     SanitizerHit,
@@ -38,14 +37,6 @@ HITS = tuple(
         kind="Invalid __global__ write of size 4 bytes", kernel=f"kernel_{number}", places=("k.py:12",)
     )
     for number in range(8)
-)
-H200 = GpuInfo(
-    name="NVIDIA H200",
-    slug="nvidia-h200",
-    compute_capability="9.0",
-    multiprocessors=132,
-    l2_bytes=62_914_560,
-    dram_gb_per_s=4814.304,
 )
 CLAIMED = replace(timing(5.3), work=Workload(bytes=10**12, argument_bytes=10**12))
 BIG = Correctness(passed=True, argument_bytes=10**12, output_bytes=10**12)

@@ -3,19 +3,16 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
 from inline_snapshot import snapshot
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.measure.cupti import chip_metrics
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.presets import PRESETS
 
 
 def shown(*arguments: str, status: int = 0) -> str:
-    result = CliRunner().invoke(main, ["metrics", *arguments])
-    assert result.exit_code == status, result.output
-    return result.output
+    return gpuperf("metrics", *arguments, status=status).output
 
 
 def test_metrics_are_grouped_by_section_of_ncu() -> None:

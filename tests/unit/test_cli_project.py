@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.cli.project import Project, find_project, find_root
 
 if TYPE_CHECKING:
@@ -57,9 +56,7 @@ def test_empty_pytest_ini_comes_first(project: Path) -> None:
 )
 def test_broken_configuration_is_named(project: Path, name: str, text: str, said: str) -> None:
     (project / name).write_text(text, encoding="utf-8")
-    result = CliRunner().invoke(main, ["baseline", "status"])
-    assert result.exit_code == 2
-    assert result.output.startswith(f"gpuperf: error: {said}")
+    assert gpuperf("baseline", "status", status=2).output.startswith(f"gpuperf: error: {said}")
 
 
 def test_root_is_the_nearest_folder_with_runs_or_git(tmp_path: Path) -> None:

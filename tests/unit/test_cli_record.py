@@ -3,9 +3,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.records import GpuInfo, Run
 from pytest_gpuperf.records.runs import RunStore, newest_recordings
 from run_builders import H200, measured, one_test, record, run
@@ -13,10 +12,12 @@ from run_builders import H200, measured, one_test, record, run
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from click.testing import Result
+
 
 def add(project: Path, added: Run, *args: str) -> Result:
     RunStore(project / ".gpuperf").write(added)
-    return CliRunner().invoke(main, ["record", added.id, *args])
+    return gpuperf("record", added.id, *args)
 
 
 def named(project: Path) -> list[str]:

@@ -42,13 +42,6 @@ def test_clocks_after_idling_and_burn_predict_the_time(kernel: str) -> None:
     assert fitted(idle, burn).time_us(mhz) == pytest.approx(time_us, rel=0.008)
 
 
-@pytest.mark.parametrize("kernel", MEASURED)
-def test_one_line_fits_all_three_clocks(kernel: str) -> None:
-    model = fitted(*MEASURED[kernel])
-    for time_us, mhz in MEASURED[kernel]:
-        assert model.time_us(mhz) == pytest.approx(time_us, rel=0.005)
-
-
 def test_share_shows_the_bound_of_a_kernel() -> None:
     shares = {kernel: fitted(*MEASURED[kernel]).sm_clock_share for kernel in MEASURED}
     assert shares["gemm 8192"] > 0.95

@@ -50,13 +50,6 @@ def test_error_of_a_share_without_noise_is_that_of_its_bursts(times: int) -> Non
     assert model.share_error == pytest.approx(0.002 * math.sqrt(3 / 2 * variance_of_share), rel=1e-6)
 
 
-def test_clock_model_needs_six_blocks_and_a_clock_that_moved() -> None:
-    assert fit(LINE * 2, MHZ * 2) is not None
-    assert fit((LINE * 2)[:5], (MHZ * 2)[:5]) is None
-    # A clock that moves by 0.2 % hardly moves.
-    assert fit([100.0] * 6, [1000.0, 1002.0] * 3) is None
-
-
 def test_error_of_a_share_has_the_noise_of_its_blocks() -> None:
     """Twice the blocks halve the squares of errors, and two of them are spent on the line."""
     noisy = [time * (1 + 0.02 * sign) for sign in (1, -1) for time in LINE]

@@ -85,19 +85,9 @@ def square_of_one_block_a_row() -> None:
     assert "never written" in result.failure
 
 
-@dtypes
-def test_copy_equals_its_input(interpret: Interpret, dtype: torch.dtype) -> None:
-    interpret(copy, dtype)
-
-
 def copy(dtype: torch.dtype) -> None:
     x = normal(3, 1001, dtype=dtype)
     assert torch.equal(copy_triton(x), x)
-
-
-@dtypes
-def test_softmax_is_right_for_rows_of_any_length(interpret: Interpret, dtype: torch.dtype) -> None:
-    interpret(softmax, dtype)
 
 
 def softmax(dtype: torch.dtype) -> None:
@@ -105,11 +95,6 @@ def softmax(dtype: torch.dtype) -> None:
     x = normal(3, 333, dtype=dtype) + 100
     expected = x.double().softmax(dim=1)
     torch.testing.assert_close(softmax_triton(x).double(), expected, rtol=rounding(dtype), atol=1e-6)
-
-
-@dtypes
-def test_layer_norm_is_right_for_rows_of_any_length(interpret: Interpret, dtype: torch.dtype) -> None:
-    interpret(layer_norm, dtype)
 
 
 def layer_norm(dtype: torch.dtype) -> None:
@@ -147,20 +132,10 @@ def test_top_k_refuses_values_that_its_keys_cannot_hold() -> None:
             top_k_triton(refused, 32)
 
 
-@dtypes
-def test_gathered_rows_equal_the_rows_of_the_table(interpret: Interpret, dtype: torch.dtype) -> None:
-    interpret(gather, dtype)
-
-
 def gather(dtype: torch.dtype) -> None:
     table = normal(9, 130, dtype=dtype)[:, :100]
     numbers = torch.arange(41) * 7 % 9
     assert torch.equal(gather_triton(table, numbers), table[numbers])
-
-
-@dtypes
-def test_column_sums_are_right_for_any_shape(interpret: Interpret, dtype: torch.dtype) -> None:
-    interpret(column_sum, dtype)
 
 
 def column_sum(dtype: torch.dtype) -> None:
@@ -168,3 +143,11 @@ def column_sum(dtype: torch.dtype) -> None:
     actual = column_sum_triton(x)
     assert actual.dtype == torch.float32
     torch.testing.assert_close(actual.double(), x.double().sum(0), rtol=0, atol=1e-4)
+
+
+@dtypes
+@pytest.mark.parametrize("function", [copy, softmax, layer_norm, gather, column_sum])
+def test_result_is_right_for_rows_of_any_length(
+    interpret: Interpret, function: Callable[[torch.dtype], None], dtype: torch.dtype
+) -> None:
+    interpret(function, dtype)

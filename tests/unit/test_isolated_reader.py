@@ -26,14 +26,6 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
 
-def test_other_process_reads_the_same_report(tmp_path: Path) -> None:
-    pytest.importorskip("ncu_report")
-    report = fake_ncu.report(tmp_path)
-    kernels = read_report_isolated(report, NAMES)
-    assert kernels == read_report(report, NAMES)
-    assert len(kernels) > 1
-
-
 def test_rules_are_read_on_request(tmp_path: Path) -> None:
     pytest.importorskip("ncu_report")
     report = tmp_path / "full.ncu-rep"

@@ -289,6 +289,7 @@ def test_unavailable_counters_are_a_remark() -> None:
     [
         ("memory_throughput >= 60", measured(5.3), "calls no profile()"),
         ("time_us <= 5", measured(None, {}), "calls no time()"),
+        ("launches <= 40", measured(5.3), "calls no trace()"),
         ("gb_per_s >= 5", measured(5.3), "no bytes="),
         ("tflop_per_s >= 5", measured(5.3), "no flops="),
         ("dram__bytes.sum >= 5", measured(5.3, {"dram__bytes.max": 1.0}), "dram__bytes.max"),
@@ -327,12 +328,8 @@ def test_value_of_the_only_kernel_replaces_a_missing_combined_one() -> None:
     alone = Profile(kernels=(KernelProfile(name="k", metrics={"launch__stack_size": 1024.0}),))
     limit = parse_limit("launch__stack_size <= 512")
     assert check_limit(limit, Measurement(profile=alone)).status is Status.LIMIT
-    two = replace_kernels(alone, 2)
+    two = Profile(kernels=alone.kernels * 2)
     assert "choose one with kernels=" in check_limit(limit, Measurement(profile=two)).line
-
-
-def replace_kernels(one: Profile, times: int) -> Profile:
-    return Profile(kernels=one.kernels * times)
 
 
 @pytest.mark.parametrize(

@@ -145,11 +145,6 @@ def test_long_name_keeps_its_beginning_and_its_end() -> None:
     assert "-8192]" in line
 
 
-def test_row_is_one_line_if_it_fits() -> None:
-    [line] = [line for line in lines_of([result()], width=110) if line.startswith("test_square ")]
-    assert [number for number in NUMBERS if number not in line] == []
-
-
 @pytest.mark.parametrize("width", [120, 140, 200])
 def test_wide_terminal_shows_a_test_on_one_line(width: int) -> None:
     lines = lines_of([result(f"t.py::test_{LONG}[{number}]") for number in range(10)], width=width)

@@ -41,13 +41,6 @@ def test_parts_of_many_tests_differ_by_less_than_ten_percent(seconds: list[float
     assert max(totals) <= 1.1 * min(totals)
 
 
-@given(known=DURATIONS.filter(bool), count=st.integers(1, 6))
-def test_longest_part_is_within_grahams_bound(known: dict[str, float], count: int) -> None:
-    longest = max(sum(known[nodeid] for nodeid in part) for part in spread([*known], known, {}, [""] * count))
-    least = max(sum(known.values()) / count, max(known.values()))
-    assert longest <= 4 / 3 * least * (1 + 1e-9) + max(known.values()) / 3
-
-
 def test_test_goes_to_the_card_of_its_baseline() -> None:
     homes = {"a": "GPU-1", "b": "GPU-0", "c": "GPU-1", "d": "GPU-0"}
     assert spread([*homes], dict.fromkeys(homes, 1.0), homes, ["GPU-0", "GPU-1"]) == [["b", "d"], ["a", "c"]]

@@ -6,10 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
+from command_line import gpuperf
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.records.runs import RunStore, recording_path
 from pytest_gpuperf.records.writing import write_files
 from run_builders import one_test
@@ -45,8 +44,7 @@ def leftovers(project: Path) -> list[Path]:
 
 def accept(project: Path) -> None:
     RunStore(project / ".gpuperf").write(one_test())
-    result = CliRunner().invoke(main, ["baseline", "accept"])
-    assert result.exit_code == 0, result.output
+    gpuperf("baseline", "accept", status=0)
 
 
 def test_next_write_removes_files_of_killed_processes(project: Path) -> None:
@@ -74,5 +72,5 @@ def test_readers_ignore_leftovers(project: Path) -> None:
     leftovers(project)
     store = BaselineStore(project / "baselines")
     assert store.slugs() == []
-    result = CliRunner().invoke(main, ["baseline", "status"])
+    result = gpuperf("baseline", "status")
     assert result.stdout == "no baselines in baselines\n"

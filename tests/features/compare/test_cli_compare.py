@@ -82,18 +82,6 @@ def test_runs_of_two_gpu_models_have_the_models_as_titles(project: Path) -> None
     )
 
 
-def test_one_metric_of_many_tests_has_a_line_each(project: Path) -> None:
-    for run_id, scale in (("a", 1.0), ("b", 2.0)):
-        tests = [record(f"{GEMM}[{n}]", main=measured(scale * n)) for n in (1, 2)]
-        store(project, *tests, id=run_id)
-    assert shown("a", "b", "--metrics=time_us")[3:] == [
-        "time_us  unit  a           b",
-        "-----------------------------------",
-        "1        us    1  2 +100.0 %  worse",
-        "2        us    2  4 +100.0 %  worse",
-    ]
-
-
 def test_times_of_two_modes_are_not_compared(project: Path) -> None:
     store(project, record(GEMM, hot=measured(5.0), cold=measured(9.0, mode="cold")))
     lines = shown(GEMM)
@@ -171,12 +159,3 @@ def test_rows_are_chosen_by_metric_preset_or_all(project: Path) -> None:
     assert list(cells(GEMM, "--metrics", "l2_hit_rate, time_us")) == ["l2_hit_rate", "time_us"]
     assert list(cells(GEMM, "--metrics", "stalls")) == ["stall.barrier", "stall.long_scoreboard"]
     assert set(cells(GEMM, "--metrics", "all")) >= {*SMALL, "time_us", "mode"}
-
-
-def test_narrow_terminal_has_several_lines_a_row(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    store(project, *(record(f"{GEMM}[{'long_name'}_{n}]", main=measured(float(n))) for n in range(1, 6)))
-    lines = shown(GEMM, "--metrics", "time_us")
-    assert max(map(len, lines)) <= 60
-    begin = next(at for at, line in enumerate(lines) if line.split() == ["metric", "unit"]) + 1
-    assert [len(line.split()) for line in lines[begin : begin + 2]] == [4, 1]

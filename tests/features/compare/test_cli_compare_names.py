@@ -91,12 +91,6 @@ def test_misspelt_test_gets_a_suggestion(project: Path) -> None:
     assert f"did you mean {GEMM}[128x" in refused("t/test_gemm.py::test_trition")
 
 
-def test_unknown_run_suggests_a_test(project: Path) -> None:
-    two_tiles(project)
-    assert "there is no run 'test_triton'" in refused("test_triton")
-    assert "a test of the newest run is '::test_triton'" in refused("test_triton")
-
-
 def test_tests_of_two_runs_show_their_run(project: Path) -> None:
     store(project, record("t/test_a.py::test_a", main=measured(5.0)), id="a")
     store(project, record("t/test_a.py::test_b", main=measured(6.0)), id="b")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.choosing import choose
 from pytest_gpuperf.features.compare.curve_picture import axis_label, picture_of_curves
@@ -37,8 +37,7 @@ def squares(project: Path) -> None:
     RunStore(project / ".gpuperf").write(run(*tests))
 
 
-def plot(*args: str) -> Result:
-    return CliRunner().invoke(main, ["plot", *args])
+plot = partial(gpuperf, "plot")
 
 
 def curves(kept: Run, ref: str = "latest", **options: str) -> Curves:
@@ -86,16 +85,13 @@ def test_missing_vl_convert_names_the_package_to_install(
 ) -> None:
     squares(project)
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    result = plot("latest", "-o", "a.png")
-    assert result.exit_code == 2
-    assert "pip install 'pytest-gpuperf[plot]" in result.stderr
+    assert "pip install 'pytest-gpuperf[plot]" in plot("latest", "-o", "a.png", status=2).stderr
     assert not (project / "a.png").exists()
 
 
 def test_unknown_picture_format_is_refused(project: Path) -> None:
     squares(project)
-    result = plot("latest", "-o", "a.gif")
-    assert result.exit_code == 2
+    result = plot("latest", "-o", "a.gif", status=2)
     assert "expected a name that ends in .svg, .png or .pdf" in result.stderr
 
 

@@ -199,12 +199,14 @@ def test_other_processes_are_named(
     assert ("7, 8" in found.text) == (state == "warning")
 
 
-def test_holder_of_the_lock_is_named(there: Machine) -> None:
+def test_run_that_measures_is_named_and_left_alone(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_counter, "read_one", lambda: pytest.fail("tried"))
     assert doctor.lock(there) == ("ok", "free", "")
     held = GpuLock(UUID, [there.system])
     held.acquire()
     found = doctor.lock(there)
     assert (found.state, found.fix) == ("warning", f"kill {os.getpid()}")
+    assert doctor.counters(there).state == "absent"
     held.release()
 
 
@@ -233,14 +235,6 @@ def test_counters_are_tried(
     monkeypatch.setattr(one_counter, "read_one", read)
     found = doctor.counters(there)
     assert [shown.startswith(part) for shown, part in zip(found, result, strict=True)] == [True] * 3
-
-
-def test_counters_are_left_to_a_run_that_measures(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_counter, "read_one", lambda: pytest.fail("tried"))
-    held = GpuLock(UUID, [there.system])
-    held.acquire()
-    assert doctor.counters(there).state == "absent"
-    held.release()
 
 
 def test_missing_tools_are_warnings_only_with_a_gpu(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

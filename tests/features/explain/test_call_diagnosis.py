@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from inline_snapshot import snapshot
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.features.explain.diagnosis import diagnose_call, explain_lines
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Trace, TracedKernel
 from pytest_gpuperf.records.runs import RunStore
@@ -108,9 +107,7 @@ def explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         record("t/test_a.py::test_graph", main=Measurement(trace=changed(eager, gpu_busy_pct=93.0))),
     )
     RunStore(tmp_path / ".gpuperf").write(kept)
-    result = CliRunner().invoke(main, ["explain"])
-    assert result.exit_code == 0, result.output
-    return result.output.splitlines()
+    return gpuperf("explain", status=0).output.splitlines()
 
 
 def test_explain_names_the_bound_of_each_traced_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import record, run, timing
@@ -49,9 +48,7 @@ def store(project: Path, *tests: Measurement) -> Run:
 
 
 def shown(*arguments: str, status: int = 0) -> list[str]:
-    result = CliRunner().invoke(main, ["explain", *arguments])
-    assert result.exit_code == status, result.output
-    return result.output.splitlines()
+    return gpuperf("explain", *arguments, status=status).output.splitlines()
 
 
 def facts(*arguments: str) -> list[dict[str, Any]]:
@@ -135,13 +132,6 @@ matmul_kernel  276 µs   58 %
 """)
 
 
-@pytest.mark.parametrize("name", ["torch_mixed_raw_wide.csv.gz", "torch_mixed_details_long.csv.gz"])
-def test_ncu_csv_is_explained(project: Path, name: str) -> None:
-    (row,) = facts(unpacked(name, project), "^square_kernel")
-    assert row["time_us"] == pytest.approx(64.5, abs=0.05)
-    assert row["text"] == "DRAM is at 79 % of its peak"
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -161,13 +151,12 @@ def test_merged_run_has_a_table_for_each_gpu(project: Path) -> None:
         made = run(record(NODEID, main=measured(FAST, 50.0)), gpu=GpuInfo(name=slug.upper(), slug=slug))
         RunStore(project / "state").write(replace(made, id=slug))
     merged = project / "state" / "runs"
-    text = CliRunner().invoke(main, ["explain", str(merged)])
-    assert text.exit_code == 0, text.output
+    text = gpuperf("explain", str(merged), status=0)
     assert [line.split(",")[0] for line in text.output.splitlines() if line.startswith("NVIDIA-")] == [
         "NVIDIA-A",
         "NVIDIA-B",
     ]
-    data = json.loads(CliRunner().invoke(main, ["explain", str(merged), "--json"]).output)
+    data = json.loads(gpuperf("explain", str(merged), "--json").output)
     assert [(one["gpu"], one["test"]) for one in data] == [("nvidia-a", NODEID), ("nvidia-b", NODEID)]
-    one_gpu = CliRunner().invoke(main, ["explain", str(merged / "nvidia-b"), "--json"])
+    one_gpu = gpuperf("explain", str(merged / "nvidia-b"), "--json")
     assert [one["gpu"] for one in json.loads(one_gpu.output)] == ["nvidia-b"]

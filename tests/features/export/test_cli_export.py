@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import io
 import json
 import math
-import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,26 +13,28 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pandas as pd
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import gpuperf
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.export.frame import to_frame
 from pytest_gpuperf.features.export.row_files import to_csv, to_json
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Timing
 from pytest_gpuperf.records.runs import RunStore
-from run_builders import NODEID, measured, one_test, record, run
+from run_builders import measured, one_test, record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.testing import Result
 
     from pytest_gpuperf.records import Run, TimingMode
 
 
 def export(project: Path, exported: Run, *args: str) -> Result:
     RunStore(project / ".gpuperf").write(exported)
-    return CliRunner().invoke(main, ["export", exported.id, *args])
+    return gpuperf("export", exported.id, *args)
 
 
 def timed(*blocks_us: float, mode: TimingMode = "hot") -> Measurement:
@@ -54,29 +54,6 @@ def benchmarks(project: Path, exported: Run) -> list[dict[str, Any]]:
 def pytest_benchmark(*args: str) -> str:
     command = [sys.executable, "-m", "pytest_benchmark", *args]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
-def test_csv_on_standard_output_is_the_frame(project: Path) -> None:
-    one = one_test(counters={"occupancy_limiter": "registers"})
-    result = export(project, one, "--format", "csv")
-    read = pd.read_csv(io.StringIO(result.stdout), keep_default_na=False, na_values={"value": [""]})
-    frame = to_frame(one)
-    assert list(read.columns) == list(frame.columns)
-    for column in ("nodeid", "metric", "mode", "value", "unit", "text"):
-        assert read[column].equals(frame[column].astype(read[column].dtype))
-
-
-def test_json_is_a_list_of_rows(project: Path) -> None:
-    rows = json.loads(export(project, one_test(), "--format", "json").stdout)
-    (time,) = [row for row in rows if row["metric"] == "time_us"]
-    assert (time["nodeid"], time["value"], time["launch"], time["failed"]) == (NODEID, 5.3, None, False)
-    assert time["date"].startswith("2026-11-20T17:30:12")
-
-
-def test_output_option_writes_a_file(project: Path) -> None:
-    result = export(project, one_test(), "--format", "csv", "-o", "out/run.csv")
-    assert result.output == "wrote out/run.csv (1 test)\n"
-    assert (project / "out/run.csv").read_text().startswith("nodeid,label,kernel")
 
 
 def test_parquet_reads_back_as_the_frame(project: Path) -> None:
@@ -143,26 +120,6 @@ def test_pytest_benchmark_compares_two_exported_runs(project: Path) -> None:
 
 
 HOSTILE = "\x1b[31m\n::error::gone\r ::set-env name=A::\x9b\u202e##[error]"
-
-
-def test_terminal_and_log_get_no_commands(project: Path) -> None:
-    bad = run(record(f"::error::{HOSTILE}", main=measured(counters={"waves": 1.0, HOSTILE: 2.0})))
-    for form in ("csv", "json", "pytest-benchmark"):
-        shown = export(project, bad, "--format", form)
-        assert shown.exit_code == 0, shown.output
-        assert commands_in(shown.stdout) == []
-    rows = json.loads(export(project, bad, "--format", "json").stdout)
-    assert {row["nodeid"] for row in rows} == {f"::error::{HOSTILE}"}
-
-
-def commands_in(output: str) -> list[str]:
-    """Return the lines that a terminal or GitHub's runner would execute."""
-    lines = re.split(r"\r\n|\r|\n", output)
-    return [
-        line
-        for line in lines
-        if line.strip().startswith("::") or "##[" in line or not line.replace("\t", "").isprintable()
-    ]
 
 
 @pytest.mark.parametrize("redirected", [True, False])

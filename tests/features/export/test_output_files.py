@@ -7,14 +7,15 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import one_test
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.testing import Result
 
 
 @pytest.fixture
@@ -24,9 +25,7 @@ def measured_run(project: Path) -> Path:
 
 
 def export(path: str, status: int = 0) -> Result:
-    result = CliRunner().invoke(main, ["export", "--format", "csv", "-o", path])
-    assert result.exit_code == status, result.output
-    return result
+    return gpuperf("export", "--format", "csv", "-o", path, status=status)
 
 
 def test_output_goes_through_a_link(measured_run: Path) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.features.export.schemas import FILES, schema
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Correctness, Measurement
@@ -34,7 +33,7 @@ def problems(name: str, document: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_printed_schema_is_valid(name: str) -> None:
-    printed = json.loads(CliRunner().invoke(main, ["export", "--schema", name]).stdout)
+    printed = json.loads(gpuperf("export", "--schema", name).stdout)
     jsonschema.Draft202012Validator.check_schema(printed)
     assert printed["$defs"]
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 import pytest
-from click.testing import CliRunner, Result
 
 from benchmarks import fleet_kills
 from benchmarks.fleet_project import MODEL, git, local_cluster, make_project
+from command_line import gpuperf
 from forked import fork_children, parent_of_forks
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.fleet import cluster as clusters
 from pytest_gpuperf.features.fleet import on_worker, running
 from pytest_gpuperf.processes import children
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from click.testing import Result
     from distributed import LocalCluster
 
 FILES, TESTS = 2, 2
@@ -64,9 +64,7 @@ def _in_the_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 def fleet_run(cluster: LocalCluster, *arguments: str, status: int) -> Result:
     address = cluster.scheduler_address
-    result = CliRunner().invoke(main, ["fleet", "run", "--scheduler", address, "--replay", *arguments])
-    assert result.exit_code == status, result.output
-    return result
+    return gpuperf("fleet", "run", "--scheduler", address, "--replay", *arguments, status=status)
 
 
 def endings(result: Result) -> dict[str, tuple[str, str]]:
@@ -129,8 +127,7 @@ def silent() -> Iterator[str]:
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "127.0.0.1", "tls://127.0.0.1:9", "http://x:1", ""])
 def test_address_without_a_scheduler_is_one_error(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setattr(clusters, "CONNECT_S", 0.2)
-    result = CliRunner().invoke(main, ["fleet", "run", "--scheduler", address, "--replay"])
-    assert result.exit_code == 2
+    result = gpuperf("fleet", "run", "--scheduler", address, "--replay", status=2)
     assert f"no scheduler answers at {address if '://' in address else f'tcp://{address}'}: " in result.stderr
     assert "Traceback" not in result.output
 
@@ -147,8 +144,7 @@ def test_silent_server_is_one_error_in_seconds(silent: str) -> None:
 def test_changes_that_are_not_committed_are_refused(folder: Path, workers: LocalCluster) -> None:
     path = folder / "test_0.py"
     path.write_text(path.read_text().replace("0.001", "1000"))
-    refused = fleet_run(workers, "test_0.py::test_limit", status=2)
-    assert "differ from commit" in refused.stderr
+    assert "differ from commit" in fleet_run(workers, "test_0.py::test_limit", status=2).stderr
 
 
 def test_interruption_reports_the_tests_that_have_ended(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from benchmarks.fleet_project import Counting
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet import cluster, fleet
 from pytest_gpuperf.features.fleet.command import dask_worker
@@ -147,14 +146,13 @@ def test_worker_of_a_loopback_scheduler_listens_on_loopback(
 @pytest.mark.parametrize("arguments", [("run", "--scheduler", "tcp://s"), ("worker", "tcp://s")])
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
     monkeypatch.setattr(cluster, "find_spec", lambda _: None)
-    result = CliRunner().invoke(main, ["fleet", *arguments])
-    assert result.exit_code == 2
+    result = gpuperf("fleet", *arguments, status=2)
     assert "expected the extra `fleet`; type `pip install 'pytest-gpuperf[fleet]" in result.output
 
 
 def test_worker_without_a_gpu_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    result = CliRunner().invoke(main, ["fleet", "worker", "tcp://s"])
+    result = gpuperf("fleet", "worker", "tcp://s")
     assert "no GPU is visible here" in result.output
-    wrong = CliRunner().invoke(main, ["fleet", "worker", "tcp://s", "--gpu", "nvidia-h200"])
+    wrong = gpuperf("fleet", "worker", "tcp://s", "--gpu", "nvidia-h200")
     assert "expected a model and a number: --gpu nvidia-h200=1" in wrong.output

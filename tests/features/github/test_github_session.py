@@ -38,7 +38,9 @@ def test_unwritable_markdown_is_one_line_and_does_not_lose_the_run(
     assert finished == [True]
 
 
-def test_markdown_is_written_without_a_terminal(pytester: pytest.Pytester, replay: None) -> None:
+def test_markdown_is_written_without_a_terminal(
+    pytester: pytest.Pytester, replay: None, forked_runs: None
+) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
     pytester.runpytest_subprocess("--gpuperf", "-p", "no:terminal", "-ogpuperf_markdown=x.md")
     assert "5.30 µs" in (pytester.path / "x.md").read_text()

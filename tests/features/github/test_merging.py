@@ -3,13 +3,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from msgspec import structs
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import GpuInfo, Run, Trace
 from pytest_gpuperf.records.merging import merge_runs
@@ -18,6 +17,8 @@ from run_builders import H200, measured, record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.testing import Result
 
 B200 = GpuInfo(name="NVIDIA B200", slug="nvidia-b200", uuid="GPU-2")
 SECOND = structs.replace(H200, uuid="GPU-3")
@@ -35,9 +36,7 @@ def names(merged: Run) -> list[str]:
 
 
 def merge(*arguments: str | Path, status: int = 0) -> Result:
-    result = CliRunner().invoke(main, ["merge", *map(str, arguments)])
-    assert result.exit_code == status, result.output
-    return result
+    return gpuperf("merge", *map(str, arguments), status=status)
 
 
 def write(folder: Path, *runs: Run) -> list[Path]:
@@ -171,19 +170,18 @@ def test_traces_move_with_their_run(project: Path) -> None:
 def test_every_model_is_accepted_and_compared(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)
     merge(*write(project, shard(1, "test_a"), shard(2, "test_a", gpu=B200)), "-o", "all")
-    said = CliRunner().invoke(main, ["baseline", "accept", "all"]).output
+    said = gpuperf("baseline", "accept", "all").output
     assert "wrote baselines/nvidia-b200/test_a.json (1 test)" in said
     assert "wrote baselines/nvidia-h200/test_a.json (1 test)" in said
-    compared = CliRunner().invoke(main, ["compare", "all::test_a"]).output
+    compared = gpuperf("compare", "all::test_a").output
     assert shard(1).id in compared
     assert shard(2).id in compared
-    added = CliRunner().invoke(main, ["record", "all"]).output
+    added = gpuperf("record", "all").output
     assert added.count("wrote baselines/") == 2
 
 
 def test_commands_about_one_gpu_name_the_runs(project: Path) -> None:
     merge(*write(project, shard(1), shard(2, gpu=B200)), "-o", "all")
     for command in ("trace all", "export all --format pytest-benchmark"):
-        done = CliRunner().invoke(main, command.split())
-        assert done.exit_code == 2
+        done = gpuperf(*command.split(), status=2)
         assert "one" in done.output

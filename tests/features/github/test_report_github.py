@@ -43,11 +43,6 @@ def test_names_and_messages_cannot_start_a_command(name: str, message: str) -> N
         assert "##[" not in command
 
 
-def test_escaped_properties_can_be_read_back() -> None:
-    [command] = error_annotations([result("t.py::a,b:c%d", Status.WRONG, line="100 %: a, b")])
-    assert command == ("::error file=t.py,title=gpuperf%3A wrong%3A a%2Cb%3Ac%25d::gpuperf: 100 %25: a, b")
-
-
 @pytest.mark.parametrize(
     ("given", "prefix", "command"),
     [

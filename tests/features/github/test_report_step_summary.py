@@ -56,13 +56,6 @@ gpuperf: 7 % slower</pre>
     assert "<details>" not in markdown_of([result()])
 
 
-def test_name_cannot_leave_its_cell() -> None:
-    [row] = [
-        line for line in markdown_of([result("t.py::x[a|b`|\n<img>]")]).splitlines() if line.startswith("| `")
-    ]
-    assert row.startswith("| ``x[a\\|b`\\|�<img>]`` |")
-
-
 @pytest.mark.parametrize("name", ["https://evil.example/x", "HTTP://evil.example", "www.evil.example"])
 def test_text_like_an_address_is_no_link(name: str) -> None:
     table = Table([Column("test", [name], "name")], [name], [name])

@@ -9,17 +9,16 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from markdown_it import MarkdownIt
 from msgspec import structs
 
+from command_line import gpuperf
 from pytest_gpuperf.baseline.judged import judge_run
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.github.request_comment import (
     MOST_BYTES,
     JudgedRun,
@@ -226,7 +225,7 @@ def write(project: Path, found: Run) -> str:
 def test_command_judges_by_the_baselines(files: Path) -> None:
     settled = in_turn(measured(9.0), 0.5, 0.5, sessions=(one_test().id,))
     slow = write(files, run(record(main=settled)))
-    done = CliRunner().invoke(main, ["comment", slow, "-o", "comment.md", "--job", URL])
+    done = gpuperf("comment", slow, "-o", "comment.md", "--job", URL)
     assert (done.exit_code, done.output) == (0, "wrote comment.md (1 test)\n")
     text = (files / "comment.md").read_text(encoding="utf-8")
     assert text.startswith("<!-- gpuperf: gpuperf -->\n\n## ❌ gpuperf: 1 regressed\n")
@@ -234,7 +233,7 @@ def test_command_judges_by_the_baselines(files: Path) -> None:
 
 def test_slowdowns_that_the_request_accepts_are_listed(files: Path) -> None:
     slow = write(files, one_test(time_us=9.0))
-    CliRunner().invoke(main, ["comment", slow, "-o", "comment.md"])
+    gpuperf("comment", slow, "-o", "comment.md")
     text = (files / "comment.md").read_text(encoding="utf-8")
     said = "1 slowdown that the baselines of this pull request accept on `NVIDIA H200`: "
     assert f"- {said}`{NODEID}` +69.8 %\n" in text
@@ -242,7 +241,7 @@ def test_slowdowns_that_the_request_accepts_are_listed(files: Path) -> None:
 
 def test_new_label_does_not_hide_the_baseline(files: Path) -> None:
     labelled = write(files, run(record(main=measured(), other=measured())))
-    assert CliRunner().invoke(main, ["comment", labelled, "-o", "comment.md"]).exit_code == 0
+    assert gpuperf("comment", labelled, "-o", "comment.md").exit_code == 0
     text = (files / "comment.md").read_text(encoding="utf-8")
     assert "no test has a baseline" not in text
     assert "(other)` | 5.30 µs ±0.1 % | new | 🆕 new |" in text
@@ -256,8 +255,7 @@ def test_impossible_run_is_refused_by_its_place(files: Path, part: str, value: o
     found["tests"][0]["measurements"]["main"]["timing"][part] = value
     (files / "run.json").write_text(json.dumps(found))
     for command in (["comment", "-o", "comment.md"], ["report", "-o", "r.html"], ["explain"]):
-        done = CliRunner().invoke(main, [command[0], "run.json", *command[1:]])
-        assert done.exit_code == 2
+        done = gpuperf(command[0], "run.json", *command[1:], status=2)
         assert place in done.output
     assert "nothing was judged" in (files / "comment.md").read_text(encoding="utf-8")
 
@@ -265,29 +263,21 @@ def test_impossible_run_is_refused_by_its_place(files: Path, part: str, value: o
 @pytest.mark.parametrize("partial", [False, True])
 def test_missing_tests_are_named_unless_some_were_chosen(files: Path, partial: bool) -> None:
     other = write(files, run(record("suites/test_square.py::test_new", main=measured())))
-    CliRunner().invoke(main, ["comment", other, "-o", "comment.md", *["--partial"] * partial])
+    gpuperf("comment", other, "-o", "comment.md", *["--partial"] * partial)
     text = (files / "comment.md").read_text(encoding="utf-8")
     assert ("1 test with a baseline not measured on `NVIDIA H200`: `suites/test_square.py" in text) != partial
     assert "1 new" in text
 
 
-def test_earlier_comment_is_replaced(files: Path) -> None:
-    for ref, said in (("missing", "nothing was judged"), (write(files, one_test()), "1 pass")):
-        CliRunner().invoke(main, ["comment", ref, "-o", "comment.md"])
-        assert said in (files / "comment.md").read_text(encoding="utf-8")
-
-
 def test_runs_without_tests_are_an_error(files: Path) -> None:
-    done = CliRunner().invoke(main, ["comment", write(files, run()), "-o", "comment.md"])
-    assert done.exit_code == 2
+    gpuperf("comment", write(files, run()), "-o", "comment.md", status=2)
     assert "❔ gpuperf: nothing was judged" in (files / "comment.md").read_text(encoding="utf-8")
 
 
 def test_runs_that_contradict_are_told_in_the_comment(files: Path) -> None:
     other = structs.replace(one_test(), id="20261120-173013-0000")
     (files / "other.json").write_bytes(encode_run(other))
-    done = CliRunner().invoke(main, ["comment", write(files, one_test()), "other.json", "-o", "comment.md"])
-    assert done.exit_code == 2
+    done = gpuperf("comment", write(files, one_test()), "other.json", "-o", "comment.md", status=2)
     assert "was measured twice" in done.output
     text = (files / "comment.md").read_text(encoding="utf-8")
     assert "nothing was judged" in text
@@ -297,10 +287,7 @@ def test_runs_that_contradict_are_told_in_the_comment(files: Path) -> None:
 @pytest.mark.parametrize("name", ["--report", "--job", "--marker", "--conclusion"])
 def test_links_and_names_cannot_be_markup(files: Path, name: str) -> None:
     run_file = write(files, one_test())
-    done = CliRunner().invoke(
-        main, ["comment", run_file, "-o", "comment.md", name, "https://x.y/)<img>--> [a"]
-    )
-    assert done.exit_code == 2
+    gpuperf("comment", run_file, "-o", "comment.md", name, "https://x.y/)<img>--> [a", status=2)
     assert not (files / "comment.md").exists()
 
 
@@ -313,6 +300,5 @@ def test_commands_print_no_workflow_command(name: str, message: str) -> None:
         for content in (encode_run(bad), encode_run(bad) + message.encode(), message.encode()):
             path.write_bytes(content)
             for command in ("comment", "merge"):
-                done = CliRunner().invoke(main, [command, str(path), "-o", f"{folder}/out", "--root", folder])
-                assert done.exit_code == 2
+                done = gpuperf(command, str(path), "-o", f"{folder}/out", "--root", folder, status=2)
                 assert not re.search(r"^\s*::|##\[|\x1b", done.output, re.MULTILINE)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
 from typing import TYPE_CHECKING
 
-from click.testing import CliRunner, Result
 from inline_snapshot import snapshot
 from msgspec import structs
 
+from command_line import gpuperf
 from history_builders import commit_of, times
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.history.store import FolderStore
 from pytest_gpuperf.records import Measurement, OtherTime, Run
 from pytest_gpuperf.records.runs import RunStore
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def history(*args: str) -> Result:
-    return CliRunner().invoke(main, ["history", *args])
+history = partial(gpuperf, "history")
 
 
 def keep(project: Path, *runs: Run) -> None:
@@ -76,8 +75,7 @@ def test_later_run_keeps_the_source_of_the_first(project: Path) -> None:
 
 def test_one_test_is_drawn_by_commit(project: Path) -> None:
     step(project)
-    result = history("show", "triton", "--last", "8")
-    assert result.exit_code == 0
+    result = history("show", "triton", "--last", "8", status=0)
     assert result.output == snapshot("""\
 suites/test_square.py::test_triton[1823x781], nvidia-h200, hot by events, as measured
 
@@ -114,8 +112,7 @@ nvidia-h200, suites/test_square.py
 
 def test_open_loss_exits_with_one(project: Path) -> None:
     step(project)
-    result = history("show", "--changes")
-    assert result.exit_code == 1
+    result = history("show", "--changes", status=1)
     assert result.output == snapshot("""\
 nvidia-h200, 0000005..0000006, 2026-11-01
 
@@ -144,8 +141,7 @@ def test_json_has_commits_size_and_suspects(project: Path) -> None:
 
 def test_unknown_test_lists_the_next_command(project: Path) -> None:
     step(project)
-    result = history("show", "nothing")
-    assert result.exit_code == 2
+    result = history("show", "nothing", status=2)
     assert "the history has no test 'nothing'" in result.output
     assert "gpuperf history show lists the tests" in result.output
 
@@ -170,6 +166,4 @@ def test_ini_key_names_the_store(project: Path) -> None:
 
 def test_only_a_branch_can_be_pushed(project: Path) -> None:
     keep(project, run(record(main=measured())))
-    result = history("add", "--push")
-    assert result.exit_code == 2
-    assert "--store branch:NAME" in result.output
+    assert "--store branch:NAME" in history("add", "--push", status=2).output

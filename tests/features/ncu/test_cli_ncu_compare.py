@@ -117,15 +117,3 @@ def test_json_has_both_sides_of_each_metric() -> None:
     }
     still = lines["#0 square_kernel", "grid_size"][1]
     assert (still["change_pct"], still["effect"]) == (0.0, "")
-
-
-@needs_ncu_report
-def test_csv_has_one_row_for_each_value() -> None:
-    rows = as_csv(FULL, "--compare", PASS, "--preset=launch", "--metric=instructions")
-    old, new, *_ = rows
-    assert (old["metric"], old["unit"], new["effect"]) == ("instructions", "inst", "better")
-    alone = [row for row in rows if row["subject"] == "#3 square_kernel"]
-    assert {(row["column"], row["only_in"], row["kernel"]) for row in alone} == {
-        ("old", "old", "square_kernel")
-    }
-    assert {row["compared"] for row in rows} == {"yes"}

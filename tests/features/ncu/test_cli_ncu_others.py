@@ -7,10 +7,9 @@ import io
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
+from command_line import gpuperf
 from ncu_command import all_lines, as_csv, as_json
-from pytest_gpuperf.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +36,7 @@ def written(folder: Path, text: str, name: str = "file.csv") -> str:
 
 
 def explained(*arguments: str) -> str:
-    result = CliRunner().invoke(main, ["explain", *arguments])
-    assert result.exit_code == 0, result.output
-    return result.output
+    return gpuperf("explain", *arguments, status=0).output
 
 
 def named(gpu: str, *rows: tuple[str, str, str]) -> list[tuple[str, str, str]]:
@@ -232,7 +229,7 @@ def test_file_without_launches_gets_one_clear_error(
     tmp_path: Path, command: str, name: str, content: bytes, said: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    result = CliRunner().invoke(main, [command, str(tmp_path / name)])
+    result = gpuperf(command, str(tmp_path / name))
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
@@ -267,7 +264,7 @@ TITLES = "    Metric Name  Metric Unit  Metric Value\n"
 def test_console_text_is_refused_with_both_commands(tmp_path: Path, text: str, encoding: str) -> None:
     (tmp_path / "issue.txt").write_bytes(text.encode(encoding))
     for command in ("ncu", "explain"):
-        result = CliRunner().invoke(main, [command, str(tmp_path / "issue.txt")])
+        result = gpuperf(command, str(tmp_path / "issue.txt"))
         assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
         assert "issue.txt is text that ncu printed for people" in result.stderr
         assert "`ncu --import FILE --page raw --csv`" in result.stderr

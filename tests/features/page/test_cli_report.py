@@ -3,12 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from click.testing import CliRunner
 from msgspec.structs import replace
 
+from command_line import gpuperf
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.project import find_project
 from pytest_gpuperf.records import GpuInfo
 from pytest_gpuperf.records.runs import RunStore, recordings
@@ -24,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def report(*arguments: str, output: str = "report.html") -> Result:
-    return CliRunner().invoke(main, ["report", *arguments, "-o", output])
+    return gpuperf("report", *arguments, "-o", output)
 
 
 def keep(project: Path, kept: Run) -> Run:

@@ -45,11 +45,6 @@ def check(team: Team, fn: Callable[..., Any], inputs: Any = calls.inputs, **tole
     return correctness_of(team.ask(Check(work, Reference(None, **tolerances))))
 
 
-def test_right_outputs_of_all_ranks(team: Team) -> None:
-    found = check(team, calls.all_reduce)
-    assert (found.passed, found.elements) == (True, 2 * calls.N)
-
-
 @pytest.mark.parametrize("kind", collectives.COLLECTIVES)
 def test_collectives_of_the_suite(team: Team, kind: Collective) -> None:
     work: dict[str, Callable[..., Any]] = {

@@ -68,7 +68,7 @@ def last_run(project: Path) -> Run:
     return load_run(max((project / ".gpuperf" / "runs").glob("*/run.json")))
 
 
-def test_a_test_with_errors_fails_without_a_second_run(pytester: pytest.Pytester, project: Path) -> None:
+def test_errors_fail_their_test_and_are_replayed(pytester: pytest.Pytester, project: Path) -> None:
     result = gpuperf(pytester, "--gpuperf-sanitize=memcheck", "-rA")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
@@ -82,10 +82,6 @@ def test_a_test_with_errors_fails_without_a_second_run(pytester: pytest.Pytester
         ]
     )
     assert "the body has run" not in result.stdout.str()
-
-
-def test_errors_are_kept_in_the_run_and_replayed(pytester: pytest.Pytester, project: Path) -> None:
-    gpuperf(pytester, "--gpuperf-sanitize=memcheck")
     right, wrong = last_run(project).tests
     assert right.sanitizer == SanitizerResult(tool="memcheck", version="2025.3.1.0")
     assert right.measurements["main"].correctness is not None

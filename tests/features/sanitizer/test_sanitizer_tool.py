@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import fake_sanitizer
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.sanitizer.markers import BODIES, marker_name, marker_ptx
 from pytest_gpuperf.features.sanitizer.tool import Sanitizer, _candidates, environment, find_sanitizer
 
@@ -43,14 +42,6 @@ def test_linked_toolkit_first_then_the_newest(nowhere: Path) -> None:
         (nowhere / name).mkdir()
     found = [Path(path).relative_to(nowhere).parts for path in list(_candidates(nowhere))[1:]]
     assert [toolkit for toolkit, *_ in found] == ["cuda", "cuda-13.0", "cuda-12.9", "cuda-9.2"]
-
-
-def test_missing_sanitizer_error_names_the_toolkit(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "pytest_gpuperf.features.sanitizer.tool._candidates", lambda: iter(["compute-sanitizer"])
-    )
-    with pytest.raises(GpuperfError, match=r"found neither on PATH .* of the CUDA toolkit, .* CUDA_HOME"):
-        find_sanitizer()
 
 
 @pytest.mark.parametrize("tool", BODIES)

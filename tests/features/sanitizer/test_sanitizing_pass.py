@@ -95,10 +95,12 @@ def test_error_belongs_to_the_launching_call(pytester: pytest.Pytester) -> None:
     assert processes(pytester.path) == 1
 
 
-@pytest.mark.parametrize("call", ["check(f, expected=f)", "warm_up(f)", "time(f)", "profile(f)"])
-def test_every_call_runs_its_callable_once(pytester: pytest.Pytester, call: str) -> None:
-    source = f"def test_k(gpuperf):\n    f = partial(report, 'scale')\n    gpuperf.{call}\n"
-    assert counts(run(pytester, source, "test_k")) == {"test_k": 1}
+def test_every_call_runs_its_callable_once(pytester: pytest.Pytester) -> None:
+    calls = {"check": "(f, expected=f)", "warm_up": "(f)", "time": "(f)", "profile": "(f)"}
+    source = [f"def test_{name}(gpuperf): gpuperf.{name}{given}\n" for name, given in calls.items()]
+    tests = [f"test_{name}" for name in calls]
+    done = run(pytester, "f = partial(report, 'scale')\n" + "".join(source), *tests)
+    assert counts(done) == dict.fromkeys(tests, 1)
 
 
 def test_launches_of_fixtures_belong_to_the_test(pytester: pytest.Pytester) -> None:

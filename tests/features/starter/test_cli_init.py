@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from inline_snapshot import snapshot
 
+from command_line import gpuperf
 from pytest_gpuperf._version import requirement
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.starter.command import EXAMPLE, WORKFLOW
 
 if TYPE_CHECKING:
@@ -32,9 +31,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def init(*arguments: str, status: int = 0) -> list[str]:
-    result = CliRunner().invoke(main, ["init", *arguments])
-    assert result.exit_code == status, result.output
-    return result.output.splitlines()
+    return gpuperf("init", *arguments, status=status).output.splitlines()
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 
-from pytest_gpuperf.cli import commands, main
+from command_line import gpuperf
+from pytest_gpuperf.cli import commands
 from pytest_gpuperf.features.starter.command import SKILLS, packaged
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.settings.options import all_options
@@ -20,9 +20,7 @@ TEXT = packaged("SKILL.md")
 
 
 def init() -> str:
-    result = CliRunner().invoke(main, ["init", "--agents"])
-    assert result.exit_code == 0, result.output
-    return result.output
+    return gpuperf("init", "--agents", status=0).output
 
 
 def test_only_skill_files_are_written(project: Path) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from run_builders import measured, profile, record, run
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ SUITE = "perf/test_perf_example.py"
 
 
 def replayed(pytester: pytest.Pytester, add_recording: Callable[[Run], None], throughput: float) -> None:
-    CliRunner().invoke(main, ["init", str(pytester.path)])
+    gpuperf("init", str(pytester.path))
     of_its_kernels = replace(profile({"memory_throughput": throughput}), regex="elementwise_kernel")
     main_ = replace(measured(5.3), profile=of_its_kernels)
     shapes = ((8192, 8192), (8191, 4099))
@@ -45,7 +44,7 @@ def test_limit_of_the_suite_can_fail(pytester: pytest.Pytester, add_recording: C
 def test_suite_without_gpu_and_recording_names_the_next_step(
     pytester: pytest.Pytester,
 ) -> None:
-    CliRunner().invoke(main, ["init", str(pytester.path)])
+    gpuperf("init", str(pytester.path))
     result = pytester.runpytest_subprocess("--gpuperf", "perf", "-k", "8191")
     result.assert_outcomes(failed=1, deselected=1)
     [line] = [line for line in result.outlines if "to replay instead" in line]
@@ -57,7 +56,7 @@ def test_suite_without_gpu_and_recording_names_the_next_step(
 
 @pytest.mark.usefixtures("forked_runs")
 def test_suite_is_skipped_by_plain_pytest(pytester: pytest.Pytester) -> None:
-    CliRunner().invoke(main, ["init", str(pytester.path)])
+    gpuperf("init", str(pytester.path))
     pytester.runpytest_subprocess("--strict-markers").assert_outcomes(skipped=2)
 
 
@@ -65,7 +64,7 @@ def test_suite_is_skipped_by_plain_pytest(pytester: pytest.Pytester) -> None:
 def test_suite_is_skipped_if_a_package_is_missing(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    CliRunner().invoke(main, ["init", str(pytester.path)])
+    gpuperf("init", str(pytester.path))
     pytester.makepyfile(test_mine="def test_mine():\n    pass\n")
     (pytester.path / "sitecustomize.py").write_text(f"import sys\nsys.modules['{missing}'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=":")

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from against_project import ARGUMENTS, Project
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.features.starter.command import WORKFLOW
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     made = Project(tmp_path / "repo")
     made.commit(FILES)
     monkeypatch.chdir(made.root)
-    assert CliRunner().invoke(main, ["init"]).exit_code == 0
+    assert gpuperf("init").exit_code == 0
     done = made.session("--gpuperf-update=all", "perf")
     assert done.returncode == 0, done.stdout
     made.commit({})

@@ -6,13 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
+
+from command_line import gpuperf
 
 pytest.importorskip("triton")
 
 from pytest_gpuperf.baseline.merge import accept as accept_runs
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import GpuInfo, Measurement
 from pytest_gpuperf.records.compiled import profile_of
@@ -37,7 +37,7 @@ def test_a_run_of_both_kinds_goes_into_two_folders(
     both = record(NODEID, main=measured(5.3), sm_90=Measurement(profile=profile_of(kernel())))
     store = RunStore(pytester.path / ".gpuperf")
     store.write(run(both, record("test_k.py::test_static", sm_90=Measurement(profile=profile_of(kernel())))))
-    assert CliRunner().invoke(main, ["baseline", "accept"]).exit_code == 0
+    assert gpuperf("baseline", "accept").exit_code == 0
     of_gpu = json.loads((pytester.path / "baselines" / "nvidia-h200" / "test_k.json").read_bytes())
     assert {nodeid: list(test["measurements"]) for nodeid, test in of_gpu["tests"].items()} == {
         NODEID: ["main"]
@@ -47,8 +47,8 @@ def test_a_run_of_both_kinds_goes_into_two_folders(
         NODEID: ["sm_90"],
         "test_k.py::test_static": ["sm_90"],
     }
-    assert CliRunner().invoke(main, ["baseline", "accept", "--dry-run", "--exit-code"]).exit_code == 0
-    suites = json.loads(CliRunner().invoke(main, ["baseline", "status", "--json"]).output)
+    assert gpuperf("baseline", "accept", "--dry-run", "--exit-code").exit_code == 0
+    suites = json.loads(gpuperf("baseline", "status", "--json").output)
     assert [(suite["gpu"], suite["suite"], suite["tests"]) for suite in suites] == [
         ("nvidia-h200", "test_k", 1),
         ("static", "test_k", 2),
@@ -81,6 +81,6 @@ def test_static_run_cannot_be_recorded(
     monkeypatch.chdir(pytester.path)
     write_test(pytester)
     pytester.runpytest("--gpuperf")
-    result = CliRunner().invoke(main, ["record"])
+    result = gpuperf("record")
     assert result.exit_code != 0
     assert "compiled kernels and measured none, so there is nothing to replay" in result.output

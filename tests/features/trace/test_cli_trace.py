@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
 from inline_snapshot import snapshot
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.report.trace_report import kernel_table, short_name
@@ -27,8 +27,7 @@ def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def trace(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["trace", *map(str, arguments)])
+trace = partial(gpuperf, "trace")
 
 
 def with_run(project: Path, *, chrome: bool = True) -> None:
@@ -41,8 +40,7 @@ def with_run(project: Path, *, chrome: bool = True) -> None:
 
 def test_command_shows_the_tables_of_a_run(project: Path) -> None:
     with_run(project)
-    result = trace()
-    assert result.exit_code == 0, result.output
+    result = trace(status=0)
     assert "t.py::test_a" in result.stdout
     assert "t.py::test_b" in result.stdout
     chosen = trace("latest", "test_b")
@@ -197,9 +195,7 @@ def test_chrome_file_is_named_as_long_as_it_exists(project: Path) -> None:
 )
 def test_invalid_arguments_are_refused(project: Path, arguments: list[str], said: str) -> None:
     with_run(project, chrome=False)
-    result = trace(*arguments)
-    assert result.exit_code == 2
-    assert said in result.output
+    assert said in trace(*arguments, status=2).output
 
 
 @pytest.mark.parametrize(
@@ -210,6 +206,4 @@ def test_run_names_only_files_of_its_folder(project: Path, name: str) -> None:
     named = msgspec.structs.replace(BLOCK, file=name.format(project))
     path = RunStore(project / ".gpuperf").write(run(record(main=Measurement(trace=named))))
     (path.parent / "link").symlink_to(project / "secret")
-    result = trace("latest")
-    assert result.exit_code == 2
-    assert "expected a file below the folder of the run" in result.stderr
+    assert "expected a file below the folder of the run" in trace("latest", status=2).stderr

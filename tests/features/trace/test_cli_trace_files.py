@@ -6,12 +6,12 @@ import csv
 import gzip
 import io
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.records import Trace, TracedKernel
 from trace_builders import H200_PROPERTIES, TraceBuilder, rank
 
@@ -24,20 +24,15 @@ def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
 
 
-def trace(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["trace", *map(str, arguments)])
+trace = partial(gpuperf, "trace")
 
 
 def shown(*arguments: object) -> list[list[str]]:
-    result = trace(*arguments)
-    assert result.exit_code == 0, result.output
-    return [line.split() for line in result.stdout.splitlines()]
+    return [line.split() for line in trace(*arguments, status=0).stdout.splitlines()]
 
 
 def as_json(*arguments: object) -> Any:
-    result = trace(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return json.loads(trace(*arguments, "--json", status=0).stdout)
 
 
 def test_both_gpus_of_a_file_are_shown(project: Path) -> None:
@@ -174,9 +169,7 @@ SUMMARY = '"Process ID","Process Name","Host Name","Kernel Name","Metric Name","
 )  # fmt: skip
 def test_file_of_ncu_gets_the_command_that_reads_it(project: Path, content: bytes) -> None:
     (project / "x.ncu-rep").write_bytes(content)
-    result = trace("x.ncu-rep")
-    assert result.exit_code == 2
-    assert "gpuperf ncu x.ncu-rep" in result.output
+    assert "gpuperf ncu x.ncu-rep" in trace("x.ncu-rep", status=2).output
 
 
 def test_kernel_named_like_ncu_text_is_a_trace(project: Path) -> None:
@@ -199,6 +192,4 @@ def test_kernel_named_like_ncu_text_is_a_trace(project: Path) -> None:
 def test_invalid_sources_are_refused(project: Path, arguments: list[str], said: str) -> None:
     rank(0).write(project / "x.json")
     (project / "empty").mkdir()
-    result = trace(*arguments)
-    assert result.exit_code == 2
-    assert said in result.output
+    assert said in trace(*arguments, status=2).output

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from pytest_gpuperf.cli import main
+from command_line import gpuperf
 from pytest_gpuperf.features.trial import child
 from pytest_gpuperf.features.trial.child import Tried
 from pytest_gpuperf.features.trial.record import TIMED, CaseReport, CaseTimes, TrialPlan
@@ -21,6 +21,8 @@ from trial_builders import plan
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.testing import Result
 
 PROBLEM = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
 TIMES = CaseTimes(
@@ -59,8 +61,7 @@ def tried(*options: str, report: CaseReport, monkeypatch: pytest.MonkeyPatch) ->
     return invoked(*options)
 
 
-def invoked(*options: str) -> Result:
-    return CliRunner().invoke(main, ["try", "solution.py", "--reference", "problem.py", *options])
+invoked = partial(gpuperf, "try", "solution.py", "--reference", "problem.py")
 
 
 def measured(*, passed: bool = True, timed: bool = True) -> Run:
@@ -113,8 +114,7 @@ def test_unusable_files_have_exit_status_2(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_without_gpu_there_is_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpuperf.measure.device.presence.may_measure", lambda: False)
-    result = invoked()
-    assert result.exit_code == 2
+    result = invoked(status=2)
     assert result.stderr.startswith("gpuperf: error: torch finds no GPU that it can use; expected a CUDA GPU")
 
 
