@@ -1,4 +1,4 @@
-"""Red zones around arguments and outputs of a call on the CPU."""
+"""Red zones around arguments of a call on the CPU."""
 
 from __future__ import annotations
 
@@ -33,26 +33,16 @@ def _peek(tensor: torch.Tensor, element: int) -> float:
     ("element", "where"),
     [(100, "1 element past the end of"), (102, "3 elements past"), (-1, "1 element before")],
 )
-@pytest.mark.parametrize("target", ["output", "argument 0"])
-def test_write_next_to_a_tensor_fails_with_its_distance(element: int, where: str, target: str) -> None:
+def test_write_next_to_an_argument_fails_with_its_distance(element: int, where: str) -> None:
     def square(x: torch.Tensor) -> torch.Tensor:
         out = torch.empty_like(x)
         torch.square(x, out=out)
-        _poke(out if target == "output" else x, element)
+        _poke(x, element)
         return out
 
     result = check(square, (torch.randn(100),), {}, expected=torch.square)
     assert "the function writes out of bounds:\n4 bytes changed, the nearest " + where in result.failure
-    assert result.failure.endswith(target)
-
-
-def test_write_next_to_a_temporary_is_told_in_bytes() -> None:
-    def square(x: torch.Tensor) -> torch.Tensor:
-        _poke(torch.empty(10), 10)
-        return x * x
-
-    failure = check(square, (torch.randn(100),), {}, expected=torch.square).failure
-    assert failure.endswith("4 bytes changed, the nearest 1 byte past the end of 40 bytes that it allocated")
+    assert result.failure.endswith("argument 0")
 
 
 def test_read_out_of_bounds_fails() -> None:

@@ -1,7 +1,8 @@
 """Red zones: poisoned bytes around the tensors of a call, which show writes and reads out of bounds.
 
 The function runs once more, on copies of its arguments. Each copy has the strides, the storage offset and
-the alignment of its original, and lies between bytes that are NaN in floating types and -1 in integers. What
+the alignment of its original, and lies between bytes that are NaN in floating types and -1 in integers. On a
+GPU, what
 the call allocates lies between poisoned bytes, too: see `guarded_pool.py`, for which the function runs once
 before.
 
@@ -21,7 +22,6 @@ from pytest_gpuperf.compat.torch_names import tree_map
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import poison
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
-from pytest_gpuperf.measure.correctness.guarded_allocations import GuardedAllocations
 from pytest_gpuperf.measure.correctness.guarded_pool import (
     GuardedPool,
     can_guard,
@@ -179,8 +179,7 @@ def call_between_red_zones(
         pool = _pool_for(fn, args, kwargs, arguments, devices[0]) if devices else None
         with arguments.put_back():
             guarded = GuardedArguments(args, kwargs, names)
-            allocations: GuardedAllocations | GuardedPool | None = pool if devices else GuardedAllocations()
-            with allocations or nullcontext():
+            with pool or nullcontext():
                 value = fn(*guarded.args, **guarded.kwargs)
                 finish(value)
             outputs = {} if value is None else dict(named_tensors(value, "output"))
@@ -188,7 +187,7 @@ def call_between_red_zones(
                 tensor.untyped_storage().data_ptr(): Neighbour(name, tensor.element_size())
                 for name, tensor in outputs.items()
             }
-            zones = allocations.zones(neighbours) if allocations else []
+            zones = pool.zones(neighbours) if pool else []
             writes = written([*guarded.zones, *zones])
             copies = {name: poison.copy(tensor) for name, tensor in outputs.items()}
     except GpuperfError:
