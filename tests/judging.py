@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from pytest_gpuperf.judge.result import Hints
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records import GpuInfo
@@ -43,5 +45,6 @@ def baseline(
 def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) -> TestVerdict:
     origin = kwargs.pop("origin", None) or origin_of()
     tolerance_pct = kwargs.pop("tolerance_pct", 0.0)
+    test = replace(test, limits=(*test.limits, *map(str, kwargs.pop("limits", ()))))
     measured = Expected(known, origin, tolerance_pct, HINTS, "baselines/h200/test_square.json")
-    return judge(test, measured=measured, **kwargs)
+    return judge(test, measured, **kwargs)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.origin import Origin
+from pytest_gpuperf.judge.verdict import Expected
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.baseline.store import BaselineStore
-    from pytest_gpuperf.records import Environment, GpuInfo
+    from pytest_gpuperf.judge.result import Hints
+    from pytest_gpuperf.records import Environment, TestRecord
     from pytest_gpuperf.records.baseline import (
         Baseline,
         MeasurementBaseline,
@@ -29,13 +31,15 @@ class Expectations:
 
     Args:
         store: The baseline files.
-        gpu: The GPU of the run.
+        environment: GPU and toolchain of the run.
         cards: UUID of the card of each test, by node id, if the run has several.
     """
 
-    def __init__(self, store: BaselineStore, gpu: GpuInfo, cards: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, store: BaselineStore, environment: Environment, cards: Mapping[str, str] | None = None
+    ) -> None:
         self.store = store
-        self._gpu = gpu
+        self._environment = environment
         self._cards = cards or {}
         self._files: dict[tuple[str, str], tuple[Baseline | None, str]] = {}
 
@@ -58,9 +62,25 @@ class Expectations:
         baseline, _ = self._file(nodeid, slug)
         return baseline.runs if baseline else {}
 
-    def file(self, nodeid: str, slug: str = "") -> str:
-        """Return the path of a test's baseline file for messages."""
-        return self._file(nodeid, slug)[1]
+    def expected(
+        self, test: TestRecord, tolerance_pct: float, hints: Hints, compiled_hints: Hints
+    ) -> tuple[Expected, Expected]:
+        """Return what the judge has to know: for measurements on the present GPU, and for compiled kernels.
+
+        Args:
+            test: The record of the test.
+            tolerance_pct: Accepted slowdown, in %, if neither the baseline nor the record has one.
+            hints: Commands to type next.
+            compiled_hints: The same for compiled kernels.
+        """
+        nodeid, origin = test.nodeid, self.origin(test.nodeid)
+        tolerance_pct = self.tolerance_pct(nodeid, test.tolerance_pct or tolerance_pct)
+
+        def of(slug: str, hints: Hints) -> Expected:
+            file, gpu = self._file(nodeid, slug)[1], self._environment.gpu
+            return Expected(self.of(nodeid, slug), origin, tolerance_pct, hints, file, gpu)
+
+        return of("", hints), of(STATIC_SOURCE, compiled_hints)
 
     def measurement(self, nodeid: str, label: str, slug: str = "") -> MeasurementBaseline | None:
         """Return the baseline of one measurement of a test; None without one."""
@@ -82,16 +102,18 @@ class Expectations:
     @cached_property
     def other_gpus(self) -> str:
         """A remark about baselines for other GPUs; empty if there are none."""
-        others = [other for other in self.store.slugs() if other not in (self._gpu.slug, STATIC_SOURCE)]
-        return f" (there are baselines for {', '.join(others)}, not for {self._gpu.slug})" if others else ""
+        own = self._environment.gpu.slug
+        others = [other for other in self.store.slugs() if other not in (own, STATIC_SOURCE)]
+        return f" (there are baselines for {', '.join(others)}, not for {own})" if others else ""
 
-    def origin(self, nodeid: str, environment: Environment) -> Origin:
+    def origin(self, nodeid: str) -> Origin:
         """Return where a test's times are from: card and versions of the run, and those of its sessions."""
-        card = self._cards.get(nodeid, self._gpu.uuid)
+        environment = self._environment
+        card = self._cards.get(nodeid, environment.gpu.uuid)
         return Origin(card, environment.toolchain, self.runs(nodeid))
 
     def _file(self, nodeid: str, slug: str = "") -> tuple[Baseline | None, str]:
-        key = (slug or self._gpu.slug, nodeid.partition("::")[0])
+        key = (slug or self._environment.gpu.slug, nodeid.partition("::")[0])
         if key not in self._files:
             suite = suite_of(nodeid)
             path = self.store.path(key[0], suite)

@@ -124,7 +124,7 @@ class _Planner:
             yield Entry(test.nodeid, "", "refused", (why,))
             return
         gpu = run.environment.gpu
-        parts: list[tuple[GpuInfo, TestRecord | None]] = [(gpu, test)]
+        parts = [(gpu, test.measurements)]
         if gpu.slug != NO_GPU.slug:
             parts = list(zip((gpu, NO_GPU), split_record(test), strict=True))
         entries = [entry for of, part in parts for entry in self._take(run, test, of, part)]
@@ -132,9 +132,10 @@ class _Planner:
         if not test.measurements and not entries:
             yield Entry(test.nodeid, "", "refused", ("nothing was measured",))
 
-    def _take(self, run: Run, test: TestRecord, gpu: GpuInfo, part: TestRecord | None) -> Iterator[Entry]:
-        """Take a part of a test, None if it has none; what it no longer measures goes."""
-        measurements = part.measurements if part is not None else {}
+    def _take(
+        self, run: Run, test: TestRecord, gpu: GpuInfo, measurements: Mapping[str, Measurement]
+    ) -> Iterator[Entry]:
+        """Take a part of a test; what it no longer measures goes."""
         file = self._file(gpu, suite_of(test.nodeid), create=bool(measurements))
         if file is None:
             return

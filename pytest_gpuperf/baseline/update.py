@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.judge.origin import Origin
-    from pytest_gpuperf.judge.settlement import Judgement
+    from pytest_gpuperf.judge.screen import TimeComparison
     from pytest_gpuperf.records import Measurement, Timing
     from pytest_gpuperf.records.baseline import TimeBaseline
 
@@ -113,7 +113,9 @@ def update(
         measurement = _only_new(measurement, stored)
     if not measurement.has_values:
         return None
-    judgement = judge_time(measurement, stored, accepted.origin, accepted.tolerance_pct)
+    compared, finding = judge_time(measurement, stored, accepted.origin, accepted.tolerance_pct)
+    is_lost = finding is not None and finding.status is Status.REGRESSED
+    moved = compared if compared is not None and compared.outcome is not Outcome.PASS else None
     new = replace(stored, **_counters(measurement, stored, accepted.run))
     if measurement.trace is not None:
         new = replace(new, trace=measurement.trace.exact)
@@ -121,7 +123,7 @@ def update(
         new = replace(new, accuracy=stored_accuracy(accuracy))
     sessions = ""
     if (timing := measurement.timing) is not None:
-        why = _why_replaced(measurement, stored, judgement, accepted)
+        why = _why_replaced(measurement, stored, moved, accepted)
         time = merged_time(
             stored.time, accepted.run, timing, accepted.dates, accepted.card, replaces=bool(why)
         )
@@ -129,7 +131,7 @@ def update(
         new = replace(new, time=time, code=measurement.code, call=measurement.call)
     if known is None:
         return Entry(nodeid, label, "new", (_new_value(measurement),)), new
-    kind, lines = _effect(measurement, stored, judgement, sessions)
+    kind, lines = _effect(measurement, stored, sessions, moved=is_lost or moved is not None)
     entry = Entry(nodeid, label, kind, tuple(lines), sessions)
     return (entry, new) if kind in TAKES[which] else None
 
@@ -169,7 +171,7 @@ def _is_lost(timing: Timing, known: TimeBaseline) -> bool:
 
 
 def _why_replaced(
-    measurement: Measurement, stored: MeasurementBaseline, judgement: Judgement, accepted: Accepted
+    measurement: Measurement, stored: MeasurementBaseline, moved: TimeComparison | None, accepted: Accepted
 ) -> str:
     """Return why the stored sessions go: the time moved, or is another quantity; empty if they stay."""
     known, timing = stored.time, measurement.timing
@@ -182,9 +184,7 @@ def _why_replaced(
     # If a run of the same code is stored, that is the code of the sessions.
     if not accepted.same_code.isdisjoint(session.run for session in known.sessions):
         return ""
-    if judgement.time is None or judgement.outcome is Outcome.PASS:
-        return ""
-    return f"time moved {show_signed(judgement.time.decision.change_pct)} %"
+    return f"time moved {show_signed(moved.decision.change_pct)} %" if moved is not None else ""
 
 
 def _is_other_call(measurement: Measurement, stored: MeasurementBaseline) -> bool:
@@ -225,7 +225,7 @@ def _new_value(measurement: Measurement) -> str:
 
 
 def _effect(
-    measurement: Measurement, stored: MeasurementBaseline, judgement: Judgement, sessions: str
+    measurement: Measurement, stored: MeasurementBaseline, sessions: str, *, moved: bool
 ) -> tuple[Kind, list[str]]:
     """Return the kind of an update of a baseline, and lines about it."""
     counters = compare_counters(measurement, stored)
@@ -234,7 +234,6 @@ def _effect(
     lines = [_time_line(measurement.timing, stored.time), sessions, *map(str, counters.changes)]
     lines += [counters.kernels, counters.chosen_otherwise, counters.read_otherwise, accuracy]
     lines.append(f"new: {', '.join(added)}" if added else "")
-    moved = judgement.outcome is not Outcome.PASS or judgement.not_compared_status is Status.REGRESSED
     kind: Kind = "changed" if added else "refreshed"
     if moved or counters.changes or counters.kernels or accuracy_moved or _is_other_call(measurement, stored):
         kind = "changed"

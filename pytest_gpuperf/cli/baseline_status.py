@@ -22,7 +22,7 @@ from pytest_gpuperf.report.table import Column, Report, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.records import GpuInfo, Run, TestRecord
     from pytest_gpuperf.records.baseline import Baseline, RunNote
 
 
@@ -161,13 +161,16 @@ def _split_run(run: Run) -> list[Run]:
     """Split a run by folder of baselines: that of its GPU, and that of compiled kernels."""
     if run.environment.gpu.slug == NO_GPU.slug:
         return [run]
-    measured, compiled = zip(*map(split_record, run.tests), strict=True) if run.tests else ((), ())
-    without_gpu = replace(run.environment, gpu=NO_GPU)
-    parts = [
-        replace(run, tests=tuple(filter(None, measured))),
-        replace(run, environment=without_gpu, tests=tuple(filter(None, compiled))),
+    parts: dict[GpuInfo, list[TestRecord]] = {run.environment.gpu: [], NO_GPU: []}
+    for test in run.tests:
+        for tests, part in zip(parts.values(), split_record(test), strict=True):
+            tests += [replace(test, measurements=part)] if part else []
+    found = [
+        replace(run, environment=replace(run.environment, gpu=gpu), tests=tuple(tests))
+        for gpu, tests in parts.items()
+        if tests
     ]
-    return [part for part in parts if part.tests] or parts[:1]
+    return found or [run]
 
 
 def _by_suite(run: Run | None) -> dict[str, set[str]]:

@@ -45,6 +45,15 @@ class TimeComparison(msgspec.Struct, frozen=True, gc=False):
     """Way of the comparison, so that `decision.replicates` counts sessions, restarts or processes."""
     against: str = ""
     """Older code of a comparison in turn, as the user named it or by its commit."""
+    why: tuple[str, ...] = ()
+    """Facts that decided, besides the restarts or the screen."""
+    suspect: bool = False
+    """True if it has to be settled."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome of the comparison."""
+        return self.decision.outcome
 
     @property
     def in_turn(self) -> bool:

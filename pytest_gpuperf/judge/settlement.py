@@ -6,9 +6,8 @@ import math
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
-from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
 from pytest_gpuperf.statistics.sequential import change_pct, decide_restarts
@@ -18,80 +17,59 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.origin import Differences
     from pytest_gpuperf.records import AgainstTiming, Settlement
 
-
-class Judgement(msgspec.Struct, frozen=True, gc=False):
-    """Outcome of a time next to its baseline, and how it came about."""
-
-    time: TimeComparison | None = None
-    """With the outcome; None if it was compared with nothing."""
-    why: tuple[str, ...] = ()
-    """Facts that decided, besides the restarts or the screen."""
-    drift: str = ""
-    """What else than the code moved the time: `driver 580 -> 590`; empty if nothing did."""
-    suspect: bool = False
-    """True if it has to be settled."""
-    not_compared: str = ""
-    """Why a time was not compared with that of the baseline; empty if it was, or if one side has none."""
-    not_compared_status: Status = Status.NEW
-    """The verdict then."""
-    named: bool = False
-    """True if the reason is that of old code that the user named."""
-
-    @property
-    def outcome(self) -> Outcome:
-        """Outcome of the comparison; `pass` if nothing was compared."""
-        return self.time.decision.outcome if self.time is not None else Outcome.PASS
-
-    @property
-    def decided(self) -> bool:
-        """True if the time has regressed or improved."""
-        return self.outcome in (Outcome.REGRESSED, Outcome.IMPROVED)
+NOT_SETTLED = "not settled"
+"""Why a suspect stays undecided, if nothing else is known."""
 
 
 def judge_suspect(
     time: TimeComparison,
-    settlement: Settlement | None,
+    settlement: Settlement,
     differences: Differences,
     tolerance_pct: float,
     *,
     known_code: bool,
     by_host: bool = False,
-) -> Judgement:
+) -> tuple[TimeComparison, str]:
     """Judge a time outside the screen by its settlement.
 
     Args:
         time: The time next to the sessions.
-        settlement: How it was settled; None if it was not.
+        settlement: How it was settled.
         differences: What differs between the baseline and now.
         tolerance_pct: Slowdown that is accepted, in %.
         known_code: True if the baseline has hashes of its machine code, which the old side had to have.
         by_host: True if the host's clock took the time: then another machine's may be anything.
+
+    Returns:
+        The comparison that decides, and what else than the code moved the time: `driver 580 -> 590`; empty if
+        nothing did.
     """
-    if settlement is None:
-        return Judgement(time, ("not settled",), suspect=True)
     least_pct = (math.inf if by_host else LARGE_PCT) if differences.machine else 0.0
     fresh = compare_fresh(settlement, time, tolerance_pct, least_pct)
     if settlement.how == "fresh" and fresh is not None:
-        return Judgement(fresh, (f"old code could not be timed in turn: {settlement.reason}",))
+        return _because(fresh, f"old code could not be timed in turn: {settlement.reason}"), ""
     turn = compare_restarts(settlement.against, tolerance_pct) if settlement.against is not None else None
     if settlement.how != "in turn" or turn is None:
-        return Judgement(time, (settlement.reason or "not settled",))
+        return _because(time, settlement.reason or NOT_SETTLED), ""
     tolerated = ALIKE_PCT < turn.decision.change_pct <= tolerance_pct
     if turn.decision.outcome is not Outcome.PASS or tolerated:
-        return Judgement(turn)
+        return turn, ""
     alike = "old and new code are alike in turn"
     machine, packages = ", ".join(differences.machine), ", ".join(differences.packages)
     if machine and packages:
-        return Judgement(time, (alike, f"the machine and packages changed: {machine}, {packages}"))
-    if packages and fresh is None:
-        return Judgement(time, (alike, f"{packages}, and no fresh processes confirm it"))
+        return _because(time, alike, f"the machine and packages changed: {machine}, {packages}"), ""
     if packages:
-        return Judgement(fresh, (alike, f"by the toolchain: {packages}"))
+        if fresh is None:
+            return _because(time, alike, f"{packages}, and no fresh processes confirm it"), ""
+        return _because(fresh, alike, f"by the toolchain: {packages}"), ""
     if not (machine or known_code):
-        return Judgement(time, (alike, "nothing that is known differs from the baseline"))
-    passed = msgspec.structs.replace(time.decision, outcome=Outcome.PASS)
-    why = machine or "the stored session is off"
-    return Judgement(msgspec.structs.replace(time, decision=passed), (alike, why), machine)
+        return _because(time, alike, "nothing that is known differs from the baseline"), ""
+    passed = replace(time, decision=replace(time.decision, outcome=Outcome.PASS))
+    return _because(passed, alike, machine or "the stored session is off"), machine
+
+
+def _because(time: TimeComparison, *why: str) -> TimeComparison:
+    return replace(time, why=why)
 
 
 def compare_restarts(against: AgainstTiming, tolerance_pct: float = 0.0) -> TimeComparison | None:
@@ -152,7 +130,7 @@ def compare_fresh(
     elif changes[-1] < -least:
         outcome = Outcome.IMPROVED
     pct = median(changes)
-    return msgspec.structs.replace(
+    return replace(
         time,
         decision=Decision(outcome, pct, changes[0], changes[-1], len(changes)),
         actual_us=time.baseline_us * (1 + pct / 100),

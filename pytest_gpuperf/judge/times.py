@@ -4,29 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.code import compare_code
-from pytest_gpuperf.judge.result import Finding, Status
+from msgspec.structs import replace
+
+from pytest_gpuperf.judge.result import Finding, Hints, Status
 from pytest_gpuperf.judge.screen import screen
-from pytest_gpuperf.judge.settlement import Judgement, compare_restarts, judge_suspect
+from pytest_gpuperf.judge.settlement import NOT_SETTLED, compare_restarts, judge_suspect
 from pytest_gpuperf.records.change import show_pair, show_signed, show_value
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.judge.counters import CounterComparison
     from pytest_gpuperf.judge.origin import Origin
-    from pytest_gpuperf.judge.result import Hints
     from pytest_gpuperf.judge.screen import TimeComparison
-    from pytest_gpuperf.records import Measurement, Timing, TimingMode
+    from pytest_gpuperf.records import LaunchedCode, Measurement, Settlement, Timing, TimingMode
     from pytest_gpuperf.records.baseline import MeasurementBaseline, TimeBaseline
 
+NO_HINTS = Hints()
 _REPLICATES = {"screen": "stored session", "in turn": "restart", "fresh": "fresh process"}
 
 
 def judge_time(
-    measurement: Measurement, baseline: MeasurementBaseline, origin: Origin, tolerance_pct: float
-) -> Judgement:
+    measurement: Measurement,
+    baseline: MeasurementBaseline,
+    origin: Origin,
+    tolerance_pct: float,
+    label: str = "",
+    hints: Hints = NO_HINTS,
+) -> tuple[TimeComparison | None, Finding | None]:
     """Judge a time by the old code that the user named, or else by the screen and the settlement.
 
     Args:
@@ -34,101 +39,93 @@ def judge_time(
         baseline: The expected values.
         origin: Where both are from.
         tolerance_pct: Slowdown that is accepted, in %.
+        label: Name of the measurement, for the finding.
+        hints: Commands to type next, for the finding.
+
+    Returns:
+        The comparison with the outcome, None if it was compared with nothing; and what there is to say of it.
     """
     settlement, timing, known = measurement.settlement, measurement.timing, baseline.time
     against = settlement.against if settlement is not None else None
+    time, drift = None, ""
+    if timing is None:
+        return None, None
     if settlement is not None and not settlement.sessions:
-        if against is not None and (turn := compare_restarts(against, tolerance_pct)) is not None:
-            return Judgement(turn)
-        line = f"not compared with {against.ref if against is not None else 'old code'}: {settlement.reason}"
-        status = Status.NEW if known is None else Status.INCONCLUSIVE
-        return Judgement(not_compared=line, not_compared_status=status, named=True)
-    if timing is None or known is None:
-        return Judgement()
-    time = screen(timing, known, origin, tolerance_pct)
-    if time is None:
-        return _not_compared(timing, known)
-    calls = (measurement.call, baseline.call)
-    if calls[0] is not None and calls[1] is not None and (other := calls[0].difference(calls[1])):
-        line = f"another call than the baseline's: {other}"
-        return Judgement(not_compared=line, not_compared_status=Status.INCONCLUSIVE)
-    if time.decision.outcome is Outcome.PASS:
-        return Judgement(time)
-    stored = {session.run for session in known.sessions}
-    if settlement is not None and not stored.issuperset(settlement.sessions):
-        settlement = None
-    code, differences = baseline.code, origin.differences(known.sessions)
-    known_code = code is not None and bool(code.kernels) and all(kernel.code for kernel in code.kernels)
-    by_host = known.mode == "host"
-    return judge_suspect(time, settlement, differences, tolerance_pct, known_code=known_code, by_host=by_host)
+        time = compare_restarts(against, tolerance_pct) if against is not None else None
+        if time is None:
+            of = against.ref if against is not None else "old code"
+            status = Status.NEW if known is None else Status.INCONCLUSIVE
+            return None, Finding(status, f"not compared with {of}: {settlement.reason}", label)
+    elif known is not None:
+        time = screen(timing, known, origin, tolerance_pct)
+        calls = (measurement.call, baseline.call)
+        if time is None:
+            return None, _not_compared(timing, known, label, hints)
+        if calls[0] is not None and calls[1] is not None and (other := calls[0].difference(calls[1])):
+            line = f"another call than the baseline's: {other}"
+            return None, Finding(Status.INCONCLUSIVE, line, label, (), hints.accept)
+        if time.outcome is not Outcome.PASS:
+            time, drift = _settled(time, settlement, known, baseline.code, origin, tolerance_pct)
+    if time is None or (time.outcome is Outcome.PASS and not time.why):
+        return time, None
+    step = hints.accept if drift or time.outcome is not Outcome.PASS else ""
+    return time, Finding(Status(time.outcome.value), time_line(time, timing.mode), label, (), step, drift)
 
 
-def _not_compared(timing: Timing, known: TimeBaseline) -> Judgement:
+def _settled(
+    time: TimeComparison,
+    settlement: Settlement | None,
+    known: TimeBaseline,
+    code: LaunchedCode | None,
+    origin: Origin,
+    tolerance_pct: float,
+) -> tuple[TimeComparison, str]:
+    """Judge a suspect by its settlement, unless that is of other sessions."""
+    if settlement is None or not {one.run for one in known.sessions}.issuperset(settlement.sessions):
+        return replace(time, why=(NOT_SETTLED,), suspect=True), ""
+    return judge_suspect(
+        time,
+        settlement,
+        origin.differences(known.sessions),
+        tolerance_pct,
+        known_code=code is not None and bool(code.kernels) and all(kernel.code for kernel in code.kernels),
+        by_host=known.mode == "host",
+    )
+
+
+def _not_compared(timing: Timing, known: TimeBaseline, label: str, hints: Hints) -> Finding:
     """Say why a time is another quantity than that of the baseline."""
     if timing.not_captured and known.mode in ("hot", "cold"):
         now = f"measured {timing.mode} (cannot be captured: {timing.not_captured})"
-        reason, status = (
-            f"the time could not be compared: {now}, the baseline is {known.mode}",
-            Status.REGRESSED,
-        )
-    elif timing.not_captured and timing.not_recorded:
-        status = Status.INCONCLUSIVE
-        reason = f"the time was taken {timing.mode} ({timing.not_recorded}): not compared"
+        line = f"the time could not be compared: {now}, the baseline is {known.mode}"
+        return Finding(Status.REGRESSED, line, label, (), hints.accept)
+    if timing.not_captured and timing.not_recorded:
+        line = f"the time was taken {timing.mode} ({timing.not_recorded}): not compared"
     elif timing.mode == known.mode:
-        status = Status.INCONCLUSIVE
         why = f" ({timing.not_recorded})" if timing.not_recorded else ""
-        reason = f"the time is by {timing.source}{why}, the baseline's by {known.source}: not compared"
+        line = f"the time is by {timing.source}{why}, the baseline's by {known.source}: not compared"
     else:
-        status = Status.NEW
-        reason = f"the time was taken {timing.mode}, the baseline's {known.mode}: not compared"
-    return Judgement(not_compared=reason, not_compared_status=status)
+        line = f"the time was taken {timing.mode}, the baseline's {known.mode}: not compared"
+        return Finding(Status.NEW, f"{line}; {hints.no_baseline}", label)
+    return Finding(Status.INCONCLUSIVE, line, label, (), hints.accept)
 
 
-def time_findings(
-    judgement: Judgement,
-    measurement: Measurement,
-    baseline: MeasurementBaseline,
-    counters: CounterComparison,
-    label: str,
-    hints: Hints,
-) -> Iterator[Finding]:
-    """Say what was judged and why.
+def time_remarks(
+    timing: Timing | None, known: TimeBaseline | None, time: TimeComparison | None
+) -> Iterator[str]:
+    """Say of a time what is not judged: the host, the clock, and what an autotuner picked.
 
     Args:
-        judgement: The judgement of the time.
-        measurement: The measured values.
-        baseline: The expected values.
-        counters: The counters compared with their baseline.
-        label: Name of the measurement.
-        hints: Commands to type next.
+        timing: The new time.
+        known: The stored sessions.
+        time: The comparison of both.
     """
-    timing, known, time = measurement.timing, baseline.time, judgement.time
-    if judgement.named and judgement.not_compared:
-        yield Finding(judgement.not_compared_status, judgement.not_compared, label)
-        return
-    if timing is None:
-        return
-    if judgement.not_compared and judgement.not_compared_status is Status.NEW:
-        yield Finding(Status.NEW, f"{judgement.not_compared}; {hints.no_baseline}", label)
-    elif judgement.not_compared:
-        status = judgement.not_compared_status
-        yield Finding(status, judgement.not_compared, label, counters.details, hints.accept)
-    elif time is None:
-        yield Finding(Status.NEW, f"the baseline has no time yet; {hints.no_baseline}", label)
-    elif judgement.outcome is not Outcome.PASS:
-        line = time_line(time, timing.mode, judgement.why)
-        details = (*compare_code(measurement.code, baseline.code).differences, *counters.details)
-        yield Finding(Status(judgement.outcome.value), line, label, details, hints.accept)
-    elif judgement.why:
-        step = hints.accept if judgement.drift else ""
-        line = time_line(time, timing.mode, judgement.why)
-        yield Finding(Status.PASS, line, label, (), step, judgement.drift)
-    remarks = (_host(timing, known), _machine_moved(time), _autotuned_otherwise(timing, known))
-    for remark in filter(None, remarks):
-        yield Finding(Status.PASS, remark, label)
+    if timing is not None:
+        remarks = (_host(timing, known), _machine_moved(time), _autotuned_otherwise(timing, known))
+        yield from filter(None, remarks)
 
 
-def time_line(time: TimeComparison, mode: TimingMode, why: tuple[str, ...] = ()) -> str:
+def time_line(time: TimeComparison, mode: TimingMode) -> str:
     """Return `49.4 % slower: 66.8 → 99.8 µs (48.8 to 50.0 %; in turn, 2 restarts, old code 1a2b3c4)`."""
     decision = time.decision
     # Logarithms and back leave a difference in the last digits.
@@ -138,7 +135,7 @@ def time_line(time: TimeComparison, mode: TimingMode, why: tuple[str, ...] = ())
     unit = "µs" if mode == "hot" else f"µs {mode}"
     return (
         f"{abs(decision.change_pct):.1f} % {'slower' if slower else 'faster'}: {expected} → {actual} {unit} "
-        f"({low:.1f} to {high:.1f} %; {', '.join((*_how(time), *why))})"
+        f"({low:.1f} to {high:.1f} %; {', '.join((*_how(time), *time.why))})"
     )
 
 
@@ -158,7 +155,7 @@ def _how(time: TimeComparison) -> Iterator[str]:
 
 def _machine_moved(time: TimeComparison | None) -> str:
     """Return a remark if a time is within the screen at one clock only; else an empty text."""
-    if time is None or time.how != "screen" or not time.at_mhz or time.decision.outcome is not Outcome.PASS:
+    if time is None or time.how != "screen" or not time.at_mhz or time.outcome is not Outcome.PASS:
         return ""
     decision, raw_pct = time.decision, time.raw_change_pct
     if abs(raw_pct) <= max(decision.high_pct - decision.low_pct, 2 * abs(decision.change_pct)):

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.accuracy import compare_accuracy
+from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.counters import compare_counters, counter_findings, counter_remarks
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.origin import Origin
-from pytest_gpuperf.judge.parts import same_compiler, split_limits, split_record, unmeasured
+from pytest_gpuperf.judge.parts import other_compiler, split_record, unmeasured
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
-from pytest_gpuperf.judge.settlement import Judgement
-from pytest_gpuperf.judge.times import judge_time, time_findings
+from pytest_gpuperf.judge.sanitizer_errors import errors_of
+from pytest_gpuperf.judge.times import NO_HINTS, judge_time, time_remarks
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.registry import registry
+from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +33,7 @@ _RANK = {status: rank for rank, status in enumerate(Status)}
 
 
 class Expected(msgspec.Struct, frozen=True, gc=False):
-    """Baseline of a test, and the means to compare a measurement with it."""
+    """Baseline of a test in one file, and the means to compare a measurement with it."""
 
     baseline: TestBaseline | None = None
     """None if the test has none."""
@@ -38,126 +41,144 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
     """Where the measurements and the baseline are from."""
     tolerance_pct: float = 0.0
     """Slowdown that is accepted, in %."""
-    hints: Hints = Hints()
+    hints: Hints = NO_HINTS
     file: str = "the baseline file"
     """Name of the file that `baseline` is from."""
     gpu: GpuInfo = NO_GPU
     """GPU that measured, for the floor of its times."""
 
+    @property
+    def measurements(self) -> dict[str, MeasurementBaseline]:
+        """The baseline of each label."""
+        return self.baseline.measurements if self.baseline is not None else {}
+
+
+NO_BASELINE = Expected()
+
 
 def judge(
     record: TestRecord,
-    *,
-    limits: Sequence[Limit] = (),
     measured: Expected,
-    compiled: Expected | None = None,
+    compiled: Expected = NO_BASELINE,
+    *,
     errors: Sequence[str] = (),
     strict: bool = False,
 ) -> TestVerdict:
     """Judge one test.
 
     Args:
-        record: Its measurements and compiled kernels.
-        limits: The test's own, from its marker and `gpuperf.limit()`.
+        record: Its measurements and compiled kernels, and the limits that it states itself.
         measured: The baseline for measurements on this GPU.
         compiled: The baseline for kernels that were only compiled.
         errors: Mistakes that the user must fix before the test can be judged.
         strict: True if a time that cannot be called fails the test.
     """
-    on_gpu, static = split_record(record)
-    limits_on_gpu, limits_static = split_limits(limits, on_gpu, static)
-    verdict = _Verdict()
-    if on_gpu is not None:
-        verdict.judge(on_gpu, limits_on_gpu, measured, errors)
-    if static is not None:
-        known = compiled or Expected()
-        baseline, findings = same_compiler(static, known.baseline, known.hints.no_baseline)
-        verdict.judge(static, limits_static, replace(known, baseline=baseline), () if on_gpu else errors)
-        verdict.findings += findings
-    # Without a GPU, both parts have the same baselines.
-    parts = [] if compiled is not None and compiled.baseline is measured.baseline else [(on_gpu, measured)]
-    for part, expected in (*parts, (static, compiled)):
-        if expected is not None and not (record.failure or errors or verdict.fails):
-            verdict.findings += _unmeasured(part, expected)
+    mistakes = [*(errors_of(record.sanitizer) if record.sanitizer else ()), *errors]
+    limits: tuple[Limit, ...] = ()
+    try:
+        limits = parse_limits(record.limits)
+    except GpuperfError as error:
+        mistakes.append(f"{error.found} in the record of the test")
+    findings = [Finding(Status.INVALID, mistake) for mistake in mistakes]
+    times: dict[str, TimeComparison] = {}
+    if wrong := list(_wrong(record)):
+        # Times and counters of a kernel that computes something else say nothing.
+        findings += wrong
+    else:
+        if record.failure and not mistakes:
+            findings.append(Finding(Status.INVALID, f"the test was ended by {record.failure}"))
+        parts = _parts(record, measured, compiled)
+        broken = _broken_limits(record, limits, parts)
+        # A value that an error kept from being measured needs no second complaint.
+        findings += [one for one in broken if not (findings and one.status is Status.INVALID)]
+        for part, expected in parts:
+            for label, measurement in part.items():
+                time, found = _compare(label, measurement, expected)
+                findings += found
+                if time is not None:
+                    times[label] = time
+        if not (mistakes or any(finding.status.fails for finding in findings)):
+            findings += [one for part, expected in parts for one in _unmeasured(part, expected)]
     # The largest loss comes first among those of one kind.
-    findings = sorted(verdict.findings, key=lambda one: (_RANK[one.status], -verdict.loss_pct(one.label)))
+    loss = {label: time.decision.change_pct for label, time in times.items()}
+    findings.sort(key=lambda one: (_RANK[one.status], -loss.get(one.label, 0.0)))
     status = findings[0].status if findings else Status.PASS
     # A test that fails otherwise is not settled.
-    suspects = () if status.fails or record.failure else tuple(verdict.suspects)
-    return TestVerdict(status, tuple(findings), verdict.times, strict, suspects)
+    settles = not (status.fails or record.failure)
+    suspects = tuple(label for label, time in times.items() if time.suspect and settles)
+    return TestVerdict(status, tuple(findings), times, strict, suspects)
 
 
-class _Verdict:
-    """Findings of both parts of a test, as they come."""
+def _parts(
+    record: TestRecord, measured: Expected, compiled: Expected
+) -> list[tuple[dict[str, Measurement], Expected]]:
+    """Return the measured and the compiled part of a test with their baselines: the same without a GPU."""
+    if measured.baseline is not None and measured.baseline is compiled.baseline:
+        return [(record.measurements, compiled)]
+    return list(zip(split_record(record), (measured, compiled), strict=True))
 
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self.times: dict[str, TimeComparison] = {}
-        self.suspects: list[str] = []
 
-    @property
-    def fails(self) -> bool:
-        """True if a finding so far fails the test."""
-        return any(finding.status.fails for finding in self.findings)
-
-    def loss_pct(self, label: str) -> float:
-        """Return the slowdown of a label, in %; 0 without a time."""
-        return self.times[label].decision.change_pct if label in self.times else 0.0
-
-    def judge(
-        self, record: TestRecord, limits: Sequence[Limit], expected: Expected, errors: Sequence[str]
-    ) -> None:
-        """Judge one part: limits, then the counters and the time of each label."""
-        found = [Finding(Status.INVALID, error) for error in errors]
-        wrong = list(_wrong(record))
-        if wrong:
-            # Times and counters of a kernel that computes something else say nothing.
-            self.findings += found + wrong
-            return
-        if record.failure and not errors:
-            found.append(Finding(Status.INVALID, f"the test was ended by {record.failure}"))
-        known = {} if expected.baseline is None else expected.baseline.measurements
-        sources = [(limit, "of the test") for limit in limits]
-        if expected.baseline is not None:
+def _broken_limits(
+    record: TestRecord, limits: Sequence[Limit], parts: Sequence[tuple[dict[str, Measurement], Expected]]
+) -> Iterator[Finding]:
+    """Check the limits of the test, then those of each baseline file; the first of a label is explained."""
+    known = {
+        label: one
+        for part, expected in parts
+        for label, one in expected.measurements.items()
+        if label in part and not other_compiler(part[label], one)
+    }
+    found = list(check_limits(limits, "of the test", record.measurements, known))
+    for part, expected in parts:
+        if expected.baseline is not None and (part or not record.measurements):
             of_file = parse_limits(expected.baseline.limits)
-            sources += [(limit, f"in {expected.file}") for limit in of_file]
-        broken = list(check_limits(sources, record, known))
-        # A value that an error kept from being measured needs no second complaint.
-        found += [one for one in broken if not (found and one.status is Status.INVALID)]
-        for label, measurement in record.measurements.items():
-            found += self._compare(label, measurement, known.get(label), expected)
-        self.findings += _explained(found, record)
-
-    def _compare(
-        self, label: str, measurement: Measurement, baseline: MeasurementBaseline | None, expected: Expected
-    ) -> Iterator[Finding]:
-        impossible = impossible_time(measurement, expected.gpu, label)
-        if impossible is not None:
-            yield impossible
-        hints = expected.hints
-        known = baseline or MeasurementBaseline()
-        counters = compare_counters(measurement, known)
-        judgement = judge_time(measurement, known, expected.origin, expected.tolerance_pct)
-        if judgement.time is not None:
-            self.times[label] = judgement.time
-            if judgement.suspect:
-                self.suspects.append(label)
-        yield from compare_accuracy(measurement.accuracy, known.accuracy, label, hints.accept)
-        yield from counter_remarks(counters, measurement, known, label)
-        if not judgement.decided:
-            yield from counter_findings(counters, label, hints.accept)
-        if baseline is not None or judgement != Judgement():
-            yield from time_findings(judgement, measurement, known, counters, label, hints)
-        elif measurement.has_values:
-            yield Finding(Status.NEW, f"no baseline yet; {hints.no_baseline}", label)
+            found += check_limits(of_file, f"in {expected.file}", part, known)
+    done: set[str] = set()
+    for finding in found:
+        measurement = record.measurements.get(finding.label)
+        if measurement is None or finding.label in done or finding.status is not Status.LIMIT:
+            yield finding
+            continue
+        done.add(finding.label)
+        lines = (line for explain in registry().explanations for line in explain(measurement))
+        yield replace(finding, details=(*finding.details, *lines))
 
 
-def _unmeasured(record: TestRecord | None, expected: Expected) -> Iterator[Finding]:
+def _compare(
+    label: str, measurement: Measurement, expected: Expected
+) -> tuple[TimeComparison | None, list[Finding]]:
+    """Compare a measurement with its baseline."""
+    hints, baseline = expected.hints, expected.measurements.get(label)
+    known = baseline or MeasurementBaseline()
+    if other := other_compiler(measurement, known):
+        return None, [Finding(Status.NEW, f"{other}; {hints.no_baseline}", label)]
+    counters = compare_counters(measurement, known)
+    timing = measurement.timing
+    time, judged = judge_time(measurement, known, expected.origin, expected.tolerance_pct, label, hints)
+    findings = [
+        *filter(None, [impossible_time(measurement, expected.gpu, label)]),
+        *compare_accuracy(measurement.accuracy, known.accuracy, label, hints.accept),
+        *counter_remarks(counters, measurement, known, label),
+    ]
+    if time is None or time.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
+        findings += counter_findings(counters, label, hints.accept)
+    if judged is not None:
+        if judged.status not in (Status.PASS, Status.NEW):
+            code = compare_code(measurement.code, known.code)
+            judged = replace(judged, details=(*code.differences, *counters.details))
+        findings.append(judged)
+    elif time is None and (measurement.has_values if baseline is None else timing is not None):
+        what = "no baseline yet" if baseline is None else "the baseline has no time yet"
+        findings.append(Finding(Status.NEW, f"{what}; {hints.no_baseline}", label))
+    if baseline is not None:
+        findings += [Finding(Status.PASS, line, label) for line in time_remarks(timing, known.time, time)]
+    return time, findings
+
+
+def _unmeasured(part: dict[str, Measurement], expected: Expected) -> Iterator[Finding]:
     """Find the parts of a baseline that a test did not measure: its call is gone, so nothing guards it."""
-    known = expected.baseline.measurements if expected.baseline is not None else {}
-    measured = record.measurements if record is not None else {}
-    for label, baseline in known.items():
-        if gone := unmeasured(baseline, measured.get(label, Measurement())):
+    for label, baseline in expected.measurements.items():
+        if gone := unmeasured(baseline, part.get(label, Measurement())):
             line = f"{' and '.join(gone)} of {label!r} in {expected.file}: not measured by this test"
             yield Finding(Status.INVALID, line, label, next_step=expected.hints.accept)
 
@@ -172,16 +193,3 @@ def _wrong(record: TestRecord) -> Iterator[Finding]:
         fuzz = measurement.fuzz
         if fuzz is not None and not fuzz.passed:
             yield Finding(Status.WRONG, fuzz.failure or f"the output is wrong for {fuzz.case}", label)
-
-
-def _explained(findings: Sequence[Finding], record: TestRecord) -> Iterator[Finding]:
-    """Add the diagnosis of its kernels to the first broken limit of each label."""
-    done: set[str] = set()
-    for finding in findings:
-        measurement = record.measurements.get(finding.label)
-        if measurement is None or finding.label in done or finding.status is not Status.LIMIT:
-            yield finding
-            continue
-        done.add(finding.label)
-        lines = (line for explain in registry().explanations for line in explain(measurement))
-        yield replace(finding, details=(*finding.details, *lines))

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.against.git import UNSHALLOW
 from pytest_gpuperf.baseline.expectations import Expectations
-from pytest_gpuperf.baseline.judged import ACCEPT, judge_record
+from pytest_gpuperf.baseline.judged import ACCEPT
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.verdict import judge
 from pytest_gpuperf.measure.counters.metric_names import check_names
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import NO_GPU, TestRecord
@@ -56,7 +57,7 @@ class Judge:
         self._cards.update(cards or {})
         self._card = card
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
-        self.expected = Expectations(store, environment.gpu, self._cards)
+        self.expected = Expectations(store, environment, self._cards)
         self._accept = [_accept_command(settings, run) for run in recorded] or [ACCEPT]
         self._place = {
             test.nodeid: place for place, run in reversed([*enumerate(recorded)]) for test in run.tests
@@ -140,13 +141,10 @@ class Judge:
             record: The record.
             errors: Mistakes that the user must fix before the test can be judged.
         """
-        verdict = judge_record(
+        hints, compiled_hints = self._hints(record.nodeid), self._compiled_hints()
+        verdict = judge(
             record,
-            self.expected,
-            self.environment,
-            hints=self._hints(record.nodeid),
-            compiled_hints=self._compiled_hints(),
-            tolerance_pct=self.settings.tolerance_pct,
+            *self.expected.expected(record, self.settings.tolerance_pct, hints, compiled_hints),
             errors=errors,
             # What becomes the baseline in any case need not be decided.
             strict=self.settings.strict and self.settings.update != "all",

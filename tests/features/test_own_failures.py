@@ -116,7 +116,7 @@ EACH = [
     ),
     Broken(f"{LIVE}.Settler", "pytest_runtestloop"),
     Broken("pytest_gpuperf.session.seeds.seed_of", SETUP, ERROR, 1, has_run=False),
-    Broken("pytest_gpuperf.session.judge.judge_record", CALL, FAILED, 1),
+    Broken("pytest_gpuperf.session.judge.judge", CALL, FAILED, 1),
     Broken("pytest_gpuperf.plugin.hooks.properties", CALL, FAILED, 1),
     *(
         Broken(f"pytest_gpuperf.{name}", "a measurement", FAILED, 1)

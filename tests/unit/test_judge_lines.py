@@ -56,7 +56,7 @@ def test_lines_of_times_have_all_parts() -> None:
 0.5 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; in turn, 5 restarts, old code main (1a2b3c4), at 1400 instead of 1700 MHz)
 0.5 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; 5 stored sessions)\
 """)  # noqa: E501
-    assert time_line(AT_CLOCK, "cold", ("not settled",)) == snapshot(
+    assert time_line(replace(AT_CLOCK, why=("not settled",)), "cold") == snapshot(
         "0.5 % slower: 5.40 → 5.43 µs cold (0.1 to 0.9 %; 5 stored sessions, not settled)"
     )
 

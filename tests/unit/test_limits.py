@@ -199,7 +199,7 @@ def test_kept_limit_has_no_message(text: str) -> None:
 def test_broken_limit_of_a_time_shows_its_baseline(time: TimeBaseline | None, shown: str) -> None:
     known = MeasurementBaseline(time=time)
     (finding,) = check_limits(
-        [(parse_limit("time_us < 5"), "of the test")], record(main=measured(5.5)), {"main": known}
+        [parse_limit("time_us < 5")], "of the test", {"main": measured(5.5)}, {"main": known}
     )
     assert finding.line == f"time_us 5.50 is not below the limit < 5 of the test{shown}"
 
@@ -272,8 +272,8 @@ def test_spills_are_counted_if_measured(counted: int, status: Status) -> None:
 def test_limit_with_a_label_is_for_that_one() -> None:
     limit = parse_limit("backward: time_us <= 5")
     assert parse_limit(str(limit)) == limit
-    tested = record(forward=measured(9.0), backward=measured(9.0))
-    (finding,) = check_limits([(limit, "of the test")], tested, {})
+    tested = {"forward": measured(9.0), "backward": measured(9.0)}
+    (finding,) = check_limits([limit], "of the test", tested, {})
     assert finding.label == "backward"
 
 
@@ -341,5 +341,5 @@ def test_value_of_the_only_kernel_replaces_a_missing_combined_one() -> None:
     ],
 )
 def test_limit_of_a_test_without_a_value_says_what_is_missing(text: str, test: TestRecord, done: str) -> None:
-    (finding,) = check_limits([(parse_limit(text), "of the test")], test, {})
+    (finding,) = check_limits([parse_limit(text)], "of the test", test.measurements, {})
     assert (finding.status, finding.line.rpartition(": the test ")[2]) == (Status.INVALID, done)

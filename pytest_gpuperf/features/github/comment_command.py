@@ -85,7 +85,7 @@ def command(
         for run in merged.runs:
             results = judge_run(run, project.store, project.tolerance_pct)
             missing = [] if partial else not_measured(run, project.store)
-            expected = Expectations(project.store, run.environment.gpu)
+            expected = Expectations(project.store, run.environment)
             slugs = ("", STATIC_SOURCE)
             known = any(expected.of(test.nodeid, slug) for test in run.tests for slug in slugs)
             judged.append(JudgedRun(run, results, missing, known))

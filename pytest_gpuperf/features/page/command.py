@@ -49,7 +49,7 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
         summary = Summary(
             results, run.environment, None, counters_unavailable=run.counters_unavailable, root=project.root
         )
-        expected = Expectations(store, run.environment.gpu)
+        expected = Expectations(store, run.environment)
         sections.append(Section(run, summary, expected, other, links))
     tests = [test for section in sections for test in section.run.tests]
     write({output: page_pieces(sections)}, f"wrote {show_path(output)} ({count_tests(tests)})")

@@ -48,7 +48,7 @@ def section(*results: TestResult, kept: Run | None = None, **others: Any) -> Sec
     kept = kept or run()
     store = BaselineStore(Path("nowhere"))
     summary = Summary(results, kept.environment, None)
-    return Section(kept, summary, Expectations(store, kept.environment.gpu), **others)
+    return Section(kept, summary, Expectations(store, kept.environment), **others)
 
 
 def page(*sections: Section) -> str:

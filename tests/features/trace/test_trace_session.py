@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
 def judged(trace: Trace, *limits: str, baseline: dict[str, int] | None = None, **parts: Any) -> TestVerdict:
     known = TestBaseline(measurements={"main": MeasurementBaseline(trace=baseline or {})})
-    return judge(
-        record(main=Measurement(trace=trace, **parts)),
-        limits=parse_limits(list(limits)),
-        measured=Expected(known, hints=Hints(accept="accept it")),
-    )
+    test = replace(record(main=Measurement(trace=trace, **parts)), limits=limits)
+    return judge(test, Expected(known, hints=Hints(accept="accept it")))
 
 
 @pytest.mark.parametrize(
