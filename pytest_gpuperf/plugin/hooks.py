@@ -320,7 +320,7 @@ class Hooks:
         item.user_properties.extend(properties(result))
         if result.verdict.fails:
             raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
-        if why := result.verdict.warning:
+        if (why := result.verdict.warning) and not result.record.lacks_memory:
             try:
                 item.warn(pytest.PytestWarning(f"gpuperf: {why}"))
             except pytest.PytestWarning as error:  # with `-W error`; a test that drifted never fails

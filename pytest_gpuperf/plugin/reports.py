@@ -98,11 +98,11 @@ class Reports:
                 session.config.hook.pytest_runtest_logreport(report=report)
 
     def _finish(self, session: pytest.Session) -> dict[str, TestResult]:
-        from pytest_gpuperf.session.late_counters import read_unread
+        from pytest_gpuperf.session.late_work import finish_tests
 
         assert self.report is not None
         terminal = session.config.pluginmanager.get_plugin("terminalreporter")
-        return read_unread(self.report, invocation_of(session.config, self._settings), terminal)
+        return finish_tests(self.report, invocation_of(session.config, self._settings), terminal)
 
     def _judge(self, report: pytest.TestReport, result: TestResult) -> None:
         """Give a report the new verdict; what failed for another reason stays as it is."""

@@ -82,6 +82,12 @@ class TestRecord(Record, frozen=True, kw_only=True):
     gpu_uuid: str = ""
     """The card, if it is another one than that of the run's environment."""
 
+    @property
+    def lacks_memory(self) -> bool:
+        """True if a suspect of it can be settled when the process of the test has ended."""
+        found = (one.settlement for one in self.measurements.values())
+        return any(one is not None and one.lacks_memory for one in found)
+
 
 class Run(Record, frozen=True, kw_only=True):
     """One execution of `pytest --gpuperf`."""

@@ -59,6 +59,11 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
     """Time of the blocks of both sides over all restarts; without processes, imports and compilers."""
 
 
+def is_out_of_memory(reason: str) -> bool:
+    """Return True if memory of the GPU was short, as torch and CUDA say it."""
+    return "out of memory" in reason.lower()
+
+
 class Settlement(Record, frozen=True, kw_only=True):
     """How a suspect was settled: old and new code in turn, or fresh processes."""
 
@@ -76,3 +81,8 @@ class Settlement(Record, frozen=True, kw_only=True):
     """Run ids of the baseline's sessions when it was settled; empty if a commit was named."""
     seconds: Seconds = 0.0
     """Wall time, with all that the processes repeat: imports, fixtures, compilers."""
+
+    @property
+    def lacks_memory(self) -> bool:
+        """True if more can be done when the process of the test has ended."""
+        return self.how == "impossible" and is_out_of_memory(self.reason)

@@ -16,14 +16,12 @@ from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.selection import Selection
-from pytest_gpuperf.session.judge import Judge
 from pytest_gpuperf.session.progress import Progress, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import Measurement, Profile
+    from pytest_gpuperf.records import Measurement, Profile, TestRecord
     from pytest_gpuperf.records.passes import Invocation, SelectedTest
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.session.run_report import RunReport
@@ -36,23 +34,24 @@ def is_unread(measurement: Measurement) -> bool:
 
 
 def read_unread(
-    report: RunReport, invocation: Invocation, terminal: Terminal | None
-) -> dict[str, TestResult]:
-    """Read by ncu what CUPTI could not read, and judge these tests again.
+    report: RunReport,
+    records: dict[str, TestRecord],
+    invocation: Invocation,
+    terminal: Terminal | None,
+) -> None:
+    """Read by ncu what CUPTI could not read.
 
     Args:
         report: The run, whose tests have ended.
+        records: The records of unfinished tests, by node id; they get the counters.
         invocation: The command that started pytest.
         terminal: Shows the progress.
-
-    Returns:
-        The new results, by node id.
     """
-    records = {result.record.nodeid: result.record for result in report.results}
-    cards = {nodeid: record.gpu_uuid for nodeid, record in records.items() if record.gpu_uuid}
-    judge = Judge(report.judge.settings, report.judge.environment, cards=cards)
-    tests = list(report.unfinished.values())
-    under_ncu = _run(report, tests, records[tests[0].nodeid].gpu_uuid, invocation, terminal)
+    unread = [nodeid for nodeid, one in records.items() if any(map(is_unread, one.measurements.values()))]
+    if not unread:
+        return
+    tests = [report.unfinished[nodeid] for nodeid in unread]
+    under_ncu = _run(report, tests, records[unread[0]].gpu_uuid, invocation, terminal)
     reasons: Counter[str] = Counter()
     for test in tests:
         measurements = dict(records[test.nodeid].measurements)
@@ -70,10 +69,6 @@ def read_unread(
             if number
         )
     )
-    results = {test.nodeid: judge.result(records[test.nodeid]) for test in tests}
-    for result in results.values():
-        report.take(result)
-    return results
 
 
 def _run(

@@ -288,10 +288,10 @@ class LiveRunner(Runner):
         return self._with_rest(self._judge.result(replace(record, measurements=measured), state.mistakes))
 
     def _with_rest(self, result: TestResult) -> TestResult:
-        """Note if ncu has to read counters of a test when all have ended; a failed one needs none."""
+        """Note if something of a test is left to do when all have ended; a failed one needs nothing."""
         record = result.record
         unread = self._reads_later and any(map(is_unread, record.measurements.values()))
-        if record.failure or result.verdict.fails or not unread:
+        if record.failure or result.verdict.fails or not (unread or record.lacks_memory):
             return result
         return replace(result, unfinished=self._tests.get(record.nodeid))
 

@@ -23,6 +23,7 @@ from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records import AgainstTiming, Settlement, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, suite_of
 from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.settlement import is_out_of_memory
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.estimate import trimmed_mean
@@ -77,6 +78,7 @@ class Settler:
         progress: Begins a line about a build.
         show: Shows the progress; an empty text ends it.
         against: The commit that `--gpuperf-against` names; None to compare with that of the baseline.
+        is_last: False if a test for which memory is short is settled again later.
 
     Raises:
         GpuperfError: `--gpuperf-against` was given outside of the checkout.
@@ -90,12 +92,15 @@ class Settler:
         progress: OpenProgress,
         show: Callable[[str], None],
         against: Against | None = None,
+        *,
+        is_last: bool = False,
     ) -> None:
         settings = judge.settings
         self._judge = judge
         self._expected = judge.expected
         self._show = show
         self._against = against
+        self._is_last = is_last
         self._asked_s = settings.settle_s
         self._no_git = ""
         self._repository: Repository | None = None
@@ -125,10 +130,12 @@ class Settler:
     @property
     def notices(self) -> list[str]:
         """What was settled, and other facts that a reader of the results should know."""
-        count = len(self._settled)
+        # One for which memory was short is settled again.
+        settled = [one for one in self._settled.values() if self._is_last or not one.lacks_memory]
+        count = len(settled)
         if not count or self._against is not None:
             return self._engine.notices
-        how = Counter(one.how for one in self._settled.values())
+        how = Counter(one.how for one in settled)
         each = ", ".join(f"{number} {name}" for name, number in how.most_common())
         suspects = "1 suspect" if count == 1 else f"{count} suspects"
         return [f"{suspects} settled in {self._spent_s:.0f} s: {each}", *self._engine.notices]
@@ -224,7 +231,12 @@ class Settler:
                             why[label] = f"{commit} need not have the code that was measured"
                         else:
                             found[label] = self._in_turn(state, label, commit, one, known, tick)
-            missing = [label for label in able if label not in found]
+            # With memory that the run frees at its end, old code can be timed after all.
+            missing = [
+                label
+                for label in able
+                if label not in found and (self._is_last or not is_out_of_memory(why[label]))
+            ]
             if self._against is None and missing:
                 why |= {label: why[label] or no_commit for label in missing}
                 test = self._test(state, missing, known)

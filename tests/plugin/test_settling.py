@@ -221,17 +221,26 @@ def test_steady(gpuperf):
 """
 
 
-def test_suspect_is_not_decided_if_a_session_fixture_leaves_no_memory(project: Project) -> None:
+@pytest.mark.parametrize("isolated", [(), ("-p", "xdist", "-n1")], ids=["one-process", "worker"])
+def test_suspect_that_lacks_memory_is_settled_after_the_tests(
+    project: Project, monkeypatch: pytest.MonkeyPatch, isolated: tuple[str, ...]
+) -> None:
+    """A session fixture holds so much memory that no side finds any before it ends."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # a lock has the name of the GPU
     project.git("rm", "-r", "--quiet", "baselines")
     files = {"test_k.py": MEMORY.format(str(project.root.parent / "holds"))}
     project.commit({**files, "kernels.py": "def kernel(): return 10.0\n"})
     baseline(project)
     project.write({"kernels.py": "def kernel(): return 12.0\n"})
-    done = project.session(*SCREEN)
+    done = project.session(*SCREEN, *isolated, "-v")
     found = project.settlements()["test_k"]
-    assert found.how == "impossible"
-    assert "out of memory" in found.reason
-    assert "1 slowdown not decided" in done.stdout
+    assert (found.how, found.against and found.against.old_us) == ("in turn", 10.0), done.stdout
+    assert done.returncode == 1
+    shown = [line.split()[0] for line in done.stdout.splitlines() if re.search("(PASS|FAIL)ED +\\[", line)]
+    assert [name.rpartition("::")[2] for name in shown] == ["test_steady", "test_k"], done.stdout
+    assert "1 failed, 1 passed in" in done.stdout
+    assert "1 suspect settled in" in done.stdout
+    assert "out of memory" not in done.stdout
     assert project.leftovers() == []
 
 
