@@ -25,7 +25,7 @@ MODULES = (
     "pytest_gpuperf.measure.cupti.module_callbacks",
     "pytest_gpuperf.measure.identity.code_reader",
     "pytest_gpuperf.measure.identity.loaded_modules",
-    "pytest_gpuperf.measure.verification.verify",
+    "pytest_gpuperf.measure.verification.verifier",
     "pytest_gpuperf.plugin.activation",
     "pytest_gpuperf.plugin.facade",
     "pytest_gpuperf.report.run_summary",

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_gpuperf.measure.timing.rerun import Rerun
     from pytest_gpuperf.measure.timing.timer import KnownTime
     from pytest_gpuperf.records import Conditions, Timing, TimingMode
 
@@ -59,9 +58,6 @@ class Blocks:
             raise CuptiError("there is no GPU")
         times_us = [self._recorded_us, *self._elsewhere_us[: len(others)]]
         return [Block(times_us[block % len(times_us)], self.recorded_mhz) for block in range(blocks)]
-
-    def rerun(self) -> list[Rerun]:
-        return []
 
     def clock(self) -> float:
         return self.now

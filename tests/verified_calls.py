@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.measure.verification.verify import Verifier
+from pytest_gpuperf.measure.verification.before import Before
+from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Calls:
         self._time_us = time_us
         self.value: Any = None
 
-    def rerun(self) -> list[Calls]:
+    def reruns(self) -> Any:
         """Return the calls that are run again."""
         return [self] * 4
 
@@ -37,15 +38,30 @@ class Calls:
         return self._time_us()
 
 
-def verify(call: Call, calls: Any = None, timed: int = 0) -> Verification:
-    """Verify calls after some timed ones."""
-    verifier = Verifier(call)
-    for _ in range(timed):
-        call()
-    verifier(Calls(call) if calls is None else calls)
-    verifier.restore()
-    assert verifier.found is not None
-    return verifier.found
+def verify(call: Call, calls: Any = None, between: Callable[[], object] = lambda: None) -> Verification:
+    """Verify calls.
+
+    Args:
+        call: The call.
+        calls: Its timed calls.
+        between: Runs between what is noted before the timing and the verification.
+    """
+    before = Before(call)
+    verifier = Verifier(call, before)
+    between()
+    found = verifier.replay((Calls(call) if calls is None else calls).reruns)
+    before.restore()
+    return found
+
+
+def unsuspicious(found: Verification) -> bool:
+    """Return True if nothing was found, and nothing left open."""
+    return (found.refused, found.doubts, found.not_verified) == ("", (), "")
+
+
+def times(count: int, call: Call) -> Callable[[], object]:
+    """Return a function that makes some calls."""
+    return lambda: [call() for _ in range(count)]
 
 
 def data() -> torch.Tensor:

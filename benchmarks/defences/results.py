@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 PART = "GPUPERF_HONEST_PART"
 """Environment variable with the part of the honest callables to run, as in `2/3`."""
-RESULTS = ("refused", "reported", "honest time", "accepted", "broken")
+RESULTS = ("refused", "doubted", "reported", "honest time", "accepted", "broken")
 """`broken`: an exception ended the exploit, so it shows nothing."""
 MODES = ("auto", "hot", "cold", "queued")
 NOT_IN_THIS_MODE = (
@@ -86,8 +86,9 @@ def summary(results: Results) -> str:
     with_s = sum(one.with_s for one in results.costs)
     lines = [
         f"{exploits} exploits in up to {len(MODES)} modes: {counts['refused']} of {len(results.exploits)} "
-        f"are refused, {counts['reported']} have a notice, {counts['honest time']} get the time of honest "
-        f"work, {counts['accepted']} are accepted, {counts['broken']} end in an exception and show nothing.",
+        f"are refused, {counts['doubted']} are doubted, {counts['reported']} have a notice, "
+        f"{counts['honest time']} get the time of honest work, {counts['accepted']} are accepted, "
+        f"{counts['broken']} end in an exception and show nothing.",
         f"{len(results.honest)} case-runs of honest callables: {honest['accused']} accused, "
         f"{honest['other mode']} that their mode cannot time.",
     ]

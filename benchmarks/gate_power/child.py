@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from benchmarks.children import Parent
     from benchmarks.gate_power.kernels import Call
+    from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
     from pytest_gpuperf.measure.timing.prepared import Prepared
-    from pytest_gpuperf.measure.timing.rerun import Elsewhere
     from pytest_gpuperf.records import TimingMode, TimingSource
 
     Key = tuple[str, int]
@@ -97,7 +97,9 @@ def _sample(
             mode=modes()[kernel],
             known=partial(_known, models, kernel),
             # No value is verified, so none is written elsewhere.
-            elsewhere=lambda: cast("Elsewhere", build_again(kernel, permille, gpu_info().multiprocessors)),
+            elsewhere=lambda: cast(
+                "CallElsewhere", build_again(kernel, permille, gpu_info().multiprocessors)
+            ),
         )
     )
     launches, launches_s = _took(lambda: _launches(call))

@@ -60,6 +60,8 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     """Command to type next; empty for none."""
     drift: str = ""
     """What else than the code moved a time that is alike in turn: `driver 580 -> 590`."""
+    doubt: bool = False
+    """True for a reason to doubt a time; the test is warned of."""
 
     @property
     def more(self) -> tuple[str, ...]:
@@ -109,11 +111,15 @@ class TestVerdict(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def warning(self) -> str:
-        """Reason to warn of a test that does not fail: it is not decided, or drifted; else empty."""
-        if self.fails or not (self.status is Status.INCONCLUSIVE or self.drift):
+        """Reason to warn of a test that does not fail: not decided, doubted, or drifted; else empty."""
+        if self.fails:
             return ""
-        undecided = [one for one in self.findings if one.drift or one.status is Status.INCONCLUSIVE]
-        return "; ".join(printable(_labelled(finding)) for finding in undecided)
+        undecided = Status.INCONCLUSIVE
+        drifts = self.status is undecided or bool(self.drift)
+        found = (
+            one for one in self.findings if one.doubt or one.status is undecided or (one.drift and drifts)
+        )
+        return "; ".join(printable(_labelled(finding)) for finding in found)
 
     def message(self) -> str:
         """Return the text of a failed test: a line for each finding, its details indented below."""

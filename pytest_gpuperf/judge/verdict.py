@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.limits import Limit
     from pytest_gpuperf.judge.screen import TimeComparison
+    from pytest_gpuperf.records import Timing
 
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
@@ -157,6 +158,7 @@ def _compare(
     time, judged = judge_time(measurement, known, expected.origin, expected.tolerance_pct, label, hints)
     findings = [
         *filter(None, [impossible_time(measurement, expected.gpu, label)]),
+        *_doubts(timing, label),
         *compare_accuracy(measurement.accuracy, known.accuracy, label, hints.accept),
         *counter_remarks(counters, measurement, known, label),
     ]
@@ -173,6 +175,11 @@ def _compare(
     if baseline is not None:
         findings += [Finding(Status.PASS, line, label) for line in time_remarks(timing, known.time, time)]
     return time, findings
+
+
+def _doubts(timing: Timing | None, label: str) -> Iterator[Finding]:
+    for doubt in timing.doubts if timing is not None else ():
+        yield Finding(Status.PASS, f"the time is doubted: {doubt}", label, doubt=True)
 
 
 def _unmeasured(part: dict[str, Measurement], expected: Expected) -> Iterator[Finding]:

@@ -106,6 +106,8 @@ class Verification(Record, frozen=True, kw_only=True):
     """Wall time of the verification."""
     not_verified: str = ""
     """Reason why the outputs of timed calls, or part of them, could not be verified."""
+    doubts: tuple[str, ...] = ()
+    """Reasons why the time may be too short, none of them a proof."""
     refused: str = ""
     """Reason why the time is refused; empty if it is not."""
 
@@ -193,7 +195,7 @@ class Timing(Record, frozen=True, kw_only=True):
     warm_up: WarmUp | None = None
     conditions: Conditions | None = None
     verification: Verification | None = None
-    """None if nothing was verified: the time is older than that, or a part of a comparison."""
+    """None if nothing was verified: it was off, or the time is older than that."""
     ranks: RankTimes | None = None
     """Only of a call on several GPUs."""
 
@@ -253,6 +255,12 @@ class Timing(Record, frozen=True, kw_only=True):
     def refused(self) -> str:
         """Reason why the timed calls did not do their work; empty if they did, or if nobody knows."""
         return self.verification.refused if self.verification is not None else ""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons to doubt a time that is not refused."""
+        found = self.verification
+        return found.doubts if found is not None and not found.refused else ()
 
     @property
     def only_host(self) -> bool:

@@ -109,8 +109,11 @@ def _drifts(results: Sequence[TestResult]) -> list[str]:
 
 
 def undecided(results: Sequence[TestResult]) -> list[str]:
-    """Return what a run leaves open, as the last lines: improvements to accept, slowdowns not decided."""
+    """Return what a run leaves open, as the last lines: improvements to accept, times not decided."""
     lines = []
+    doubted = sum(bool(timing.doubts) for result in results for timing in _timings(result))
+    if doubted:
+        lines.append(f"{count(doubted, 'time')} doubted")
     faster = [result for result in results if result.verdict.status is Status.IMPROVED]
     if faster:
         lines.append(f"{_tests(len(faster))} improved: until accepted, a loss of that size passes")

@@ -97,7 +97,6 @@ class LiveRunner(Runner):
             settings.budget_s,
             self._conditions,
             self._nvml.max_sm_clock_mhz,
-            Originals("pytest_gpuperf"),
         )
         self._live = LiveSource(
             self._counters,
@@ -109,6 +108,8 @@ class LiveRunner(Runner):
             self._alone_on_host,
             CodeReader(where.toolchain.driver),
             self._phases,
+            settings.verify,
+            Originals("pytest_gpuperf"),
         )
         super().__init__(settings, self._live, RunReport(judge, news, file, link=link))
         self._against = Against.of(settings)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+    from pytest_gpuperf.measure.device.kept import Originals
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
+    from pytest_gpuperf.measure.timing.prepared import Prepared
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.measure.verification.before import Before
     from pytest_gpuperf.records import (
@@ -56,6 +58,8 @@ class LiveSource:
         alone: Returns a context in which nothing else is measured by the host's clock.
         codes: Reads the code of calls.
         phases: Counts the seconds.
+        verify: `auto`, `strict` or `off`.
+        originals: Functions as they have to be after a timing.
     """
 
     def __init__(
@@ -71,6 +75,8 @@ class LiveSource:
         alone: Callable[[], AbstractContextManager[None]],
         codes: CodeReader,
         phases: Phases,
+        verify: str = "auto",
+        originals: Originals | None = None,
     ) -> None:
         self._counters = counters
         self._tests = tests
@@ -81,6 +87,8 @@ class LiveSource:
         self._alone = alone
         self._codes = codes
         self._phases = phases
+        self._verify = verify
+        self._originals = originals
         self.processes: list[Processes] = []
         """Processes of features, which end with the run."""
         self._read: tuple[Call, LaunchedCode, Before] | None = None
@@ -144,35 +152,39 @@ class LiveSource:
         return replace(timing, work=replace(timing.work, argument_bytes=count or None))
 
     def _time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
-        from pytest_gpuperf.measure.verification.values import CallElsewhere
-        from pytest_gpuperf.measure.verification.verify import Verifier
+        from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
+        from pytest_gpuperf.measure.verification.before import Before
+        from pytest_gpuperf.measure.verification.verifier import Verifier
 
-        code, noted = None, None
+        code, before = None, None
         if self._read is not None and self._read[0] is call:
-            _, code, noted = self._read
+            _, code, before = self._read
         self._read = None
 
         def progress(text: str) -> None:
             self.progress(f"{call.nodeid}: {text}")
 
-        verifier = Verifier(call, noted)
+        def unverified(_: Prepared, timing: Timing, __: str) -> Timing:
+            return timing
+
+        before = before or Before(call)
+        verifier = Verifier(call, before, self._originals, strict=self._verify == "strict")
         progress("compiles")
         try:
             with random_numbers_kept():
-                timing = self._timer.time(
+                return self._timer.time(
                     call,
                     mode=mode,
                     bytes=bytes,
                     flops=flops,
                     progress=progress,
-                    verify=verifier,
+                    verify=unverified if self._verify == "off" else verifier,
                     known=partial(self._known, call, code),
                     elsewhere=partial(CallElsewhere, call),
                 )
         finally:
-            verifier.restore()
+            before.restore()
             self.progress("")
-        return replace(timing, verification=verifier.of(timing))
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Profile the call, or look it up in the report of the profiling pass."""

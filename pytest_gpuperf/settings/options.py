@@ -72,6 +72,14 @@ OPTIONS = (
         switch=True,
     ),
     Option(
+        "verify",
+        "auto",
+        "verify timed calls: 'auto' fails a test if there is proof that they did not do their work, and "
+        "warns of doubts; 'strict' fails for doubts, too; 'off' verifies nothing",
+        choices=("auto", "strict", "off"),
+        key_only=True,
+    ),
+    Option(
         "baselines",
         "baselines",
         "folder of the baseline files, below the rootdir",

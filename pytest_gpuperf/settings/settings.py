@@ -52,6 +52,8 @@ class Settings:
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
     strict: bool
     """True if `inconclusive` fails a test."""
+    verify: str
+    """`auto`, `strict` or `off`."""
     baselines: Path
     update: Literal["never", "new", "changed", "all"]
     """`never`, `new`, `changed` or `all`."""
@@ -133,6 +135,7 @@ class Settings:
             shard=None if profiling_pass or side or sanitizing_pass else _shard(values["shard"]),
             tolerance_pct=_number("gpuperf_tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
+            verify=values["verify"],
             baselines=config.rootpath / values["baselines"],
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],

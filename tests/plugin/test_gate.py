@@ -22,6 +22,7 @@ from pytest_gpuperf.records import (
     Measurement,
     Run,
     Timing,
+    Verification,
 )
 from run_builders import at_clock, in_turn, measured, profile, queued, record, run, timing
 
@@ -204,6 +205,17 @@ def test_undecided_time_warns_and_fails_only_if_strict(project: Project) -> None
     strict.assert_outcomes(failed=1)
     accept_suggested(strict)
     project.run("--gpuperf-strict").assert_outcomes(passed=1)
+
+
+def test_doubted_time_warns_and_is_counted(project: Project, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_k=TIMED)
+    doubted = replace(timing(100.0), verification=Verification(doubts=("it is quick",)))
+    result = project.recorded(project.session(doubted, {}))
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        ["*PytestWarning: gpuperf: the time is doubted: it is quick", "gpuperf: 1 time doubted"]
+    )
+    project.run("-Werror").assert_outcomes(failed=1)
 
 
 def test_drifted_time_passes_with_the_command_that_renews_it(project: Project) -> None:

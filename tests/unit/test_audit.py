@@ -7,8 +7,9 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.timing import audit
-from pytest_gpuperf.measure.timing.audit import Audit, audit_of, refuse_elsewhere
+from pytest_gpuperf.measure.timing import marks
+from pytest_gpuperf.measure.timing.marks import refuse_elsewhere
+from pytest_gpuperf.measure.verification.records import Audit, audit_of
 
 SPIN = Activity(0, 1000, "spin_kernel", launch=1)
 
@@ -82,12 +83,12 @@ def test_blocking_kernel_is_not_a_mark() -> None:
 
 @pytest.mark.parametrize(("time_us", "told"), [(50.0, False), (35.0, False), (30.0, True), (5.0, True)])
 def test_time_far_below_single_calls_is_told(time_us: float, told: bool) -> None:
-    assert bool(audited().unlike(time_us)) is told
+    assert bool(audited().doubt(time_us)) is told
 
 
 def test_graph_with_more_work_than_single_calls_is_told() -> None:
-    assert not audited().unlike(50.0, 72.0)
-    assert audited().unlike(50.0, 80.0)
+    assert not audited().doubt(50.0, 72.0)
+    assert audited().doubt(50.0, 80.0)
 
 
 def test_copies_from_the_host_between_calls_are_not_late() -> None:
@@ -109,20 +110,20 @@ def test_copies_from_the_host_are_no_work_next_to_kernels() -> None:
 
 @pytest.mark.parametrize(("captured", "told"), [(0, True), (1, False), (2, False)])
 def test_launches_that_a_capture_does_not_see_are_told(captured: int, told: bool) -> None:
-    why = audited().unlike(50.0, captured=captured)
+    why = audited().uncontained(captured)
     assert ("launches 1 kernels, fills and copies, and a capture sees 0" in why) is told
 
 
 def test_very_short_times_may_differ() -> None:
-    assert not audited(us=2.5).unlike(0.9)
+    assert not audited(us=2.5).doubt(0.9)
 
 
-@pytest.mark.parametrize(("threads", "waits"), [(1, []), (2, [audit.THREADS_S])])
+@pytest.mark.parametrize(("threads", "waits"), [(1, []), (2, [marks.THREADS_S])])
 def test_other_threads_get_time_to_launch(
     monkeypatch: pytest.MonkeyPatch, threads: int, waits: list[float]
 ) -> None:
     waited: list[float] = []
     monkeypatch.setattr("sys._current_frames", lambda: dict.fromkeys(range(threads)))
     monkeypatch.setattr("time.sleep", waited.append)
-    audit.wait_for_threads()
+    marks.wait_for_threads()
     assert waited == waits

@@ -12,7 +12,6 @@ import torch
 from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.timing import batch as batches
 from pytest_gpuperf.measure.timing import graph as graphs
-from pytest_gpuperf.measure.timing import rerun
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.graph import (
     NotCapturableError,
@@ -21,6 +20,7 @@ from pytest_gpuperf.measure.timing.graph import (
     replay_us,
     waits_for_gpu,
 )
+from pytest_gpuperf.measure.verification import rerun
 from simulated_gpu import SimulatedGpu, SimulatedStamps
 
 if TYPE_CHECKING:
@@ -256,7 +256,8 @@ def test_each_recorded_cold_call_forgets_what_persists(
 
 def test_queued_calls_are_repeated_behind_their_share_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "event", lambda: None)
-    queued = SimpleNamespace(_fn=list, _block_us=800.0, calls=4, _others=())
-    calls = QueuedBatch.rerun(queued)  # type: ignore[arg-type]
-    assert len(calls) == rerun.RERUN_CALLS
-    assert vars(calls[0])["_block_us"] == 200
+    blocked_us: list[float] = []
+    monkeypatch.setattr(rerun, "by_events", blocked_us.append)
+    queued = QueuedBatch(list, 4, 100.0)
+    assert len(rerun.reruns_of(queued)) == rerun.RERUN_CALLS
+    assert blocked_us == [200]

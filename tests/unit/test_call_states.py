@@ -11,12 +11,14 @@ import pytest
 import torch
 
 from pytest_gpuperf.measure.correctness.poison import fill
+from pytest_gpuperf.measure.timing import call_elsewhere
+from pytest_gpuperf.measure.verification import replay
 from pytest_gpuperf.measure.verification import values as values_module
-from pytest_gpuperf.measure.verification import verify as verify_module
 from pytest_gpuperf.measure.verification.before import Before
 from pytest_gpuperf.measure.verification.outputs import PATTERN
 from pytest_gpuperf.measure.verification.reach import tensors_in_reach
-from verified_calls import Calls, call_of, data, verify
+from pytest_gpuperf.measure.verification.verifier import Verifier
+from verified_calls import Calls, call_of, data, times, unsuspicious, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values_module, "on_gpu", lambda _: True)
-    monkeypatch.setattr(verify_module, "on_gpu", lambda _: True)
+    for module in (call_elsewhere, replay):
+        monkeypatch.setattr(module, "on_gpu", lambda _: True)
 
 
 def backward(x: torch.Tensor) -> torch.Tensor | None:
@@ -54,20 +56,19 @@ def test_gradient_is_as_before_each_call_and_after(former: float | None, *, grap
     if former is not None:
         x.grad = torch.full_like(x, former)
     call = call_of(backward, x, expected=lambda x: 2 * x.detach() + (former or 0.0))
-    verifier = verify_module.Verifier(call)
+    before = Before(call)
     for _ in range(10):
         call()
-    verifier(Captured(x) if graph else Calls(call))
-    verifier.restore()
-    assert verifier.found is not None
-    assert (verifier.found.refused, verifier.found.not_verified) == ("", "")
+    found = Verifier(call, before).replay((Captured(x) if graph else Calls(call)).reruns)
+    before.restore()
+    assert unsuspicious(found)
     assert x.grad is None if former is None else torch.all(torch.eq(torch.as_tensor(x.grad), former))
 
 
 def test_buffers_of_a_module_are_restored() -> None:
     norm = torch.nn.BatchNorm1d(32)
-    found = verify(call_of(norm, data()), timed=10)
-    assert (found.refused, found.not_verified) == ("", "")
+    call = call_of(norm, data())
+    assert unsuspicious(verify(call, between=times(10, call)))
     assert norm.num_batches_tracked == 1  # by the call that showed what is written
 
 
@@ -82,13 +83,13 @@ def test_each_step_of_an_optimizer_starts_from_one_state() -> None:
         optimizer.zero_grad()
         return loss.detach()
 
-    found = verify(call_of(step, data()), timed=10)
-    assert (found.refused, found.not_verified) == ("", "")
+    call = call_of(step, data())
+    assert unsuspicious(verify(call, between=times(10, call)))
     assert all(one["step"] == 1 for one in optimizer.state.values())
     assert model.weight.grad is None
 
 
-def test_call_that_counts_itself_on_the_gpu_is_refused() -> None:
+def test_call_that_counts_itself_on_the_gpu_is_doubted() -> None:
     x, calls = data(), torch.zeros(1)
     former = x.square()
 
@@ -96,7 +97,8 @@ def test_call_that_counts_itself_on_the_gpu_is_refused() -> None:
         calls.add_(1)
         return former.clone() if calls > 5 else x.square()
 
-    assert verify(call_of(fn, x, expected=torch.square), timed=10).refused
+    call = call_of(fn, x, expected=torch.square)
+    assert verify(call, between=times(10, call)).doubts
 
 
 def test_unseen_values_are_told_from_those_kept_on_the_gpu() -> None:
@@ -111,13 +113,13 @@ def test_unseen_values_are_told_from_those_kept_on_the_gpu() -> None:
 
     call = call_of(fn, x, expected=torch.square)
     found = verify(call, Calls(call, lambda: 30.0 if slow[-1] else 10.0))
-    assert "a call on values that it has not seen takes 30 µs" in found.refused
+    assert "a call on values that it has not seen takes 30 µs" in found.doubts[0]
 
 
 def test_argument_that_a_timing_names_is_restored() -> None:
     x = data()
-    found = verify(call_of(lambda x: [x.mul_(2), None][1], x, mutates=(0,)), timed=10)
-    assert (found.refused, found.not_verified) == ("", "")
+    call = call_of(lambda x: [x.mul_(2), None][1], x, mutates=(0,))
+    assert unsuspicious(verify(call, between=times(10, call)))
     assert torch.equal(x, data())
 
 
@@ -179,14 +181,14 @@ def padded(x: torch.Tensor) -> torch.Tensor:
 
 def test_elements_that_no_call_writes_are_named() -> None:
     found = verify(call_of(padded, data()))
-    assert found.refused == ""
-    assert found.other_values
+    assert (found.refused, found.doubts, found.other_values) == ("", (), True)
     assert found.not_verified == "a plain call does not write 2048 of 4096 elements either"
 
 
 def test_valid_part_of_an_output_is_verified() -> None:
     found = verify(call_of(lambda x: padded(x)[: len(x)], data(), expected=lambda x: x * 3))
-    assert (found.refused, found.not_verified, found.other_values) == ("", "", True)
+    assert unsuspicious(found)
+    assert found.other_values
 
 
 def test_elements_that_only_a_plain_call_writes_are_missed() -> None:
@@ -198,4 +200,4 @@ def test_elements_that_only_a_plain_call_writes_are_missed() -> None:
             fill(out[32:], PATTERN)
         return out
 
-    assert "timed calls did not compute their output" in verify(call_of(fn, x)).refused
+    assert "timed calls did not compute their output" in verify(call_of(fn, x)).doubts[0]

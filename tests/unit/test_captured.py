@@ -14,11 +14,13 @@ import torch
 from cuda_header import cuda_numbers
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import kept
-from pytest_gpuperf.measure.timing import captured, rerun
+from pytest_gpuperf.measure.timing import captured
+from pytest_gpuperf.measure.timing.batch import HotBatch
 from pytest_gpuperf.measure.timing.captured import CapturedCalls, DriverError
+from pytest_gpuperf.measure.verification import rerun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 class Driver:
@@ -126,6 +128,14 @@ def capture(driver: Driver, fn: Callable[[], Any], calls: int, flush: str = "") 
     return found
 
 
+def batch_of(calls: CapturedCalls, others: Sequence[Any] = ()) -> HotBatch:
+    """Return a batch that has timed calls of a graph."""
+    batch = HotBatch.__new__(HotBatch)
+    graph = SimpleNamespace(pool=lambda: (0, 1))
+    vars(batch).update(captured=calls, graph=graph, fn=lambda: None, others=others)
+    return batch
+
+
 def test_one_call_launches_its_nodes_alone(driver: Driver) -> None:
     numbers = itertools.count()
     calls = capture(driver, lambda: driver.kernels(f"k{next(numbers)}", "same"), 3, "fill")
@@ -147,13 +157,11 @@ def test_sample_has_the_last_call_and_one_of_each_kind(
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
     numbers = itertools.count()
     calls = capture(driver, lambda: driver.kernel("work" if next(numbers) == 17 else "idle!"), 100)
-    graph: Any = SimpleNamespace(pool=lambda: (0, 1))
-    elsewhere: Any = [lambda: None] * 2
-    found = rerun.of_graph(calls, graph, lambda: None, elsewhere)
+    found = rerun.reruns_of(batch_of(calls, others=[lambda: None] * 2))
     in_graph = [not one.live for one in found]
     assert in_graph == [True, False, False, *[True] * (rerun.RERUN_CALLS - 1), *[False] * rerun.PLAIN_CALLS]
     for one in (found[0], found[3]):
-        one._call.launch()  # type: ignore[attr-defined]
+        one._call()
     assert driver.launched == [["idle!"], ["work"]]
 
 
@@ -175,9 +183,8 @@ def test_refusal_of_the_driver_does_not_end_the_capture(driver: Driver, function
     driver.refuses = function
     calls = capture(driver, lambda: driver.kernel("k"), 2)
     assert calls.unavailable == f"{function} returned 999"
-    graph: Any = None
     with pytest.raises(GpuperfError, match=function):
-        rerun.of_graph(calls, graph, lambda: None, ())
+        rerun.reruns_of(batch_of(calls))
 
 
 def test_former_value_is_gone_before_the_next_call(driver: Driver) -> None:
@@ -235,6 +242,6 @@ def test_single_call_is_queued_behind_a_kernel_that_blocks(monkeypatch: pytest.M
     monkeypatch.setattr(kept, "synchronize", lambda: steps.append("synchronize"))
     monkeypatch.setattr(kept, "elapsed_us", lambda *_: 7.0)
     monkeypatch.setattr(rerun, "block_gpu", steps.append)
-    call = rerun.QueuedRerun(lambda: steps.append("call"), 1e6)
+    call = rerun.Rerun(lambda: steps.append("call"), rerun.by_events(1e6))
     assert call.run(lambda: steps.append("before")) == 7
-    assert steps == ["before", 1e6, "record", "call", "record", "synchronize"]
+    assert steps == ["before", "synchronize", 1e6, "record", "call", "record", "synchronize"]

@@ -11,10 +11,11 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import kept
-from pytest_gpuperf.measure.timing import kernels_batch, marks, prepared, rerun
+from pytest_gpuperf.measure.timing import kernels_batch, marks, prepared
 from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, single_call_of, work_of
+from pytest_gpuperf.measure.verification import rerun
 from pytest_gpuperf.records import StreamWork
 from simulated_gpu import install_kernels
 
@@ -88,7 +89,8 @@ class FakeCupti:
         self.refused = ""
         self.now = 0
         self._found: list[Activity] = []
-        monkeypatch.setattr(kernels_batch, "recorded", self._recorded)
+        for module in (kernels_batch, rerun):
+            monkeypatch.setattr(module, "recorded", self._recorded)
         monkeypatch.setattr(kernels_batch, "detach", lambda: None)
         monkeypatch.setattr(kernels_batch, "mark", lambda: (self._mark, "mark"))
 
@@ -137,9 +139,9 @@ def test_shorter_records_are_taken_if_one_stream_works(
 
 def test_calls_are_repeated_as_they_were_recorded(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[object] = []
-    calls = KernelsBatch(cupti.call).rerun()
+    calls = rerun.reruns_of(KernelsBatch(cupti.call))
     assert len(calls) == rerun.RERUN_CALLS
-    monkeypatch.setattr(kernels_batch, "finish", lambda *value: ends.append(value))
+    monkeypatch.setattr(rerun, "finish", lambda *value: ends.append(value))
     assert calls[0].live
     assert calls[0].run(lambda: ends.append("before")) == 5
     assert ends == ["before", (), (None,)]
@@ -149,7 +151,7 @@ def test_call_that_only_copies_to_the_host_is_timed(cupti: FakeCupti) -> None:
     cupti.work = {"with_host": True}
     batch = KernelsBatch(cupti.call)
     assert batch.run().time_us == 5.0
-    assert batch.rerun()[0].run(lambda: None) == 5.0
+    assert rerun.reruns_of(batch)[0].run(lambda: None) == 5.0
 
 
 @pytest.mark.parametrize(("device", "mhz"), [(0, 1500.0), (1, 0.0)])
@@ -169,7 +171,7 @@ def test_lost_records_are_refused(cupti: FakeCupti) -> None:
 def test_kernels_with_the_name_of_the_marks_are_refused(cupti: FakeCupti) -> None:
     work = [cupti.call]
     batch = KernelsBatch(lambda: work[-1]())
-    again = batch.rerun()[0]
+    again = rerun.reruns_of(batch)[0]
     work.append(lambda: cupti._launch("mark", 5.0, 144))
     for refused in (batch.run, lambda: again.run(lambda: None)):
         with pytest.raises(GpuperfError, match="kernels of the callable have the name mark") as told:

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.timing import call_elsewhere
+from pytest_gpuperf.measure.timing.call_elsewhere import copies
 from pytest_gpuperf.measure.verification import values as values_module
-from pytest_gpuperf.measure.verification.values import Values, copies, fingerprint
+from pytest_gpuperf.measure.verification.values import Values, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values_module, "on_gpu", lambda _: True)
+    monkeypatch.setattr(call_elsewhere, "on_gpu", lambda _: True)
 
 
 def data(*shape: int) -> torch.Tensor:

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import kept
-from pytest_gpuperf.measure.timing import single_calls
-from pytest_gpuperf.measure.timing.audit import Audit
 from pytest_gpuperf.measure.timing.prepared import Prepared
-from pytest_gpuperf.measure.timing.single_calls import with_single_calls
+from pytest_gpuperf.measure.verification import records
+from pytest_gpuperf.measure.verification.records import Audit, UncontainedError, contained
 from pytest_gpuperf.records import Conditions, OtherTime
 from run_builders import timing
 from timer_bench import Blocks
@@ -31,7 +30,7 @@ HONEST = Audit(busy_us=50.0, silent=0, calls=5, outside_us=0.0, late=0, launches
 
 
 @pytest.fixture
-def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, str]]:
+def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
     """Return a function that compares 50 µs with audits."""
 
     def compare(
@@ -40,7 +39,8 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, str]]:
         timed: Timing = TIMING,
         in_short_graph_us: float = 50.0,
         captured: Any = None,
-    ) -> tuple[Any, str]:
+        mode: str = "hot",
+    ) -> Timing:
         left = list(audits)
 
         def audit(_: Prepared) -> Audit | None:
@@ -49,75 +49,83 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, str]]:
                 raise found
             return found
 
-        monkeypatch.setattr(Prepared, "audit", audit)
-        monkeypatch.setattr(Prepared, "in_short_graph_us", lambda _: in_short_graph_us)
+        monkeypatch.setattr(records, "audited", audit)
+        monkeypatch.setattr(records, "in_short_graph_us", lambda _: in_short_graph_us)
         prepared = Prepared(Blocks(lambda _: timed.us_by("events") or 0.0), "hot", fn=fn, captured=captured)
-        result = with_single_calls(prepared, timed)
+        result = contained(prepared, timed, mode)
         assert not left
         return result
 
     return compare
 
 
-def test_honest_calls_are_recorded_once(compared: Callable[..., tuple[Any, str]]) -> None:
-    found, why = compared(HONEST)
-    assert (found.single_call.busy_us, why) == (50.0, "")
+def busy_us(timed: Timing) -> float | None:
+    return timed.single_call.busy_us if timed.single_call is not None else None
 
 
-def test_one_long_recording_is_no_proof(compared: Callable[..., tuple[Any, str]]) -> None:
-    found, why = compared(HONEST._replace(busy_us=500.0), HONEST)
-    assert (found.single_call.busy_us, why) == (50.0, "")
+def test_honest_calls_are_recorded_once(compared: Callable[..., Timing]) -> None:
+    found = compared(HONEST)
+    assert (busy_us(found), found.doubts) == (50.0, ())
 
 
-def test_two_long_recordings_are_told(compared: Callable[..., tuple[Any, str]]) -> None:
-    _, why = compared(HONEST._replace(busy_us=500.0), HONEST._replace(busy_us=400.0))
-    assert "single calls keep the GPU busy for 400.00 us" in why
+def test_one_long_recording_is_no_reason_to_doubt(compared: Callable[..., Timing]) -> None:
+    found = compared(HONEST._replace(busy_us=500.0), HONEST)
+    assert (busy_us(found), found.doubts) == (50.0, ())
 
 
-@pytest.mark.parametrize(("in_short_graph_us", "told"), [(9.0, False), (90.0, True)])
+def test_two_long_recordings_are_a_doubt(compared: Callable[..., Timing]) -> None:
+    (doubt,) = compared(HONEST._replace(busy_us=500.0), HONEST._replace(busy_us=400.0)).doubts
+    assert "single calls keep the GPU busy for 400.00 us" in doubt
+
+
+def test_doubt_is_enough_to_choose_another_mode(compared: Callable[..., Timing]) -> None:
+    with pytest.raises(UncontainedError) as told:
+        compared(*[HONEST._replace(busy_us=500.0)] * 2, mode="auto")
+    assert "single calls keep the GPU busy for 500.00 us" in told.value.why
+
+
+@pytest.mark.parametrize(("in_short_graph_us", "doubted"), [(9.0, False), (90.0, True)])
 def test_gaps_of_a_long_graph_are_no_work(
-    compared: Callable[..., tuple[Any, str]], in_short_graph_us: float, told: bool
+    compared: Callable[..., Timing], in_short_graph_us: float, doubted: bool
 ) -> None:
     timed = replace(timing(5.0), source="cupti", other=OtherTime(time_us=14.0))
     audits = [HONEST._replace(busy_us=5.0)] * 2
-    _, why = compared(*audits, timed=timed, in_short_graph_us=in_short_graph_us)
-    assert bool(why) is told
+    assert bool(compared(*audits, timed=timed, in_short_graph_us=in_short_graph_us).doubts) is doubted
 
 
-def test_other_process_leaves_a_difference_open(compared: Callable[..., tuple[Any, str]]) -> None:
+def test_other_process_leaves_a_difference_open(compared: Callable[..., Timing]) -> None:
     shared = replace(timing(50.0), conditions=Conditions(other_processes=1))
-    found, why = compared(HONEST._replace(busy_us=500.0), timed=shared)
-    assert (found.not_compared, why) == ("another process was on the GPU", "")
-    _, why = compared(*[HONEST._replace(outside_us=90.0)] * 2, timed=shared)
-    assert "work of a call ran for 90.0 us" in why
+    found = compared(HONEST._replace(busy_us=500.0), timed=shared)
+    assert (found.not_compared, found.doubts) == ("another process was on the GPU", ())
+    with pytest.raises(UncontainedError, match="work of a call ran for 90"):
+        compared(*[HONEST._replace(outside_us=90.0)] * 2, timed=shared)
 
 
-def test_work_that_no_capture_sees_is_told(compared: Callable[..., tuple[Any, str]]) -> None:
+def test_work_that_no_capture_sees_is_a_proof(compared: Callable[..., Timing]) -> None:
     """A quarter of the work runs on the legacy stream: too little to show in the times."""
     audits = [HONEST._replace(busy_us=60.0, launches=2)] * 2
-    _, why = compared(*audits, captured=SimpleNamespace(launches=1))
-    assert "a capture sees 1 of them" in why
+    with pytest.raises(UncontainedError, match="a capture sees 1 of them"):
+        compared(*audits, captured=SimpleNamespace(launches=1))
 
 
 @pytest.mark.parametrize(("needed", "skipped"), [(5 << 30, True), (1 << 30, False)])
 def test_calls_without_memory_next_to_the_graph_are_not_compared(
-    compared: Callable[..., tuple[Any, str]], monkeypatch: pytest.MonkeyPatch, needed: int, skipped: bool
+    compared: Callable[..., Timing], monkeypatch: pytest.MonkeyPatch, needed: int, skipped: bool
 ) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (4 << 30, 80 << 30))
-    error, captured = torch.cuda.OutOfMemoryError(), SimpleNamespace(output_bytes=needed)
+    error, captured = torch.cuda.OutOfMemoryError(), SimpleNamespace(output_bytes=needed, launches=1)
     with nullcontext() if skipped else pytest.raises(torch.cuda.OutOfMemoryError):
-        found, why = compared(error, captured=captured)
-        assert (found.not_compared[:14], why) == ("4 GiB are free", "")
+        found = compared(error, captured=captured)
+        assert (found.not_compared[:14], found.doubts) == ("4 GiB are free", ())
 
 
-def test_calls_by_kernels_are_not_recorded_again(compared: Callable[..., tuple[Any, str]]) -> None:
-    found, why = compared(None)
-    assert (found.single_call, why) == (None, "")
+def test_calls_by_kernels_are_not_recorded_again(compared: Callable[..., Timing]) -> None:
+    assert compared(None) == TIMING
 
 
 @pytest.mark.parametrize(("beside_us", "told"), [(0.0, False), (40.0, True)])
 def test_without_cupti_the_host_waits_for_the_device(
-    compared: Callable[..., tuple[Any, str]], monkeypatch: pytest.MonkeyPatch, beside_us: float, told: bool
+    compared: Callable[..., Timing], monkeypatch: pytest.MonkeyPatch, beside_us: float, told: bool
 ) -> None:
     device = SimpleNamespace(now=0.0, beside=0.0)
 
@@ -133,9 +141,9 @@ def test_without_cupti_the_host_waits_for_the_device(
         fakes[name] = lambda *_: None
     for name, fake in fakes.items():
         monkeypatch.setattr(kept, name, fake)
-    found, why = compared(CuptiError("there is no CUPTI"), fn=call)
+    found = compared(CuptiError("there is no CUPTI"), fn=call)
     assert found.not_compared == "there is no CUPTI"
-    assert bool(why) is told
+    assert bool(found.doubts) is told
 
 
 @pytest.mark.parametrize(("lag_us", "told"), [(49.0, False), (51.0, True)])
@@ -148,6 +156,6 @@ def test_only_work_of_the_calls_themselves_may_lag(
     monkeypatch.setattr(kept, "has_passed", lambda _: True)
     for name in ("event", "record", "current_stream", "synchronize"):
         monkeypatch.setattr(kept, name, lambda *_, name=name: steps.append(name))
-    assert bool(single_calls._lagging(lambda: steps.append("call"))) is told
+    assert bool(records.lagging(lambda: steps.append("call"))) is told
     one = ["current_stream", "event", "synchronize", *["call"] * 20, "record", "synchronize"]
     assert steps == one * 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -357,9 +357,10 @@ def short(bench: Bench, elsewhere: Callable[[], Any], *elsewhere_us: float) -> T
     prepared = Prepared(batch, "hot", fn=lambda: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timer, "prepare", lambda *_, **__: prepared)
-        patch.setattr(timer, "with_single_calls", lambda _, found: (found, ""))
         patch.setattr(kept, "synchronize", lambda: None)
-        return short_timer.time(lambda: None, mode="hot", elsewhere=elsewhere)
+        return short_timer.time(
+            lambda: None, mode="hot", elsewhere=cast("Any", elsewhere), verify=lambda _, found, __: found
+        )
 
 
 def fails_later(error: Exception) -> Callable[[], None]:

@@ -8,25 +8,29 @@ import pytest
 import torch
 
 from pytest_gpuperf.measure.device import kept
-from pytest_gpuperf.measure.timing import rerun
-from pytest_gpuperf.measure.timing.rerun import RerunElsewhere
-from pytest_gpuperf.measure.verification import values as values_module
-from pytest_gpuperf.measure.verification import verify as verify_module
-from pytest_gpuperf.measure.verification.values import CallElsewhere
-from pytest_gpuperf.measure.verification.verify import Verifier
+from pytest_gpuperf.measure.timing import call_elsewhere
+from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
+from pytest_gpuperf.measure.timing.prepared import Prepared
+from pytest_gpuperf.measure.verification import replay, rerun
+from pytest_gpuperf.measure.verification.before import Before
+from pytest_gpuperf.measure.verification.rerun import Rerun, by_events
+from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
 from run_builders import timing
-from verified_calls import Calls, call_of, data, verify
+from timer_bench import Blocks
+from verified_calls import Calls, call_of, data, unsuspicious, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_gpuperf.records import Timing
+
 
 @pytest.fixture(autouse=True)
 def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values_module, "on_gpu", lambda _: True)
-    monkeypatch.setattr(verify_module, "on_gpu", lambda _: True)
+    for module in (call_elsewhere, replay):
+        monkeypatch.setattr(module, "on_gpu", lambda _: True)
 
 
 class CallsElsewhere(Calls):
@@ -34,9 +38,10 @@ class CallsElsewhere(Calls):
 
     def __init__(self, call: Call) -> None:
         super().__init__(call)
-        self.elsewhere = RerunElsewhere(CallElsewhere(call))
+        there = CallElsewhere(call)
+        self.elsewhere = Rerun(there, by_events(), there)
 
-    def rerun(self) -> list[Any]:
+    def reruns(self) -> list[Any]:
         return [self, self.elsewhere]
 
 
@@ -52,7 +57,8 @@ def verified(fn: Callable[..., Any], *args: Any, expected: Any = None, **options
 @pytest.mark.parametrize("expected", [None, torch.square])
 def test_right_calls_are_verified_on_other_values(expected: Any) -> None:
     found = verified(torch.square, data(), expected=expected)
-    assert (found.refused, found.not_verified, found.other_values) == ("", "", True)
+    assert unsuspicious(found)
+    assert found.other_values
     assert found.compared_with == ("expected" if expected else "call")
     assert (found.calls, found.unseen_ratio) == (4, 1.0)
 
@@ -67,11 +73,12 @@ def memo() -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 @pytest.mark.parametrize("expected", [None, torch.square])
-def test_former_output_is_refused(expected: Any) -> None:
+def test_former_output_is_doubted(expected: Any) -> None:
     fn, x = memo(), data()
     fn(x)
     found = verified(fn, x, expected=expected)
-    assert found.refused.startswith("the time is refused: timed calls did not compute their output")
+    assert found.refused == ""
+    assert found.doubts[0].startswith("timed calls did not compute their output")
 
 
 @pytest.fixture
@@ -82,7 +89,7 @@ def _no_events(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_no_events")
-def test_call_that_does_no_work_elsewhere_is_refused() -> None:
+def test_call_that_does_no_work_elsewhere_is_doubted() -> None:
     x = data()
     outputs: dict[int, torch.Tensor] = {}
 
@@ -92,8 +99,8 @@ def test_call_that_does_no_work_elsewhere_is_refused() -> None:
         return outputs.setdefault(argument.data_ptr(), argument.square())
 
     call = CheckedCall("t", "main", fn, (x,), reference=Reference(torch.square))
-    assert verify(call, Calls(call)).refused == ""
-    assert "timed calls did not compute their output" in verify(call, CallsElsewhere(call)).refused
+    assert unsuspicious(verify(call, Calls(call)))
+    assert "timed calls did not compute their output" in verify(call, CallsElsewhere(call)).doubts[0]
 
 
 @pytest.mark.usefixtures("_no_events")
@@ -111,27 +118,30 @@ def test_right_calls_elsewhere_are_verified(mutates: tuple[int, ...]) -> None:
     reference = Reference(lambda argument: argument * 2, mutates=mutates)
     call = CheckedCall("t", "main", doubled, (x,), reference=reference)
     found = verify(call, CallsElsewhere(call))
-    assert (found.refused, found.not_verified, found.other_values, found.calls) == ("", "", True, 2)
+    assert unsuspicious(found)
+    assert (found.other_values, found.calls) == (True, 2)
     assert torch.equal(x, former)
 
 
 def test_random_output_is_not_accused() -> None:
     found = verified(lambda x: x * torch.rand_like(x), data())
-    assert (found.refused, found.not_verified) == ("", "two calls on the same values give different outputs")
+    assert (found.refused, found.doubts) == ("", ())
+    assert found.not_verified == "two calls on the same values give different outputs"
 
 
 def test_call_without_outputs_is_not_accused() -> None:
     found = verified(lambda x: None, torch.arange(4))
-    assert found.refused == ""
+    assert (found.refused, found.doubts) == ("", ())
     assert found.not_verified
 
 
 def test_call_in_place_is_verified() -> None:
     found = verified(lambda x: [x.mul_(2), None][1], data(), expected=lambda x: x * 2, mutates=(0,))
-    assert (found.refused, found.not_verified, found.other_values) == ("", "", True)
+    assert unsuspicious(found)
+    assert found.other_values
 
 
-def test_slow_unseen_values_are_refused() -> None:
+def test_slow_unseen_values_are_doubted() -> None:
     x = data()
     call = CheckedCall("t", "main", torch.square, (x,), reference=Reference(torch.square))
     seen: list[torch.Tensor] = []
@@ -143,17 +153,13 @@ def test_slow_unseen_values_are_refused() -> None:
 
     found = verify(call, Calls(call, time_us))
     assert found.unseen_ratio == 3.0
-    assert "that it has not seen takes 30 µs, on the same values again 10 µs" in found.refused
+    assert "that it has not seen takes 30 µs, on the same values again 10 µs" in found.doubts[0]
 
 
 def test_argument_that_changed_while_timed_is_refused() -> None:
     x = data()
     call = CheckedCall("t", "main", torch.square, (x,), reference=Reference(torch.square))
-    verifier = Verifier(call)
-    x.zero_()
-    verifier(Calls(call))
-    found = verifier.found
-    assert found is not None
+    found = verify(call, between=x.zero_)
     assert found.refused.startswith("the time is refused: argument 0 was changed while it was timed")
 
 
@@ -165,11 +171,7 @@ def test_written_argument_gets_its_values_from_before_the_timing() -> None:
         x.mul_(2)
 
     call = CheckedCall("t", "main", double, (x,), reference=Reference(lambda x: x * 2, mutates=(0,)))
-    verifier = Verifier(call)
-    x.fill_(torch.inf)
-    verifier(Calls(call))
-    assert verifier.found is not None
-    assert verifier.found.other_values
+    assert verify(call, between=lambda: x.fill_(torch.inf)).other_values
     assert torch.equal(x, before)
 
 
@@ -187,14 +189,15 @@ def test_rare_difference_is_not_accused() -> None:
         return out
 
     found = verified(rounding, data(), expected=torch.square)
-    assert found.refused == ""
+    assert (found.refused, found.doubts) == ("", ())
     assert "by little, or by chance" in found.not_verified
 
 
 def test_callable_that_relies_on_its_values_is_not_accused() -> None:
     x = torch.rand(64, 32, generator=torch.Generator().manual_seed(0)) + 1
     found = verified(lambda x: x.clamp(min=1), x, expected=lambda x: x)
-    assert (found.refused, found.not_verified) == ("", "on other values a plain call is wrong too")
+    assert (found.refused, found.doubts) == ("", ())
+    assert found.not_verified == "on other values a plain call is wrong too"
 
 
 def test_exception_on_other_values_is_not_accused() -> None:
@@ -207,21 +210,24 @@ def test_exception_on_other_values_is_not_accused() -> None:
         return x + 1
 
     found = verified(picky, x, expected=picky)
-    assert (found.refused, found.not_verified) == ("", "other values raise ValueError: not mine")
+    assert (found.refused, found.doubts) == ("", ())
+    assert found.not_verified == "other values raise ValueError: not mine"
 
 
 def test_expected_tensors_are_compared_on_the_timed_values() -> None:
     found = verified(torch.square, data(), expected=data().square())
-    assert (found.refused, found.compared_with, found.other_values) == ("", "call", True)
+    assert unsuspicious(found)
+    assert (found.compared_with, found.other_values) == ("call", True)
 
 
 def test_output_that_ignores_the_values_is_not_verified() -> None:
     found = verified(torch.zeros_like, data(), expected=torch.zeros_like)
-    assert (found.refused, found.not_verified) == ("", "the output is the same for other values")
+    assert (found.refused, found.doubts) == ("", ())
+    assert found.not_verified == "the output is the same for other values"
 
 
 def test_long_calls_are_run_again_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_module, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(replay, "MOST_SECONDS", 0.0)
     calls: list[object] = []
 
     def fn(x: torch.Tensor) -> torch.Tensor:
@@ -241,25 +247,41 @@ def test_argument_in_the_memory_of_a_written_one_may_change() -> None:
 
     reference = Reference(lambda x, _: x.square(), mutates=(1,))
     call = CheckedCall("t", "main", square, (base[:64], base[64:]), reference=reference)
-    verifier = Verifier(call)
-    call()
-    verifier(Calls(call))
-    assert verifier.found is not None
-    assert (verifier.found.refused, verifier.found.not_verified) == ("", "")
+    assert unsuspicious(verify(call, between=call))
+
+
+@pytest.fixture
+def verified_timing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
+    """Return a function that verifies 5 µs, of which a replay finds something."""
+
+    def verified(found: Verification, mode: Any = "hot", *, strict: bool = False) -> Timing:
+        call = Call("t", "main", torch.square, (data(),))
+        verifier = Verifier(call, Before(call), strict=strict)
+        monkeypatch.setattr(verifier, "replay", lambda _: found)
+        return verifier(Prepared(Blocks(lambda _: 5.0), mode), timing(5.0, mode), mode)
+
+    return verified
 
 
 @pytest.mark.parametrize(
-    ("mode", "single_us", "refuses"),
+    ("mode", "single_us", "doubts"),
     [("hot", 35.0, False), ("hot", 35.1, True), ("cold", 35.1, True), ("kernels", 99.0, False)],
 )
-def test_call_by_itself_may_not_take_much_longer(mode: Any, single_us: float, *, refuses: bool) -> None:
-    verifier = Verifier(Call("t", "main", torch.square, (data(),)))
-    timed = timing(5.0, mode)
-    assert verifier.of(timed) is None
-    verifier.found = Verification(single_us=single_us)
-    found = verifier.of(timed)
-    assert found is not None
-    assert found.refused.startswith(f"the time is refused: a call by itself takes {single_us:.4g}") is refuses
+def test_call_by_itself_may_not_take_much_longer(
+    verified_timing: Callable[..., Timing], mode: Any, single_us: float, *, doubts: bool
+) -> None:
+    found = verified_timing(Verification(single_us=single_us), mode)
+    assert any(one.startswith(f"a call by itself takes {single_us:.4g}") for one in found.doubts) is doubts
+    assert not found.refused
+
+
+def test_strict_refuses_what_is_doubted(verified_timing: Callable[..., Timing]) -> None:
+    doubted = Verification(doubts=("it is quick",))
+    found = verified_timing(doubted)
+    assert (found.refused, found.doubts) == ("", ("it is quick",))
+    found = verified_timing(doubted, strict=True)
+    assert (found.refused, found.doubts) == ("the time is refused: it is quick", ())
+    assert verified_timing(Verification(refused="a proof"), strict=True).refused == "a proof"
 
 
 def picky(known: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -275,19 +297,21 @@ def picky(known: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
     return fn
 
 
-def test_call_that_raises_on_values_of_its_reference_is_refused() -> None:
+def test_call_that_raises_on_values_of_its_reference_is_doubted() -> None:
     x = data()
     found = verified(picky(x), x, expected=torch.square)
-    assert "the callable raises ValueError on other values, which its reference takes" in found.refused
+    assert "the callable raises ValueError on other values, which its reference takes" in found.doubts[0]
+    assert not found.refused
 
 
 def test_call_that_raises_like_its_reference_is_not_accused() -> None:
     x = data()
     found = verified(picky(x), x, expected=picky(x))
-    assert (found.refused, found.not_verified) == ("", "other values raise ValueError: unsupported values")
+    assert (found.refused, found.doubts) == ("", ())
+    assert found.not_verified == "other values raise ValueError: unsupported values"
 
 
-def test_work_that_is_left_out_now_and_then_is_refused() -> None:
+def test_work_that_is_left_out_now_and_then_is_doubted() -> None:
     x, turn = data(), [0]
     former = x.square()
 
@@ -295,31 +319,15 @@ def test_work_that_is_left_out_now_and_then_is_refused() -> None:
         turn[0] += 1
         return former.clone() if turn[0] in (5, 13) else x.square()
 
-    assert verified(fn, x, expected=torch.square).refused
+    assert verified(fn, x, expected=torch.square).doubts
 
 
 def test_setting_that_changes_while_timed_is_refused() -> None:
-    x = data()
-    call = CheckedCall("t", "main", torch.square, (x,), reference=Reference(torch.square))
-    verifier = Verifier(call)
-    torch.backends.cuda.matmul.allow_tf32 = True
-    verifier(Calls(call))
-    assert verifier.found is not None
-    assert "has changed torch.backends.cuda.matmul.allow_tf32 from False to True" in verifier.found.refused
-    assert not torch.backends.cuda.matmul.allow_tf32
+    call = CheckedCall("t", "main", torch.square, (data(),), reference=Reference(torch.square))
 
-
-def test_setting_that_the_reference_changes_is_not_the_callables() -> None:
-    def expected(x: torch.Tensor) -> torch.Tensor:
+    def change() -> None:
         torch.backends.cuda.matmul.allow_tf32 = True
-        return x.square()
 
-    call = CheckedCall("t", "main", torch.square, (data(),), reference=Reference(expected))
-    verifier = Verifier(call)
-    try:
-        for _ in range(2):
-            verifier(Calls(call))
-    finally:
-        torch.set_float32_matmul_precision("highest")
-    assert verifier.found is not None
-    assert not verifier.found.refused
+    found = verify(call, between=change)
+    assert "has changed torch.backends.cuda.matmul.allow_tf32 from False to True" in found.refused
+    assert not torch.backends.cuda.matmul.allow_tf32

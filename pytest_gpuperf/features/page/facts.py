@@ -71,6 +71,7 @@ def _of_timing(timing: Timing) -> Facts:
     if verified := timing.verification:
         calls = count(verified.calls, "timed call")
         yield "timed outputs", verified.not_verified or f"{calls} checked again, on other values"
+        yield "doubted", "; ".join(timing.doubts)
     yield "autotuned", "; ".join(timing.autotuned)
     yield "measured again", "; ".join(timing.measured_again)
 

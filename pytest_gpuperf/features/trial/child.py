@@ -122,7 +122,7 @@ def _command(plan: TrialPlan, folder: Path, timeout_s: float) -> list[str]:
         *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "xdist", "-n1"),
         *("-c", str(folder / "pytest.ini"), f"--rootdir={folder}"),
         *("--gpuperf", "--gpuperf-replay=never", "--gpuperf-update=never", "--gpuperf-counters=off"),
-        *(f"-ogpuperf_budget={plan.budget_s}", f"--gpuperf-timeout={timeout_s}"),
+        *(f"-ogpuperf_budget={plan.budget_s}", "-ogpuperf_verify=strict", f"--gpuperf-timeout={timeout_s}"),
         str(folder / TEST_FILE),
     ]
 

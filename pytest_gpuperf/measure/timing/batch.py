@@ -15,22 +15,13 @@ from pytest_gpuperf.measure.device.kernels import STAMP
 from pytest_gpuperf.measure.timing.captured import CapturedCalls
 from pytest_gpuperf.measure.timing.graph import block_gpu, capture, replay_us
 from pytest_gpuperf.measure.timing.marks import SPIN
-from pytest_gpuperf.measure.timing.rerun import (
-    RERUN_CALLS,
-    HostRerun,
-    QueuedRerun,
-    Rerun,
-    RerunElsewhere,
-    Rerunnable,
-    of_graph,
-)
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
-    from pytest_gpuperf.measure.timing.rerun import Elsewhere
+    from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
     from pytest_gpuperf.measure.timing.stamp import Stamps
     from pytest_gpuperf.records import StreamWork
 
@@ -65,7 +56,7 @@ class Block(NamedTuple):
     """Only from a batch that records all of its blocks."""
 
 
-class Batch(Rerunnable, Protocol):
+class Batch(Protocol):
     """Runs blocks of calls and returns the time of one call."""
 
     calls: int
@@ -73,7 +64,7 @@ class Batch(Rerunnable, Protocol):
     def run(self) -> Block:
         """Run one block and wait for it."""
 
-    def run_recorded(self, blocks: int, others: Sequence[Elsewhere] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
         """Run blocks and take the kernels' own durations from CUPTI's records.
 
         Args:
@@ -90,25 +81,21 @@ class HotBatch:
 
     def __init__(self, fn: Callable[[], Any], calls: int, stamps: Stamps | None = None) -> None:
         self.calls = calls
-        self._fn = fn
+        self.fn = fn
         self._stamps = stamps
-        self._others: Sequence[Elsewhere] = ()
+        self.others: Sequence[CallElsewhere] = ()
         self.captured = CapturedCalls(fn)
-        self._graph = capture(lambda: _stamped(self.captured, calls, stamps), self.captured.close)
-
-    def rerun(self) -> list[Rerun]:
-        """Return some calls of the graph, to be run one by one."""
-        return of_graph(self.captured, self._graph, self._fn, self._others)
+        self.graph = capture(lambda: _stamped(self.captured, calls, stamps), self.captured.close)
 
     def run(self) -> Block:
         """Replay the graph once."""
         cost_us = self._stamps.cost_us if self._stamps is not None else 0.0
-        return Block((replay_us(self._graph) - cost_us) / self.calls, _clock(self._stamps))
+        return Block((replay_us(self.graph) - cost_us) / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int, others: Sequence[Elsewhere] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
         """Launch one by one under CUPTI: inside a graph, kernels of a microsecond read 0.1 µs more."""
-        self._others = others
-        return _recorded((self._fn, *others), blocks, self.calls, self._stamps)
+        self.others = others
+        return _recorded((self.fn, *others), blocks, self.calls, self._stamps)
 
 
 class ColdBatch:
@@ -125,25 +112,21 @@ class ColdBatch:
         self._buffer = buffer = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
         self._buffer_is = buffer.data_ptr(), buffer.nbytes
 
-        self._fn = fn
-        self._others: Sequence[Elsewhere] = ()
+        self.fn = fn
+        self.others: Sequence[CallElsewhere] = ()
         self.captured = CapturedCalls(fn)
 
         def captured_pair() -> None:
             kept.zero(buffer)
             self.captured()
 
-        self._both = capture(lambda: _stamped(captured_pair, calls, stamps), self.captured.close)
+        self.graph = capture(lambda: _stamped(captured_pair, calls, stamps), self.captured.close)
         self._flushes = capture(lambda: _stamped(lambda: kept.zero(buffer), calls, stamps))
 
     def flush(self) -> None:
         """Empty the L2 before a single call, also of memory that persists in it."""
         l2.forget()
         kept.zero(self._buffer)
-
-    def rerun(self) -> list[Rerun]:
-        """Return some calls of the graph, to be run one by one, each after a flush."""
-        return of_graph(self.captured, self._both, self._fn, self._others, self.flush)
 
     def run(self) -> Block:
         """Replay each graph once.
@@ -158,10 +141,10 @@ class ColdBatch:
             )
         l2.forget()
         flushes_us = replay_us(self._flushes)
-        both_us = replay_us(self._both)
+        both_us = replay_us(self.graph)
         return Block((both_us - flushes_us) / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int, others: Sequence[Elsewhere] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
         """Run the pairs under CUPTI, and leave the flushes out."""
 
         def flushed(fn: Callable[[], Any]) -> Callable[[], Any]:
@@ -171,8 +154,8 @@ class ColdBatch:
 
             return pair
 
-        self._others = others
-        calls: list[Callable[[], Any]] = [self._fn, *others]
+        self.others = others
+        calls: list[Callable[[], Any]] = [self.fn, *others]
         pairs = [flushed(fn) for fn in calls]
         return _recorded(pairs, blocks, self.calls, self._stamps, flushed=True)
 
@@ -188,28 +171,23 @@ class QueuedBatch:
         self, fn: Callable[[], Any], calls: int, enqueue_us: float, stamps: Stamps | None = None
     ) -> None:
         self.calls = calls
-        self._fn = fn
+        self.fn = fn
         self._stamps = stamps
-        self._others: Sequence[Elsewhere] = ()
+        self.others: Sequence[CallElsewhere] = ()
         # Twice the time the host needs to queue everything, at most 0.2 s.
-        self._block_us = min(2 * enqueue_us * calls, 200_000)
+        self.block_us = min(2 * enqueue_us * calls, 200_000)
         self._pairs = [(kept.event(), kept.event()) for _ in range(calls)]
-
-    def rerun(self) -> list[Rerun]:
-        """Return calls that are queued and timed like those of a block."""
-        queued = [QueuedRerun(self._fn, self._block_us / self.calls)] * RERUN_CALLS
-        return [queued[0], *map(RerunElsewhere, self._others), *queued[1:]]
 
     def run(self) -> Block:
         """Run the pairs once."""
         # The callable may leave another stream as the current one.
         stream = kept.current_stream()
-        block_gpu(self._block_us)
+        block_gpu(self.block_us)
         if self._stamps is not None:
             self._stamps.before()
         for start, end in self._pairs:
             kept.record(start, stream)
-            self._fn()
+            self.fn()
             kept.record(end, stream)
         if self._stamps is not None:
             self._stamps.after()
@@ -217,10 +195,10 @@ class QueuedBatch:
         total_us = sum(kept.elapsed_us(start, end) for start, end in self._pairs)
         return Block(total_us / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int, others: Sequence[Elsewhere] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
         """Calls under CUPTI."""
-        self._others = others
-        return _recorded((self._fn, *others), blocks, self.calls, self._stamps)
+        self.others = others
+        return _recorded((self.fn, *others), blocks, self.calls, self._stamps)
 
 
 class HostBatch:
@@ -228,11 +206,7 @@ class HostBatch:
 
     def __init__(self, fn: Callable[[], Any], calls: int) -> None:
         self.calls = calls
-        self._fn = fn
-
-    def rerun(self) -> list[Rerun]:
-        """Return calls that are timed by the host's clock."""
-        return [HostRerun(self._fn)] * RERUN_CALLS
+        self.fn = fn
 
     def run(self) -> Block:
         """Run the calls once."""
@@ -240,13 +214,13 @@ class HostBatch:
         value = None
         begin = kept.now()
         for _ in range(self.calls):
-            value = self._fn()
+            value = self.fn()
         finish(value)
         return Block((kept.now() - begin) * 1e6 / self.calls)
 
-    def run_recorded(self, blocks: int, others: Sequence[Elsewhere] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
         """Run the calls under CUPTI: the kernels alone."""
-        return _recorded((self._fn, *others), blocks, self.calls, None)
+        return _recorded((self.fn, *others), blocks, self.calls, None)
 
 
 def _stamped(fn: Callable[[], Any], calls: int, stamps: Stamps | None) -> None:

@@ -12,18 +12,22 @@ from collections import defaultdict
 from itertools import cycle, islice
 from math import inf
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
 from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kernels import STAMP
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
-from pytest_gpuperf.measure.timing.audit import check_marks, counted, refuse_elsewhere, wait_for_threads
 from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import nothing_launched
-from pytest_gpuperf.measure.timing.marks import mark
-from pytest_gpuperf.measure.timing.rerun import RERUN_CALLS
+from pytest_gpuperf.measure.timing.marks import (
+    check_marks,
+    counted,
+    mark,
+    refuse_elsewhere,
+    wait_for_threads,
+)
 from pytest_gpuperf.records import SingleCall, StreamWork
 from pytest_gpuperf.statistics.estimate import interquartile_range, trimmed_mean
 
@@ -31,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
-    from pytest_gpuperf.measure.timing.rerun import Ranges, Rerun
     from pytest_gpuperf.measure.timing.stamp import Stamps
 
 BLOCK_US = 5_000
@@ -60,9 +63,9 @@ class KernelsBatch:
     """
 
     def __init__(self, fn: Callable[[], Any], stamps: Stamps | None = None) -> None:
-        self._fn = fn
+        self.fn = fn
         self._stamps = stamps
-        self._mark, self._marks_name = mark()
+        self.mark, self.marks_name = mark()
         self._serial = False
         first, _ = self._record(FIRST_CALLS, first=True)
         if not any(first):
@@ -75,10 +78,6 @@ class KernelsBatch:
         most = min(MAX_CALLS, round(HOST_BLOCK_US / self._host_us))
         self.calls = max(1, min(most, round(BLOCK_US / call_us)))
 
-    def rerun(self) -> list[Rerun]:
-        """Return calls that are recorded like those of a block."""
-        return [KernelsRerun(self._fn, self._mark, self._marks_name)] * RERUN_CALLS
-
     def run(self) -> Block:
         """Record the calls of one block. CUPTI stays attached; `detach` ends that."""
         calls, current = self._record(self.calls)
@@ -90,20 +89,20 @@ class KernelsBatch:
 
     def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
         """Run blocks of the callable and the others in turn: all of them are recorded."""
-        own = self._fn
+        own = self.fn
         try:
             return [self._run(fn) for fn in islice(cycle((own, *others)), blocks)]
         finally:
-            self._fn = own
+            self.fn = own
 
     def _run(self, fn: Callable[[], Any]) -> Block:
-        self._fn = fn
+        self.fn = fn
         return self.run()
 
     def host_blocks_us(self) -> list[float]:
         """Time blocks by the host's clock, without CUPTI: microseconds a call."""
         detach()
-        batch = HostBatch(self._fn, max(1, min(MAX_CALLS, round(BLOCK_BY_HOST_US / self._host_us))))
+        batch = HostBatch(self.fn, max(1, min(MAX_CALLS, round(BLOCK_BY_HOST_US / self._host_us))))
         return [batch.run().time_us for _ in range(HOST_BLOCKS)]
 
     def _serial_is_shorter(self) -> bool:
@@ -126,15 +125,15 @@ class KernelsBatch:
             if self._stamps is not None:
                 self._stamps.before()
             for _ in range(calls):
-                self._mark()
-                finish(self._fn())
-            self._mark()
+                self.mark()
+                finish(self.fn())
+            self.mark()
             if first:
                 wait_for_threads()
             if self._stamps is not None:
                 self._stamps.after()
-        marks = [activity for activity in activities if self._marks_name in activity.name]
-        check_marks(len(marks), calls + 1, self._marks_name)
+        marks = [activity for activity in activities if self.marks_name in activity.name]
+        check_marks(len(marks), calls + 1, self.marks_name)
         launches = sorted(one.launch for one in marks)
         after = [one.name for one in activities if one.launch > launches[-1] and not one.with_host]
         # One of them is the stamp; a kernel of the callable may have its name.
@@ -143,34 +142,6 @@ class KernelsBatch:
         silent = found.count([])
         refuse_elsewhere(silent=0 if first and silent == calls else silent, late=late, calls=calls)
         return found, marks[0]
-
-
-class KernelsRerun:
-    """A call by CUPTI's records of its kernels."""
-
-    live = True
-    memory: ClassVar[Ranges] = ()
-
-    def __init__(self, fn: Callable[[], Any], mark: Callable[[], object], marks_name: str) -> None:
-        self._fn = fn
-        self._mark = mark
-        self._marks_name = marks_name
-        self.value: object = None
-
-    def run(self, before: Callable[[], object]) -> float:
-        """Record one call."""
-        self.value = None
-        before()
-        finish()
-        with recorded(stay=True) as activities:
-            self._mark()
-            self.value = self._fn()
-            finish(self.value)
-            self._mark()
-        marks = sorted(activity.launch for activity in activities if self._marks_name in activity.name)
-        check_marks(len(marks), 2, self._marks_name)
-        calls = by_call(activities, marks)
-        return sum(busy_us(counted(calls)))
 
 
 def by_call(activities: Sequence[Activity], marks: Sequence[int]) -> list[list[Activity]]:

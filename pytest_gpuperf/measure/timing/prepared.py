@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
@@ -12,7 +11,6 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.timing.audit import audit
 from pytest_gpuperf.measure.timing.autotuners import watched
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.graph import (
@@ -31,10 +29,9 @@ from pytest_gpuperf.measure.timing.warm_up import until_steady
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.measure.timing.audit import Audit
     from pytest_gpuperf.measure.timing.batch import Batch, Block
+    from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
     from pytest_gpuperf.measure.timing.captured import CapturedCalls
-    from pytest_gpuperf.measure.timing.rerun import Elsewhere
     from pytest_gpuperf.measure.timing.stamp import Stamps
     from pytest_gpuperf.measure.timing.warm_up import Warmed
     from pytest_gpuperf.records import TimingMode
@@ -45,8 +42,6 @@ COLD_CALLS = 20
 """A flush takes tens of microseconds, so fewer calls fill a cold block."""
 QUEUED_CALLS = 50
 """Pairs queued at once; the GPU is blocked while the host queues them."""
-FEW_CALLS = 10
-"""Calls of a graph that is too short for the gaps of a long one."""
 WARM_UP_CAP_S = 3.0
 MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
 
@@ -67,26 +62,10 @@ class Prepared:
     fn: Callable[[], Any] | None = None
     """None if its single calls are not recorded: CUPTI records all of them."""
     enqueue_us: float = 0.0
-    elsewhere: Callable[[], Elsewhere] | None = None
+    elsewhere: Callable[[], CallElsewhere] | None = None
     """Returns the callable on tensors at other places in memory; None if it has none."""
     captured: CapturedCalls | None = None
     """The calls in the graph; None without a graph."""
-
-    def audit(self) -> Audit | None:
-        """Record single calls, to compare them with the time of many; None if that makes no sense.
-
-        Raises:
-            CuptiError: CUPTI is missing, or another profiler holds it.
-        """
-        if self.fn is None:
-            return None
-        between = self.batch.flush if isinstance(self.batch, ColdBatch) else None
-        return audit(self.fn, self.enqueue_us, between)
-
-    @property
-    def launches(self) -> float:
-        """Kernels, fills and copies of a call in the graph; infinite if there is none, or if unknown."""
-        return inf if self.captured is None else self.captured.launches
 
     def warm_up(self) -> Warmed:
         """Run blocks until time and SM clock are steady."""
@@ -120,16 +99,6 @@ class Prepared:
         except CuptiError:
             return False
         return True
-
-    def in_short_graph_us(self) -> float:
-        """Return the microseconds of a call in a graph of a few.
-
-        In a long graph, gaps between streams that wait for each other grow: from 1 µs a call in one of 10 to
-        8 µs in one of 1,000, on an H100.
-        """
-        assert self.fn is not None
-        batch = HotBatch(self.fn, FEW_CALLS)
-        return min(batch.run().time_us for _ in range(2))  # the first replay uploads the graph
 
 
 def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamps | None) -> Prepared:

@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.compat.torch_names import profiler_runs
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device import kept, l2
-from pytest_gpuperf.measure.timing.audit import REFUSED
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.measure.timing.burn import BURN_S, Burn, at_other_clocks
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
 from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us
 from pytest_gpuperf.measure.timing.prepared import Prepared, prepare
-from pytest_gpuperf.measure.timing.single_calls import with_single_calls
 from pytest_gpuperf.measure.timing.stamp import stamps
+from pytest_gpuperf.measure.verification.records import UncontainedError, contained
 from pytest_gpuperf.records import HELD_BACK, OtherTime, Timing, Workload
 from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks, scaled
 from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
@@ -32,10 +30,12 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from pytest_gpuperf.measure.timing.batch import Block
-    from pytest_gpuperf.measure.timing.rerun import Elsewhere, Rerunnable
+    from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
     from pytest_gpuperf.measure.timing.stamp import Stamps
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
+    Verify: TypeAlias = Callable[[Prepared, Timing, str], Timing]
+    """Returns the timing of a callable with what speaks against it; the text is the mode asked for."""
     KnownTime: TypeAlias = Callable[[TimingMode], tuple[TimingSource, ClockModel | None] | None]
 
 LEAST_BLOCKS = 10
@@ -81,7 +81,6 @@ class Timer:
             blocks are taken in any case.
         conditions: Reads the state of the GPU after a timing.
         max_sm_clock_mhz: Highest SM clock of the device, in MHz; 0 if unknown.
-        originals: Functions as they have to be after a timing; by default those of torch and of the clock.
     """
 
     def __init__(
@@ -90,9 +89,7 @@ class Timer:
         budget_s: float,
         conditions: Callable[[], Conditions | None],
         max_sm_clock_mhz: float = 0.0,
-        originals: kept.Originals | None = None,
     ) -> None:
-        self._originals = originals or kept.Originals()
         self._flush_bytes = 2 * l2_bytes
         self._budget_s = budget_s
         self._conditions = conditions
@@ -117,9 +114,9 @@ class Timer:
         bytes: int = 0,
         flops: int = 0,
         progress: Callable[[str], None] = lambda _: None,
-        verify: Callable[[Rerunnable], object] = lambda _: None,
+        verify: Verify = contained,
         known: KnownTime = lambda _: None,
-        elsewhere: Callable[[], Elsewhere] | None = None,
+        elsewhere: Callable[[], CallElsewhere] | None = None,
     ) -> Timing:
         """Warm up, then time blocks of calls until they are precise or the budget is spent.
 
@@ -131,7 +128,7 @@ class Timer:
             bytes: Bytes that a call moves, kept in the record.
             flops: Operations of a call, kept in the record.
             progress: Called with the present activity.
-            verify: Called with the batch that was timed, to run some of its calls again.
+            verify: Verifies the time; by default it compares records of single calls.
             known: Returns the source of the baseline's time of a mode, and its clock model if the code is the
                 same; None without a baseline. Near its clock the model spares the blocks at other clocks.
             elsewhere: Returns the same call on tensors at other places in memory; a short time is the mean
@@ -139,30 +136,26 @@ class Timer:
 
         Raises:
             GpuperfError: Unknown mode, a mode that needs a capture and gets none, a callable that
-                launches nothing, or one too short to be timed cold.
+                launches nothing, one too short to be timed cold, or a time that is refused.
         """
         progress("compiles")
-        profiled = profiler_runs()
         with l2.reset_after(), kept.library_unchanged():
             try:
                 prepared = replace_fields(self.prepare(fn, mode), elsewhere=elsewhere)
                 timing = self._undisturbed(prepared, progress, known)
-                timing, why = with_single_calls(prepared, timing)
-                if why:
-                    if mode != "auto" or timing.not_compared:
-                        raise GpuperfError(
-                            f"{REFUSED}{why}",
-                            expected="streams that wait for each other, and the same work in each call",
-                            next_step="use mode='kernels', which has the work of single calls on all streams",
-                        )
-                    prepared = Prepared(KernelsBatch(fn, self._stamps), "kernels", why)
-                    timing = self._undisturbed(prepared, progress, known)
                 progress("verifies")
-                verify(prepared.batch)
+                try:
+                    timing = verify(prepared, timing, mode)
+                except UncontainedError as error:
+                    if mode != "auto":
+                        raise
+                    prepared = Prepared(KernelsBatch(fn, self._stamps), "kernels", error.why)
+                    timing = self._undisturbed(prepared, progress, known)
+                    progress("verifies")
+                    timing = verify(prepared, timing, mode)
             finally:
                 # Recorded batches leave CUPTI attached between their blocks.
                 detach()
-        self._refuse_patches(profiled=profiled)
         return replace(timing, work=Workload(bytes=bytes or None, flops=flops or None))
 
     def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
@@ -174,23 +167,6 @@ class Timer:
             if not why or len(thrown_away) == ATTEMPTS - 1:
                 return replace(timing, measured_again=tuple(thrown_away))
             thrown_away.append(why)
-
-    def _refuse_patches(self, *, profiled: bool) -> None:
-        """Refuse a time if functions that it depends on are not what they were.
-
-        Raises:
-            GpuperfError: Some are not.
-        """
-        if profiler_runs() and not profiled:
-            raise GpuperfError(
-                f"{REFUSED}the callable has started a torch.profiler, which keeps other records away",
-                next_step="start it before the test, or use gpuperf.trace",
-            )
-        if patched := self._originals.patched():
-            raise GpuperfError(
-                f"{REFUSED}{patched} is not the original function",
-                expected="clocks, synchronisation and comparisons as their libraries define them",
-            )
 
     def _measure(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
         progress("warms up")
@@ -338,9 +314,9 @@ class Timer:
         return Burn()
 
 
-def _places(prepared: Prepared, held: list[Any]) -> list[Elsewhere]:
+def _places(prepared: Prepared, held: list[Any]) -> list[CallElsewhere]:
     """Return the call on tensors at other places: none if the callable does not work there."""
-    places: list[Elsewhere] = []
+    places: list[CallElsewhere] = []
     if prepared.elsewhere is None or prepared.fn is None:
         return places
     with suppress(Exception):  # of the callable, or for want of memory: the first place is enough

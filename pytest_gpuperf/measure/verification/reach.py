@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.measure.verification.values import PLAIN
+from pytest_gpuperf.measure.timing.call_elsewhere import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,19 +1,9 @@
-"""Run timed calls again on other values, and refuse a time whose calls did not do their work.
+"""Run timed calls again on other values in poisoned memory, and compare their outputs with the reference.
 
-After the timing, some of the timed calls are run one by one, by the graph or the batch that was timed: first
-on the present values, then on other ones, written into the same memory. Before each run the memory of the
-outputs is filled with a pattern. The outputs are compared with the reference of the check or, without a
-callable reference, with a call on copies of the arguments at other addresses.
-
-A difference alone is no proof: a callable may draw random numbers, keep a state, or add in any order. So a
-time is refused only if
-
-- an output of the right call is wrong on the values that were checked before, or
-- most of the wrong elements are those of the values before, or were not written at all, or
-- a plain call is right on the same values, or
-- unseen values take 1.5 times as long as the same values at once again.
-
-Everything else is kept as a reason why the time is not verified.
+Some of the timed calls are run one by one, by the graph or the batch that was timed: first on the present
+values, then on other ones, written into the same memory. Before each run the memory of the outputs is filled
+with a pattern. The outputs are compared with the reference of the check or, without a callable reference,
+with a call on copies of the arguments at other addresses.
 """
 
 from __future__ import annotations
@@ -32,9 +22,7 @@ from pytest_gpuperf.measure.correctness.judged import Judged
 from pytest_gpuperf.measure.correctness.poison import copy, fill, poisoned_memory
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.device.process_state import ProcessState
-from pytest_gpuperf.measure.timing.audit import REFUSED
-from pytest_gpuperf.measure.verification.before import Before
+from pytest_gpuperf.measure.timing.call_elsewhere import copies, on_gpu, refuse_little_memory, tensors_of
 from pytest_gpuperf.measure.verification.outputs import (
     PATTERN,
     PATTERNS,
@@ -46,22 +34,16 @@ from pytest_gpuperf.measure.verification.outputs import (
     unwritten,
     wrong,
 )
-from pytest_gpuperf.measure.verification.values import (
-    Values,
-    copies,
-    is_expanded,
-    on_gpu,
-    refuse_little_memory,
-    tensors_of,
-)
-from pytest_gpuperf.records import Timing, Verification
+from pytest_gpuperf.measure.verification.values import Values, is_expanded
+from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import CheckedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from pytest_gpuperf.measure.timing.rerun import Rerun, Rerunnable
+    from pytest_gpuperf.measure.verification.before import Before
+    from pytest_gpuperf.measure.verification.rerun import Rerun
     from pytest_gpuperf.records.call import Call, Reference
 
 PAIRS = 3
@@ -77,15 +59,12 @@ REPEATS = 4
 """Further plain calls if one of several was wrong: a callable may leave its work out by chance."""
 MOST_UNSEEN = 1.5
 """Largest honest ratio; the largest in public data was 1.22."""
-MOST_SINGLE = 3.0
-SINGLE_EXTRA_US = 20.0
-"""Largest time of a call by itself, over that of a call among others and with the launch of its graph."""
 LEAST_EXTRA_US = 2.0
 """Extra time on unseen values that is no noise of events."""
 
 
-class _RefusedError(Exception):
-    """The time is refused."""
+class RefusedError(Exception):
+    """There is proof that timed calls did not do their work."""
 
 
 class _WrongCall(NamedTuple):
@@ -94,88 +73,18 @@ class _WrongCall(NamedTuple):
     text: str
 
 
-class Verifier:
-    """Verifies the timed calls of one callable. Make it before the timing: it notes the arguments' values.
+class Replay:
+    """Runs timed calls again, once.
 
     Args:
         call: The call; a `CheckedCall` has a reference.
-        before: What it may write, if that is known already.
+        before: What it may write.
     """
 
-    def __init__(self, call: Call, before: Before | None = None) -> None:
-        self._call = call
-        self._before = before or Before(call)
-        self._state = self._before.process
-        self.found: Verification | None = None
-        """Result for the batch that was timed last, or for the first one that is refused."""
-
-    def __call__(self, batch: Rerunnable) -> None:
-        """Run some calls of a batch again, and compare their outputs.
-
-        The result is `found`.
-
-        Args:
-            batch: The batch that was timed.
-        """
-        begin = kept.now()
-        one = _OneVerification(batch, self._call, self._before, begin)
-        try:
-            if changed := self._before.changed_argument():
-                raise _RefusedError(
-                    f"{changed} was changed while it was timed; expected its values as before; next "
-                    "step: if the callable is meant to write to it, name it in mutates="
-                )
-            if change := self._state.change():
-                raise _RefusedError(
-                    f"the callable has changed {change}; expected a callable that leaves it as it is; next "
-                    "step: if the test is meant to run so, set it before the first call"
-                )
-            one.run()
-        except _RefusedError as refused:
-            one.found = replace(one.found, refused=f"{REFUSED}{refused}")
-        except GpuperfError as error:
-            one.found = replace(one.found, not_verified=error.found)
-        except torch.cuda.OutOfMemoryError:
-            one.found = replace(one.found, not_verified="the GPU has too little free memory")
-        except Exception as error:  # of the callable, or of its reference
-            text = next(iter(str(error).splitlines()), "")
-            one.found = replace(one.found, not_verified=f"other values raise {type(error).__name__}: {text}")
-        finally:
-            one.end()
-            # The reference may change settings.
-            self._state = ProcessState()
-        if self.found is None or not self.found.refused:
-            self.found = replace(one.found, seconds=round(kept.now() - begin, 4))
-
-    def restore(self) -> None:
-        """Write the values from before the timing."""
-        self._before.restore()
-
-    def of(self, timing: Timing) -> Verification | None:
-        """Return the verification of a timing.
-
-        A kernel can see from the GPU's clock that another one has just ended, and leave its work out. A call
-        by itself, long after all others, does its work.
-        """
-        found = self.found
-        if found is None or found.refused or timing.mode not in ("hot", "cold"):
-            return found
-        if found.single_us > MOST_SINGLE * timing.time_us + SINGLE_EXTRA_US:
-            return replace(
-                found,
-                refused=f"{REFUSED}a call by itself takes {found.single_us:.4g} µs, and one of many "
-                f"{timing.time_us:.4g} µs; expected at most {MOST_SINGLE:g} times as long; next step: let "
-                "every call do all of its work",
-            )
-        return found
-
-
-class _OneVerification:
-    def __init__(self, batch: Rerunnable, call: Call, before: Before, begin: float) -> None:
-        self._batch = batch
+    def __init__(self, call: Call, before: Before) -> None:
         self._call = call
         self._before = before
-        self._begin = begin
+        self._begin = kept.now()
         self._reference: Reference | None = call.reference if isinstance(call, CheckedCall) else None
         self._expected = self._reference.expected if self._reference else None
         if isinstance(self._expected, Judged):
@@ -190,15 +99,14 @@ class _OneVerification:
         self._values: Values | None = None
         self.found = Verification()
 
-    def run(self) -> None:
-        """Verify.
+    def run(self, reruns: Sequence[Rerun]) -> None:
+        """Run the calls on the timed values and on other ones, and compare.
 
         Raises:
-            _RefusedError: The time is refused.
-            GpuperfError: It cannot be verified.
+            RefusedError: The output on the timed values is wrong.
+            GpuperfError: Their outputs cannot be verified.
         """
         call = self._call
-        reruns = self._batch.rerun()
         state, put_back = self._before.begin(), self._before.put_back_gradients
         self._values = values = Values(call.args, call.kwargs, call.inputs, call.seed, state, put_back)
         self._written = self._arguments_written()
@@ -209,8 +117,8 @@ class _OneVerification:
             if before and self._is_late(SHARE_OF_RERUNS):
                 break
             before.append(self._again(rerun, values.restore, poisons=not before))
-            if write is not None:
-                after.append(self._again_on_others(rerun, write, poisons=not after))
+            if write is not None and not self.found.doubts:
+                after += self._again_on_others(rerun, write, poisons=not after)
             if len(before) == 1:
                 refuse_little_memory(2 * len(reruns) * sum(one.nbytes for one in before[0].values()))
         self.found = replace(self.found, calls=len(before))
@@ -219,17 +127,16 @@ class _OneVerification:
         try:
             if write is None:
                 raise GpuperfError("no argument is a tensor of floating-point values on the GPU")
-            self._judge_others(reruns, before, after, write)
+            if not self.found.doubts:
+                self._judge_others(reruns, before, after, write)
         except GpuperfError as error:
             undecided = error
-        if undecided is not None or kept.now() < started + SLOW_REFERENCE_S:
+        if undecided is not None or self.found.doubts or kept.now() < started + SLOW_REFERENCE_S:
             self._judge_present(reruns, before)
         if undecided is not None:
             raise undecided
-        self._time_unseen(reruns[0], values)
-
-    def _is_late(self, share: float = 1.0) -> bool:
-        return kept.now() > self._begin + share * MOST_SECONDS
+        if not self.found.doubts:
+            self._time_unseen(reruns[0], values)
 
     def end(self) -> None:
         """Restore the arguments."""
@@ -237,6 +144,12 @@ class _OneVerification:
             finish()
             self._values.restore()
             self._values = None
+
+    def _doubt(self, why: str) -> None:
+        self.found = replace(self.found, doubts=(*self.found.doubts, why))
+
+    def _is_late(self, share: float = 1.0) -> bool:
+        return kept.now() > self._begin + share * MOST_SECONDS
 
     def _again(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool = True) -> Outputs:
         """Run one call on other values, and copy its outputs.
@@ -261,9 +174,10 @@ class _OneVerification:
         leave_out(self._unwritten, outputs)
         return outputs
 
-    def _again_on_others(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool) -> Outputs:
+    def _again_on_others(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool) -> list[Outputs]:
+        """Return the outputs on other values; none, and a doubt, if only the reference takes these values."""
         try:
-            return self._again(rerun, write, poisons=poisons)
+            return [self._again(rerun, write, poisons=poisons)]
         except (GpuperfError, torch.cuda.OutOfMemoryError):
             raise
         except Exception as error:
@@ -271,10 +185,11 @@ class _OneVerification:
                 raise
             write()
             self._refer()  # if it cannot take these values either, its exception says so
-            raise _RefusedError(
-                f"the callable raises {type(error).__name__} on other values, which its reference takes; "
-                "expected an output; next step: if it takes special values only, give them by inputs="
-            ) from None
+            self._doubt(
+                f"the callable raises {type(error).__name__} on other values, which its reference takes; if "
+                "it takes special values only, give them by inputs="
+            )
+            return []
 
     def _poison(self, rerun: Rerun) -> None:
         """Fill the outputs that lie in memory of the graph itself: other memory may hold more than them."""
@@ -295,14 +210,12 @@ class _OneVerification:
 
     def _arguments_written(self) -> Outputs:
         """Return the arguments that hold the outputs of a callable that returns None."""
-        assert self._values is not None
+        tensors = self._values_or_fail().tensors
         mutates = self._reference.mutates if self._reference else True
         if mutates is True:
-            return self._values.tensors
-        if mutates is False:
-            return {}
-        named = {*(f"argument {key}" for key in mutates)}
-        return {name: one for name, one in self._values.tensors.items() if name.partition("[")[0] in named}
+            return tensors
+        named = {f"argument {key}" for key in mutates or ()}
+        return {name: one for name, one in tensors.items() if name.partition("[")[0] in named}
 
     def _judge_present(self, reruns: Sequence[Rerun], got: list[Outputs]) -> None:
         """Compare with the reference on the values that the timed calls had."""
@@ -316,7 +229,7 @@ class _OneVerification:
         if found is not None:
             if not all(one.isfinite().all() for one in target.values()):
                 raise GpuperfError("the output is no longer finite after the timing")
-            raise _RefusedError(
+            raise RefusedError(
                 f"the output of a timed call is wrong, on the values that were timed: {found.text}; expected "
                 "the output that was checked; next step: let every call do all of its work"
             )
@@ -345,19 +258,15 @@ class _OneVerification:
             of = sum(one.numel() for one in self._unwritten.values())
             why = f"a plain call does not write {missing} of {of} elements either" if missing else ""
             self.found = replace(self.found, other_values=True, not_verified=why)
-            return
-        if stale(before[found.at], after[found.at], target, self._tolerance):
-            raise _RefusedError(
+        elif stale(before[found.at], after[found.at], target, self._tolerance):
+            self._doubt(
                 "timed calls did not compute their output: on other values in the same memory it holds what "
-                "it held before; expected the output for the present values; next step: let every call do "
-                "all of its work, and keep no outputs"
+                "it held before; let every call do all of its work, and keep no outputs"
             )
-        if callable(self._expected) and not wrong(self._plain_call(write), target, self._tolerance):
-            raise _RefusedError(
-                f"timed calls gave another output than a plain call on the same values: {found.text}; "
-                "expected the same; next step: let every call do all of its work"
-            )
-        raise GpuperfError("on other values a plain call is wrong too")
+        elif callable(self._expected) and not wrong(self._plain_call(write), target, self._tolerance):
+            self._doubt(f"timed calls gave another output than a plain call on other values: {found.text}")
+        else:
+            raise GpuperfError("on other values a plain call is wrong too")
 
     def _plain_target(self, write: Callable[[], None]) -> Outputs:
         """Return the outputs of a plain call, and note the elements that it does not write.
@@ -413,10 +322,9 @@ class _OneVerification:
         ratio = median(unseen) / max(median(seen), 0.1)
         self.found = replace(self.found, unseen_ratio=round(ratio, 3), single_us=round(min(seen), 3))
         if min(unseen) > MOST_UNSEEN * median(seen) and min(unseen) > median(seen) + LEAST_EXTRA_US:
-            raise _RefusedError(
+            self._doubt(
                 f"a call on values that it has not seen takes {median(unseen):.4g} µs, on the same values "
-                f"again {median(seen):.4g} µs; expected at most {MOST_UNSEEN} times as long; next step: "
-                "keep no outputs between calls"
+                f"again {median(seen):.4g} µs; keep no outputs between calls"
             )
 
     def _refer(self) -> object:
@@ -438,7 +346,6 @@ class _OneVerification:
             write: Writes the values.
             memory: Fills the memory of its outputs.
         """
-        values = self._values_or_fail()
         write()
         args, kwargs = copies(self._call.args), copies(dict(self._call.kwargs))
         with memory or nullcontext():
@@ -450,7 +357,7 @@ class _OneVerification:
             copied = tensors_of(args, kwargs)
             outputs = {name: copied[name] for name in self._written}
         outputs = {name: copy(tensor) for name, tensor in outputs.items()}
-        values.restore()
+        self._values_or_fail().restore()
         return outputs
 
     def _values_or_fail(self) -> Values:
