@@ -11,6 +11,7 @@ import click
 from pytest_gpuperf.baseline.merge import in_order
 from pytest_gpuperf.cli.output import DEFAULT, echo, show
 from pytest_gpuperf.cli.project import count_tests
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run
 from pytest_gpuperf.report.table import Column, Report, Table
@@ -58,11 +59,17 @@ def load_runs(project: Project, refs: Sequence[str]) -> list[list[Run]]:
         The runs of each GPU model.
 
     Raises:
-        GpuperfError: A run does not exist or cannot be read.
+        GpuperfError: A run does not exist, cannot be read, or has no tests.
     """
     paths = [path for ref in refs or (None,) for path in project.find_for_baseline(ref)]
     of_model: dict[str, list[Run]] = {}
     for run in map(load_run, paths):
+        if not run.tests:
+            raise GpuperfError(
+                f"the run {run.id} has no tests",
+                expected="a run that measured",
+                next_step="type `pytest --gpuperf` with the path of a test that uses the gpuperf fixture",
+            )
         of_model.setdefault(run.environment.gpu.slug, []).append(run)
     return [in_order(runs) for runs in of_model.values()]
 

@@ -35,7 +35,9 @@ def command() -> None:
 @TOLERANCE
 @click.option("--incomplete", is_flag=True, help="Accept a run that was interrupted.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
-@click.option("--exit-code", is_flag=True, help="With --dry-run: exit with 1 if something is new or moved.")
+@click.option(
+    "--exit-code", is_flag=True, help="With --dry-run: exit with 1 if something is new, moved or refused."
+)
 @output_form
 @project_options
 def accept_command(
@@ -67,7 +69,7 @@ def accept_command(
     show_plans(project, list(zip(models, plans, strict=True)), form)
     if form == DEFAULT and not dry_run:
         show_written(*plans)
-    if exit_code and any(each.of_kind("new", "changed") for each in plans):
+    if exit_code and any(each.of_kind("new", "changed", "refused") for each in plans):
         raise click.exceptions.Exit(1)
 
 

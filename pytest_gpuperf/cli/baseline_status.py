@@ -57,9 +57,10 @@ class _Suite:
     @property
     def lines(self) -> list[str]:
         """Remarks besides the numbers."""
+        gone = self.known is not None and 1 < len(self.known.tests) == len(self.not_in_run)
         return [
             *([] if self.known else ["no baseline"]),
-            *(f"not in the run: {nodeid}" for nodeid in self.not_in_run),
+            *(f"not in the run: {nodeid}" for nodeid in (["all tests"] if gone else self.not_in_run)),
             *(f"without baseline: {nodeid}" for nodeid in self.without_baseline),
         ]
 
@@ -99,7 +100,7 @@ def _suites(project: Project, slug: str, newest: Run | None) -> Iterator[_Suite]
     for name in sorted({*project.store.suites(slug), *ran}):
         known = project.store.load(slug, name)
         expected = set(known.tests) if known else set()
-        tests = ran.get(name, expected)
+        tests = ran.get(name, set()) if newest is not None else expected
         yield _Suite(slug, name, known, tuple(sorted(expected - tests)), tuple(sorted(tests - expected)))
 
 

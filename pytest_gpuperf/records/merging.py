@@ -43,7 +43,8 @@ def merge_runs(runs: Sequence[Run]) -> Merged:
             parts.append(run)
     _refuse_commits(parts)
     merged: list[Run] = []
-    notes = [f"{run.id} was interrupted: tests may be missing" for run in parts if not run.complete]
+    notes = [f"{run.id} has no tests" for run in parts if not run.tests]
+    notes += [f"{run.id} was interrupted: tests may be missing" for run in parts if not run.complete]
     notes += [f"{run.id} measured changes that are not committed" for run in parts if run.environment.dirty]
     for _, found in groupby(parts, key=lambda run: run.environment.gpu.slug):
         of_model = list(found)

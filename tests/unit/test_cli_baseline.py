@@ -240,6 +240,24 @@ def test_status_of_an_empty_project(project: Path) -> None:
     assert gpuperf("baseline", "status").output == "no baselines in baselines\n"
 
 
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run", "--exit-code")])
+def test_run_without_tests_is_not_accepted(project: Path, dry_run: tuple[str, ...]) -> None:
+    store(project, run())
+    assert "has no tests; expected a run that measured" in gpuperf("baseline", "accept", *dry_run).stderr
+
+
+def test_exit_code_tells_of_tests_that_are_refused(project: Path) -> None:
+    store(project, run(record(main=measured(), failure="KeyError")))
+    assert gpuperf("baseline", "accept", "--dry-run", "--exit-code").exit_code == 1
+
+
+def test_status_names_suites_that_the_run_leaves_out(project: Path) -> None:
+    store(project, run(record("a.py::one", main=measured()), record("a.py::two", main=measured())))
+    gpuperf("baseline", "accept")
+    store(project, run(id="29990101-000000-0000"))
+    assert gpuperf("baseline", "status").output.splitlines()[-1].strip() == "not in the run: all tests"
+
+
 def test_status_needs_no_run(project: Path) -> None:
     store(project, one_test())
     gpuperf("baseline", "accept", "--baselines", "elsewhere/baselines")

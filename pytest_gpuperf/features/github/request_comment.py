@@ -100,7 +100,9 @@ def request_comment(judged: Sequence[JudgedRun], facts: RequestFacts, notes: Seq
     fails = any(result.verdict.status.fails for result in results)
     fails = fails or facts.conclusion not in ("", "success")
     compared = any(result.verdict.times for result in results)
-    mark = MARKS["bad" if fails else "pass" if compared else "unsure"]
+    undecided = any(result.status is Status.INCONCLUSIVE for result in results)
+    whole = all(one.run.complete and one.results and not one.missing for one in judged)
+    mark = MARKS["bad" if fails else "pass" if compared and whole and not undecided else "unsure"]
     said = counted(results) or "nothing was judged"
     untimed = ", no time was compared" if results and not compared else ""
     head = [_marker(facts), f"## {mark}gpuperf: {said}{untimed}", _origin(facts), *_changes(judged[:MODELS])]

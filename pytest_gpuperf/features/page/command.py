@@ -42,6 +42,8 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     loaded = [run for ref in runs or [None] for run in project.load_all(ref)]
     links = source_links(project.root, commits=[run.environment.commit for run in loaded])
     before = project.load_all(against) if against else []
+    if against and not any(run.tests for run in before):
+        raise GpuperfError(f"the run {against} of --against has no tests", expected="a run that measured")
     sections = []
     for run in loaded:
         store, other = _store(project, run, before)

@@ -79,11 +79,18 @@ def test_other_versions_are_not_joined() -> None:
     assert merged.notes[0].endswith("differ in triton (3.6 and 3.7)")
 
 
-def test_interrupted_and_dirty_runs_are_named() -> None:
+def test_empty_interrupted_and_dirty_runs_are_named() -> None:
     dirty = structs.replace(shard(1), environment=structs.replace(shard(1).environment, dirty=True))
-    merged = merge_runs([dirty, structs.replace(shard(2, gpu=B200), complete=False)])
+    merged = merge_runs(
+        [
+            dirty,
+            structs.replace(shard(2, gpu=B200), complete=False),
+            structs.replace(shard(3, gpu=B200), tests=()),
+        ]
+    )
     assert merged.notes == snapshot(
         (
+            "20261120-173003-3f9a has no tests",
             "20261120-173002-3f9a was interrupted: tests may be missing",
             "20261120-173001-3f9a measured changes that are not committed",
         )

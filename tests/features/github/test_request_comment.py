@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -151,6 +152,17 @@ def test_comment_without_changes_says_so() -> None:
     text = request_comment([judged(result())], RequestFacts())
     assert "## ✅ gpuperf: 1 pass\n" in text
     assert "No test changed." in text
+
+
+@pytest.mark.parametrize("why", ["interrupted", "missing", "empty", "undecided"])
+def test_head_of_a_comment_is_green_only_if_all_is_judged(why: str) -> None:
+    ended = result(status=Status.INCONCLUSIVE if why == "undecided" else Status.PASS)
+    one = judged(ended, missing=["t.py::gone"] if why == "missing" else [])
+    if why == "interrupted":
+        one = dataclasses.replace(one, run=structs.replace(one.run, complete=False))
+
+    runs = [one, judged(gpu=B200)] if why == "empty" else [one]
+    assert "\n\n## ❔ gpuperf: 1 " in request_comment(runs, RequestFacts())
 
 
 def test_head_says_that_no_time_was_compared() -> None:

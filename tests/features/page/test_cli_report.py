@@ -54,9 +54,15 @@ def test_other_run_takes_the_place_of_the_baselines(project: Path) -> None:
     assert not (project / "baselines").exists()
 
 
+def test_comparison_with_a_run_without_tests_is_refused(project: Path) -> None:
+    keep(project, one_test())
+    empty = keep(project, run(id="20261119-000000-aaaa"))
+    assert "of --against has no tests" in report(one_test().id, "--against", empty.id).stderr
+
+
 def test_run_of_another_gpu_is_not_compared(project: Path) -> None:
     keep(project, one_test())
-    other = keep(project, run(gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="b200"))
+    other = keep(project, run(record(), gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="b200"))
     done = report(one_test().id, "--against", other.id)
     assert done.exit_code == 2
     assert "--against is a run of nvidia-b200; expected one of nvidia-h200" in done.output
