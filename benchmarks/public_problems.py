@@ -41,7 +41,7 @@ JOBS = 6
 """Trials that start at once; they wait for each other's measurements."""
 LAST_S = 20
 """Seconds for the trials that run when the time is up."""
-SHOWN = ("own/softmax/good", "own/softmax/fooling")
+SHOWN = ("own/softmax/good",)
 """Trials that the documentation shows; they have the default options."""
 BRIEF = ("--budget", "0.15", "--rounds", "2", "--seeds", "2", "--timeout", "60")
 LEVELS = {

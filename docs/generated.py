@@ -278,9 +278,6 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "sanitizer_messages": sanitizer_messages,
     "token_reduction": token_reduction,
     "public_problems": _of_results(PUBLIC, public_problems.read, public_problems.summary),
-    "tried_fooling": _of_results(
-        PUBLIC, public_problems.read, partial(public_problems.shown, name="fooling")
-    ),
     "tried_good": _of_results(PUBLIC, public_problems.read, partial(public_problems.shown, name="good")),
     "works_with": _of_results(WORKS_WITH, works_with.read, works_with.times_table),
     "works_with_exceptions": _of_results(WORKS_WITH, works_with.read, works_with.exceptions),
