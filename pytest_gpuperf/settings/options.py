@@ -38,22 +38,21 @@ OPTIONS = (
         "budget",
         "1",
         "seconds that one time() call may measure, without the warm-up; it stops earlier when it is precise "
-        "enough, and measures at least ten blocks",
+        "enough",
         metavar="SECONDS",
         key_only=True,
     ),
     Option(
         "timeout",
         "600",
-        "seconds that one test may take, with its fixtures, before its process is ended and the other tests "
-        "run in a new one; 0: any time; without effect under -n 0, -s and --pdb",
+        "seconds that one test may take before its process is ended; 0: any time; without effect under -n 0, "
+        "-s and --pdb",
         metavar="SECONDS",
     ),
     Option(
         "shard",
         "",
-        "run one part of the tests, 2/5 for the second of five; the parts take about the same time, by the "
-        "durations in the baselines",
+        "run one part of the tests, 2/5 for the second of five; the parts take about the same time",
         metavar="PART",
         unset="all tests",
         asks=True,
@@ -118,8 +117,7 @@ OPTIONS = (
     Option(
         "against",
         "",
-        "compare with the code of this git commit, branch or tag: old and new code are timed in turn, by two "
-        "processes that restart several times",
+        "compare with the code of this git commit, branch or tag: old and new code are timed in turn",
         metavar="REF",
         unset="none",
         asks=True,

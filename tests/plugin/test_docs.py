@@ -121,9 +121,9 @@ def test_readme_has_at_most_150_lines() -> None:
     assert page("README.md").count("\n") <= 150
 
 
-def test_documentation_has_at_most_25000_words() -> None:
+def test_documentation_has_at_most_22000_words() -> None:
     texts = [path for path in (ROOT / "docs").rglob("*") if path.suffix in (".md", ".rst")]
-    assert sum(len(path.read_text(encoding="utf-8").split()) for path in texts) <= 25_000
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in texts) <= 22_000
 
 
 def test_index_has_at_most_20_guides_in_four_groups() -> None:
