@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).parent.parent
 GRACE_S = 5.0
@@ -62,9 +62,12 @@ class Child:
     Args:
         target: `module:function`, called with a `Parent` and the arguments.
         arguments: Further arguments, as text.
+        environment: Variables of its environment besides those of this process.
     """
 
-    def __init__(self, target: str, arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self, target: str, arguments: Sequence[str] = (), *, environment: Mapping[str, str] | None = None
+    ) -> None:
         # The file is deleted on close; the child keeps its own handle.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         ours, theirs = Pipe()
@@ -75,7 +78,7 @@ class Child:
                 cwd=ROOT,
                 pass_fds=[theirs.fileno()],
                 # Unbuffered, so that the last line in the log explains the end.
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,1 @@
+"""A zoo of honest callables: each is checked and timed, and none may be refused."""

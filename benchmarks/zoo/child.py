@@ -1,0 +1,231 @@
+"""A process that checks and times callables of the zoo, one after the other."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext, suppress
+from functools import cached_property, partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import torch
+
+from benchmarks.defences.results import NOT_IN_THIS_MODE
+from benchmarks.zoo.cases import zoo
+from benchmarks.zoo.results import Fate, Tried
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.cupti.owner import detach
+from pytest_gpuperf.measure.device import kept, l2
+from pytest_gpuperf.measure.device.conditions import Nvml
+from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.measure.identity.code_reader import CodeReader
+from pytest_gpuperf.measure.timing.audit import audit
+from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
+from pytest_gpuperf.measure.timing.timer import Timer
+from pytest_gpuperf.records.call import Call, CheckedCall, Reference
+from pytest_gpuperf.session.live_source import LiveSource, restored
+from pytest_gpuperf.session.phases import Phases
+from pytest_gpuperf.session.seeds import forget_compiled_code, seed, seed_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.children import Parent
+    from benchmarks.defences.operators import Honest
+    from benchmarks.zoo.cases import Animal
+    from pytest_gpuperf.records import Timing, TimingMode
+
+LONGEST_MESSAGE = 300
+REFERENCE_CALLS = 20
+PROBED = (1 << 16, 1 << 18, 1 << 20)
+"""Elements of the kernels whose times by events and by records show the gap of a launch."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What to do with one callable."""
+
+    name: str
+    asked: tuple[str, ...]
+    """Modes, `check` for the comparison, and a mode a second time for a second timing."""
+
+
+class Bench:
+    """Checks and times callables as a test with the `gpuperf` fixture does.
+
+    Args:
+        budget_s: Seconds of a timing after its warm-up.
+    """
+
+    def __init__(self, budget_s: float) -> None:
+        gpu = gpu_info()
+        nvml = Nvml(gpu.uuid)
+        self._flush_bytes = 2 * gpu.l2_bytes
+        self._timer = Timer(
+            gpu.l2_bytes,
+            budget_s,
+            nvml.conditions,
+            nvml.max_sm_clock_mhz,
+            kept.Originals("pytest_gpuperf"),
+        )
+        self._source = LiveSource(
+            counters=cast("Any", None),
+            tests={},
+            timer=self._timer,
+            known=lambda *_: None,
+            progress=lambda _: None,
+            traces=Path(),
+            alone=nullcontext,
+            codes=CodeReader(""),
+            phases=Phases(),
+        )
+
+    def check(self, call: CheckedCall) -> str:
+        """Compare the call with its reference, and return why it fails; empty if it passes."""
+        return self._source.check(call).failure
+
+    def time(self, call: Call, mode: str) -> Timing:
+        """Time and verify the call."""
+        return self._source.time(call, mode=mode, bytes=0, flops=0)
+
+    def reference(self, call: Call, mode: TimingMode) -> tuple[float, float] | None:
+        """Record single calls.
+
+        Returns:
+            The union of their record intervals in microseconds a call, and the launches of a call; None if
+            they cannot be recorded, or the mode has another clock.
+        """
+        try:
+            with restored(call):
+                if mode == "kernels":
+                    work = KernelsBatch(call).run().work
+                    assert work is not None
+                    return work.busy_us, sum(stream.launches for stream in work.streams)
+                if mode not in ("hot", "cold"):
+                    return None
+                begin = kept.now()
+                for _ in range(3):
+                    finish(call())
+                enqueue_us = (kept.now() - begin) / 3 * 1e6
+                between = self._flush if mode == "cold" else None
+                found = audit(call, enqueue_us, between, REFERENCE_CALLS)
+                return found.busy_us, found.launches
+        except CuptiError:
+            return None
+        finally:
+            detach()
+
+    @cached_property
+    def gap_us(self) -> float:
+        """Gap that events add for each launch in a graph, next to the records, in microseconds."""
+        gaps = []
+        for elements in PROBED:
+            x = torch.randn(elements, device="cuda")
+            try:
+                timing = self._timer.time(partial(torch.square, x), mode="hot")
+            except GpuperfError:  # without cached memory nothing is captured, and no time includes gaps
+                return 0.0
+            by_events, by_records = timing.us_by("events"), timing.us_by("cupti")
+            if by_events is not None and by_records is not None:
+                gaps.append(by_events - by_records)
+        return median(gaps) if gaps else 0.0
+
+    @cached_property
+    def _buffer(self) -> torch.Tensor:
+        return torch.empty(self._flush_bytes, dtype=torch.int8, device="cuda")
+
+    def _flush(self) -> None:
+        l2.forget()
+        kept.zero(self._buffer)
+
+
+def tries(bench: Bench, animal: Animal, one: Honest, order: Order, parent: Parent) -> Iterator[Tried]:
+    """Check and time one callable."""
+    call = Call(animal.name, "main", one.fn, one.args)
+    reference = Reference(one.expected, one.rtol, one.atol, False, one.mutates)
+    checked = CheckedCall(animal.name, "main", one.fn, one.args, reference=reference)
+    timed = checked if one.expected is not None else call
+    for asked in order.asked:
+        if asked == "check" and one.expected is None:
+            continue
+        parent.tell({"begins": asked})
+        begin = time.monotonic()
+        found = Tried(name=animal.name, kind=animal.kind, asked=asked, fate="checked")
+        try:
+            if asked != "check":
+                found = _with_timing(bench, timed, found)
+            elif failure := bench.check(checked):
+                found = msgspec.structs.replace(found, fate="refused", message=_first_line(failure))
+                timed = call  # whose time is known all the same
+        except Exception as error:
+            found = msgspec.structs.replace(found, fate=_fate(error, call), message=_first_line(str(error)))
+        yield msgspec.structs.replace(found, seconds=round(time.monotonic() - begin, 3))
+
+
+def _with_timing(bench: Bench, call: Call, found: Tried) -> Tried:
+    timing = bench.time(call, found.asked)
+    if timing.refused:
+        return msgspec.structs.replace(found, fate="refused", message=_first_line(timing.refused))
+    single = bench.reference(call, timing.mode)
+    verification = timing.verification
+    return msgspec.structs.replace(
+        found,
+        fate="timed",
+        doubt=verification.not_verified if verification is not None else "",
+        mode=timing.mode,
+        source=timing.source,
+        time_us=round(timing.time_us, 4),
+        spread_pct=round(timing.spread_pct, 3),
+        held_back=bool(timing.held_back),
+        busy_us=None if single is None else round(single[0], 4),
+        launches=0.0 if single is None else single[1],
+        gap_us=round(bench.gap_us, 4) if timing.source == "events" else 0.0,
+    )
+
+
+def _fate(error: Exception, call: Call) -> Fate:
+    """Judge an exception; the callable may be at fault by itself."""
+    if isinstance(error, GpuperfError):
+        return "other mode" if any(part in str(error) for part in NOT_IN_THIS_MODE) else "refused"
+    try:
+        finish(call())
+    except Exception:
+        return "broken"
+    return "crashed"
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:LONGEST_MESSAGE]
+
+
+def work(parent: Parent, budget_s: str) -> None:
+    """Carry out orders until the parent says that there are no more."""
+    animals = zoo()
+    parent.wait_for_turn()
+    bench = Bench(float(budget_s))
+    parent.tell({"gap_us": bench.gap_us})
+    while (wanted := parent.hear()) is not None:
+        order = msgspec.convert(wanted, Order)
+        animal = animals[order.name]
+        forget_compiled_code()
+        seed(seed_of(order.name))
+        try:
+            if torch.cuda.device_count() < animal.gpus:
+                raise ImportError(f"needs {animal.gpus} GPUs")
+            parent.tell({"begins": "make"})
+            one = animal.make(torch.device("cuda", torch.cuda.current_device()))
+        except ImportError as missing:
+            parent.tell({"absent": _first_line(str(missing))})
+        except Exception as error:
+            parent.tell({"absent": f"cannot be made: {type(error).__name__}: {_first_line(str(error))}"})
+        else:
+            for found in tries(bench, animal, one, order, parent):
+                parent.tell({"tried": msgspec.to_builtins(found)})
+            del one
+        with suppress(torch.cuda.OutOfMemoryError):
+            # Fails if a kernel has broken the GPU's state: this process ends, and another one goes on.
+            torch.cuda.synchronize()
+        parent.tell({"done": order.name})
