@@ -105,7 +105,7 @@ def test_summary_counts_refusals_and_repeated_times() -> None:
 
 def test_kind_has_a_row_of_the_usual_environment_only() -> None:
     text = kinds_table(results(GOOD, replace(GOOD, environment="no caching", fate="crashed")))
-    assert "|operators|1|1|0|0|0|0|0|1|100.0|" in text
+    assert "|operators|1|1|0|0|0|0|0|0|1|100.0|" in text
 
 
 def test_run_passes_without_refusals_and_with_nine_in_ten_times() -> None:
@@ -119,6 +119,7 @@ def test_reasons_and_exceptions_name_times_outside() -> None:
     found = results(GOOD, replace(GOOD, name="slow", time_us=40.0), replace(GOOD, run="again", time_us=21.0))
     assert "|not known|1|" in reasons_table(found)
     listed = exceptions(found)
+    assert "`square` (hot): doubted: single calls" in exceptions(results(replace(GOOD, doubt="single calls")))
     assert "`slow` (hot): 40.00 µs for 20.25 (hot by events, 1 launches)" in listed
     assert "`square` (hot, again): 21.00 after 20.30 µs" in listed
 
@@ -189,7 +190,7 @@ def carried_out(
     found: list[Tried] = []
     animals = {name: Animal(name, "k", cast("Any", None), cuda=False, gpus=1) for name in "ab"}
     start = cast("Callable[..., Child]", lambda *_, **__: children.pop(0))
-    lane = Lane(animals, 0.05, time.monotonic() + seconds, found.append, start)
+    lane = Lane(animals, ["0.05", "auto"], time.monotonic() + seconds, found.append, start)
     lane.run(orders, "first", "no caching")
     return lane, found
 

@@ -60,7 +60,7 @@ class Lane:
 
     Args:
         animals: The callables.
-        budget_s: Seconds of a timing.
+        arguments: Seconds of a timing, and how times are verified: the arguments of a child.
         end: Monotonic time after which no callable begins.
         keep: Called with each result.
         start: Starts a child; replaced in tests.
@@ -69,13 +69,13 @@ class Lane:
     def __init__(
         self,
         animals: Mapping[str, Animal],
-        budget_s: float,
+        arguments: Sequence[str],
         end: float,
         keep: Callable[[Tried], None],
         start: Callable[..., Child] = Child,
     ) -> None:
         self._animals = animals
-        self._budget_s = budget_s
+        self._arguments = arguments
         self._end = end
         self._keep = keep
         self._start = start
@@ -100,7 +100,7 @@ class Lane:
             SystemExit: The child does not start.
         """
         child = self._start(
-            "benchmarks.zoo.child:work", [str(self._budget_s)], environment=ENVIRONMENTS[environment]
+            "benchmarks.zoo.child:work", self._arguments, environment=ENVIRONMENTS[environment]
         )
         try:
             child.begin()
@@ -216,7 +216,8 @@ def measure(given: argparse.Namespace) -> Results:
         if len(tried) % 20 == 0:
             write_files({path: results_file.encode(results())})
 
-    lane = Lane(animals, given.budget, time.monotonic() + 60 * given.minutes, keep)
+    arguments = [str(given.budget), given.verify]
+    lane = Lane(animals, arguments, time.monotonic() + 60 * given.minutes, keep)
     try:
         for orders, run, name in plan(names, given.modes, given.environments, given.alone):
             say(f"{len(orders)} callables, {run}, {name}")
@@ -240,6 +241,7 @@ def main() -> None:
     parser.add_argument(
         "--budget", type=float, default=BUDGET_S, help="seconds of a timing after its warm-up"
     )
+    parser.add_argument("--verify", choices=("auto", "strict", "off"), default="auto")
     parser.add_argument("--shard", default="1/1", metavar="I/N")
     parser.add_argument("--table", action="store_true", help="print the tables of files")
     parser.add_argument("--list", action="store_true", help="print the names, and the number of each kind")

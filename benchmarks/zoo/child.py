@@ -23,9 +23,10 @@ from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.measure.identity.code_reader import CodeReader
-from pytest_gpuperf.measure.timing.audit import audit
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.timer import Timer
+from pytest_gpuperf.measure.verification.records import audit
+from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, CheckedCall, Reference
 from pytest_gpuperf.session.live_source import LiveSource, restored
 from pytest_gpuperf.session.phases import Phases
@@ -58,9 +59,10 @@ class Bench:
 
     Args:
         budget_s: Seconds of a timing after its warm-up.
+        verify: `auto`, `strict` or `off`.
     """
 
-    def __init__(self, budget_s: float) -> None:
+    def __init__(self, budget_s: float, verify: str) -> None:
         gpu = gpu_info()
         nvml = Nvml(gpu.uuid)
         self._flush_bytes = 2 * gpu.l2_bytes
@@ -69,7 +71,6 @@ class Bench:
             budget_s,
             nvml.conditions,
             nvml.max_sm_clock_mhz,
-            kept.Originals("pytest_gpuperf"),
         )
         self._source = LiveSource(
             counters=cast("Any", None),
@@ -81,6 +82,8 @@ class Bench:
             alone=nullcontext,
             codes=CodeReader(""),
             phases=Phases(),
+            verify=verify,
+            originals=kept.Originals("pytest_gpuperf"),
         )
 
     def check(self, call: CheckedCall) -> str:
@@ -170,11 +173,13 @@ def _with_timing(bench: Bench, call: Call, found: Tried) -> Tried:
     if timing.refused:
         return msgspec.structs.replace(found, fate="refused", message=_first_line(timing.refused))
     single = bench.reference(call, timing.mode)
-    verification = timing.verification
+    verification = timing.verification or Verification()
     return msgspec.structs.replace(
         found,
         fate="timed",
-        doubt=verification.not_verified if verification is not None else "",
+        doubt="; ".join(verification.doubts),
+        not_verified=verification.not_verified,
+        verification_s=verification.seconds,
         mode=timing.mode,
         source=timing.source,
         time_us=round(timing.time_us, 4),
@@ -201,11 +206,11 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:LONGEST_MESSAGE]
 
 
-def work(parent: Parent, budget_s: str) -> None:
+def work(parent: Parent, budget_s: str, verify: str) -> None:
     """Carry out orders until the parent says that there are no more."""
     animals = zoo()
     parent.wait_for_turn()
-    bench = Bench(float(budget_s))
+    bench = Bench(float(budget_s), verify)
     parent.tell({"gap_us": bench.gap_us})
     while (wanted := parent.hear()) is not None:
         order = msgspec.convert(wanted, Order)

@@ -42,7 +42,9 @@ class Tried(Record, frozen=True, kw_only=True):
     message: str = ""
     """Beginning of the message of an exception."""
     doubt: str = ""
-    """Reason why the time could not be verified."""
+    """Reasons why the time may be too short; not empty if it comes with a warning."""
+    not_verified: str = ""
+    """Reason why outputs of timed calls could not be verified."""
     mode: TimingMode | None = None
     """Mode of the time."""
     source: TimingSource | None = None
@@ -59,6 +61,8 @@ class Tried(Record, frozen=True, kw_only=True):
     """Measured gap for each launch, if the time includes the gaps; else 0."""
     seconds: float = 0.0
     """Wall time."""
+    verification_s: float = 0.0
+    """Part of it that the replay of timed calls takes."""
 
     @property
     def reference_us(self) -> float | None:
@@ -165,6 +169,9 @@ def summary(results: Results) -> str:
         f"{within_pct(usual):.1f} % of the times are within {NEAR_PCT:g} % or {NEAR_US:g} µs of the record "
         "intervals of single calls and launch gaps.",
     ]
+    if seconds := sum(one.seconds for one in timed):
+        pct = 100 * sum(one.verification_s for one in timed) / seconds
+        lines.append(f"Replays of timed calls take {pct:.1f} % of the wall time of these timings.")
     for run, words in (("again", "once more in the same process"), ("alone", "alone in a fresh process")):
         pairs = [*_repeated(results, run)]
         same = sum(is_near(second.time_us, first.time_us) for first, second in pairs)
@@ -184,7 +191,18 @@ def _repeated(results: Results, run: str) -> Iterator[tuple[Tried, Tried]]:
             yield first[one.name, one.mode], one
 
 
-TITLES = ("callables", "times", "refused", "crashed", "doubted", "other mode", "broken", "within", "%")
+TITLES = (
+    "callables",
+    "times",
+    "refused",
+    "crashed",
+    "doubted",
+    "not verified",
+    "other mode",
+    "broken",
+    "within",
+    "%",
+)
 
 
 def _counts(tried: Sequence[Tried]) -> list[str]:
@@ -195,6 +213,7 @@ def _counts(tried: Sequence[Tried]) -> list[str]:
         _count(tried, "refused"),
         _count(tried, "crashed"),
         sum(bool(one.doubt) for one in timed),
+        sum(bool(one.not_verified) for one in timed),
         _count(tried, "other mode"),
         _count(tried, "broken"),
         sum(one.is_within for one in timed),
@@ -234,13 +253,15 @@ def reasons_table(results: Results) -> str:
 
 
 def exceptions(results: Results) -> str:
-    """List what was refused, crashed, or broken, times outside, and times that differ when repeated."""
+    """List what did not pass or was doubted, times outside, and times that differ when repeated."""
     lines = []
     for one in results.tried:
         where = ", ".join(filter(None, (one.asked, one.run if one.run != "first" else "", one.environment)))
         if one.fate in ("refused", "crashed", "broken"):
             lines.append(f"- `{one.name}` ({where}): {one.fate}: {one.message}")
-        elif one.fate == "timed" and not one.is_within and one.run == "first":
+        elif one.doubt:
+            lines.append(f"- `{one.name}` ({where}): doubted: {one.doubt}")
+        if one.fate == "timed" and not one.is_within and one.run == "first":
             expected = "unknown" if one.reference_us is None else us(one.reference_us)
             by = f"{one.mode} by {one.source}, {one.launches:g} launches"
             lines.append(f"- `{one.name}` ({where}): {us(one.time_us)} µs for {expected} ({by}); {one.why}")
@@ -252,10 +273,10 @@ def exceptions(results: Results) -> str:
     return "".join(f"{line}\n" for line in lines) or "There is no exception.\n"
 
 
-def doubts_table(results: Results) -> str:
-    """Format a row for each doubt."""
-    found = Counter(one.doubt for one in _timed(_usual(results)) if one.doubt).most_common()
-    return table(("doubt", "times"), [(doubt, str(count)) for doubt, count in found])
+def unverified_table(results: Results) -> str:
+    """Format a row for each reason why outputs of timed calls could not be verified."""
+    found = Counter(one.not_verified for one in _timed(_usual(results)) if one.not_verified).most_common()
+    return table(("not verified", "times"), [(why, str(count)) for why, count in found])
 
 
 def absent_table(results: Results) -> str:
@@ -268,5 +289,5 @@ def absent_table(results: Results) -> str:
 
 def report(results: Results) -> str:
     """Return all tables."""
-    tables = (kinds_table, modes_table, environments_table, reasons_table, doubts_table, absent_table)
+    tables = (kinds_table, modes_table, environments_table, reasons_table, unverified_table, absent_table)
     return "\n".join((summary(results), *(one(results) for one in tables), exceptions(results)))
