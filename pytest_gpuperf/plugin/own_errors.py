@@ -38,6 +38,7 @@ OF_THE_USER = (
     "pytest_gpuperf.plugin.inputs",
     "pytest_gpuperf.measure.correctness",
     "pytest_gpuperf.features.fuzz",
+    "pytest_gpuperf.measure.restoration",
     "pytest_gpuperf.measure.verification",
 )
 """Modules that call code of the user: an error from below them need not be this plugin's."""

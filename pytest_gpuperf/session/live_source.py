@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.device.kept import Originals
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
+    from pytest_gpuperf.measure.restoration.before import Before
     from pytest_gpuperf.measure.timing.prepared import Prepared
     from pytest_gpuperf.measure.timing.timer import Timer
-    from pytest_gpuperf.measure.verification.before import Before
     from pytest_gpuperf.records import (
         ClockModel,
         Correctness,
@@ -152,8 +152,8 @@ class LiveSource:
         return replace(timing, work=replace(timing.work, argument_bytes=count or None))
 
     def _time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        from pytest_gpuperf.measure.restoration.before import Before
         from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
-        from pytest_gpuperf.measure.verification.before import Before
         from pytest_gpuperf.measure.verification.verifier import Verifier
 
         code, before = None, None
@@ -210,7 +210,7 @@ class LiveSource:
 @contextmanager
 def restored(call: Call) -> Iterator[Before]:
     """Restore what the calls of the block write, and random numbers."""
-    from pytest_gpuperf.measure.verification.before import Before
+    from pytest_gpuperf.measure.restoration.before import Before
 
     with random_numbers_kept():
         before = Before(call)

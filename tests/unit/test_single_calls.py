@@ -50,7 +50,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
             return found
 
         monkeypatch.setattr(records, "audited", audit)
-        monkeypatch.setattr(records, "in_short_graph_us", lambda _: in_short_graph_us)
+        monkeypatch.setattr(Prepared, "in_short_graph_us", lambda _: in_short_graph_us)
         prepared = Prepared(Blocks(lambda _: timed.us_by("events") or 0.0), "hot", fn=fn, captured=captured)
         result = contained(prepared, timed, mode)
         assert not left

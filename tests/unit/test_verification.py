@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.restoration.before import Before
 from pytest_gpuperf.measure.timing import call_elsewhere
 from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
 from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.verification import replay, rerun
-from pytest_gpuperf.measure.verification.before import Before
 from pytest_gpuperf.measure.verification.rerun import Rerun, by_events
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records import Verification

@@ -26,7 +26,7 @@ from pytest_gpuperf.features.trial.record import CaseTimes
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
 from pytest_gpuperf.measure.correctness.poison import copy, fill, same_bits
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.verification.values import fingerprint
+from pytest_gpuperf.measure.device.memory import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -20,7 +20,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import kept
-from pytest_gpuperf.measure.timing.batch import ColdBatch, HotBatch
+from pytest_gpuperf.measure.timing.batch import ColdBatch
 from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.timing.marks import (
     REFUSED,
@@ -51,8 +51,6 @@ operators on an H200, hot and cold)."""
 LEAST_DIFFERENCE_US = 2.0
 MOST_GAP_US = 2.0
 """More than the gap between two kernels of a graph, also on two streams."""
-FEW_CALLS = 10
-"""Calls of a graph that is too short for the gaps of a long one."""
 LAGS = 3
 LAG_CALLS = 20
 MOST_LAG_US = 50.0
@@ -149,7 +147,7 @@ def contained(prepared: Prepared, timing: Timing, mode: str) -> Timing:
             found = audited(prepared)
         except CuptiError as error:
             timing = replace(timing, single_call=SingleCall(not_compared=error.found))
-            return doubted(timing, lagging(prepared.fn) if prepared.fn is not None else "")
+            return _doubted(timing, lagging(prepared.fn) if prepared.fn is not None else "")
         except torch.cuda.OutOfMemoryError:
             # The graph holds the memory of an output, and the timed calls needed no more.
             needed = prepared.captured.output_bytes if prepared.captured else 0
@@ -165,7 +163,7 @@ def contained(prepared: Prepared, timing: Timing, mode: str) -> Timing:
         timing = replace(timing, single_call=single)
         if at and graph_us:
             # Another process may have disturbed the graph, or its streams wait long for each other.
-            graph_us = min(graph_us, prepared.block().time_us, in_short_graph_us(prepared))
+            graph_us = min(graph_us, prepared.block().time_us, prepared.in_short_graph_us())
         why = found.uncontained(launches)
         doubt = "" if why else found.doubt(timing.time_us, graph_us)
         if not (why or doubt):
@@ -176,14 +174,11 @@ def contained(prepared: Prepared, timing: Timing, mode: str) -> Timing:
             return replace(timing, single_call=unlike)
     if why or mode == "auto":
         raise UncontainedError(why or doubt)
-    return doubted(timing, doubt)
+    return _doubted(timing, doubt)
 
 
-def doubted(timing: Timing, *doubts: str) -> Timing:
-    """Return a timing with further doubts; empty ones do not count."""
-    found = timing.verification or Verification()
-    doubts = tuple(filter(None, doubts))
-    return replace(timing, verification=replace(found, doubts=found.doubts + doubts)) if doubts else timing
+def _doubted(timing: Timing, doubt: str) -> Timing:
+    return replace(timing, verification=Verification(doubts=(doubt,))) if doubt else timing
 
 
 def audited(prepared: Prepared) -> Audit | None:
@@ -191,39 +186,22 @@ def audited(prepared: Prepared) -> Audit | None:
 
     Raises:
         CuptiError: CUPTI is missing, or another profiler holds it.
+        GpuperfError: The calls launch kernels with the name of the marks.
     """
     if prepared.fn is None:
         return None
-    between = prepared.batch.flush if isinstance(prepared.batch, ColdBatch) else None
-    return audit(prepared.fn, prepared.enqueue_us, between)
-
-
-def audit(
-    fn: Callable[[], Any], enqueue_us: float, between: Callable[[], object] | None = None, calls: int = CALLS
-) -> Audit:
-    """Record single calls.
-
-    Args:
-        fn: A callable without arguments.
-        enqueue_us: Microseconds that the host needs to queue a call.
-        between: Runs before each call, and launches on the current stream only; None for nothing.
-        calls: Number of calls.
-
-    Raises:
-        CuptiError: CUPTI is missing, or another profiler holds it.
-        GpuperfError: The calls launch kernels with the name of the marks.
-    """
+    flush = prepared.batch.flush if isinstance(prepared.batch, ColdBatch) else None
     launch_mark, name = mark()
     with recorded() as activities:
-        block_gpu(min(100 + 2 * enqueue_us * calls, MOST_BLOCK_US))
-        for _ in range(calls):
-            if between is not None:
-                between()
+        block_gpu(min(100 + 2 * prepared.enqueue_us * CALLS, MOST_BLOCK_US))
+        for _ in range(CALLS):
+            if flush is not None:
+                flush()
             launch_mark()
-            fn()
+            prepared.fn()
             launch_mark()
         wait_for_threads()
-    return audit_of(activities, name, calls, between=int(between is not None))
+    return audit_of(activities, name, CALLS, between=int(flush is not None))
 
 
 def audit_of(activities: Sequence[Activity], mark_name: str, calls: int, *, between: int = 0) -> Audit:
@@ -270,17 +248,6 @@ def audit_of(activities: Sequence[Activity], mark_name: str, calls: int, *, betw
         late=max(0, elsewhere - between * calls),
         launches=median(map(len, of_calls)),
     )
-
-
-def in_short_graph_us(prepared: Prepared) -> float:
-    """Return the microseconds of a call in a graph of a few.
-
-    In a long graph, gaps between streams that wait for each other grow: from 1 µs a call in one of 10 to 8 µs
-    in one of 1,000, on an H100.
-    """
-    assert prepared.fn is not None
-    batch = HotBatch(prepared.fn, FEW_CALLS)
-    return min(batch.run().time_us for _ in range(2))  # the first replay uploads the graph
 
 
 def lagging(fn: Callable[[], Any]) -> str:

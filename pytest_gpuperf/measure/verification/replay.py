@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from msgspec.structs import replace
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from pytest_gpuperf.measure.verification.before import Before
+    from pytest_gpuperf.measure.restoration.before import Before
     from pytest_gpuperf.measure.verification.rerun import Rerun
     from pytest_gpuperf.records.call import Call, Reference
 
@@ -65,12 +65,6 @@ LEAST_EXTRA_US = 2.0
 
 class RefusedError(Exception):
     """There is proof that timed calls did not do their work."""
-
-
-class _WrongCall(NamedTuple):
-    at: int
-    """Position of the call."""
-    text: str
 
 
 class Replay:
@@ -230,7 +224,7 @@ class Replay:
             if not all(one.isfinite().all() for one in target.values()):
                 raise GpuperfError("the output is no longer finite after the timing")
             raise RefusedError(
-                f"the output of a timed call is wrong, on the values that were timed: {found.text}; expected "
+                f"the output of a timed call is wrong, on the values that were timed: {found[1]}; expected "
                 "the output that was checked; next step: let every call do all of its work"
             )
 
@@ -258,13 +252,13 @@ class Replay:
             of = sum(one.numel() for one in self._unwritten.values())
             why = f"a plain call does not write {missing} of {of} elements either" if missing else ""
             self.found = replace(self.found, other_values=True, not_verified=why)
-        elif stale(before[found.at], after[found.at], target, self._tolerance):
+        elif stale(before[found[0]], after[found[0]], target, self._tolerance):
             self._doubt(
                 "timed calls did not compute their output: on other values in the same memory it holds what "
                 "it held before; let every call do all of its work, and keep no outputs"
             )
         elif callable(self._expected) and not wrong(self._plain_call(write), target, self._tolerance):
-            self._doubt(f"timed calls gave another output than a plain call on other values: {found.text}")
+            self._doubt(f"timed calls gave another output than a plain call on other values: {found[1]}")
         else:
             raise GpuperfError("on other values a plain call is wrong too")
 
@@ -287,8 +281,8 @@ class Replay:
 
     def _wrong_ones(
         self, reruns: Sequence[Rerun], got: list[Outputs], target: Outputs, write: Callable[[], None]
-    ) -> _WrongCall | None:
-        """Return the first wrong output; None if all are right.
+    ) -> tuple[int, str] | None:
+        """Return the place of the first wrong output and what is wrong; None if all are right.
 
         Raises:
             GpuperfError: There is one, but it may be a matter of chance.
@@ -303,7 +297,7 @@ class Replay:
             repeats = repeats or wrong(self._again(reruns[at], write), target, self._tolerance) is not None
         if not (first.clear and repeats):
             raise GpuperfError("the outputs of timed calls differ from the reference by little, or by chance")
-        return _WrongCall(at, first.text)
+        return at, first.text
 
     def _time_unseen(self, rerun: Rerun, values: Values) -> None:
         """Time calls on unseen values, and on the same ones again."""

@@ -159,15 +159,6 @@ def is_expanded(tensor: torch.Tensor) -> bool:
     return any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def fingerprint(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return sums over the memory of a tensor, which other values change."""
-    memory = bytes_of(tensor.untyped_storage())
-    words = memory[: memory.numel() // 4 * 4].view(torch.int32)
-    # The second sum notices a new order.
-    sums = words.sum(), words[::3].sum(), memory[words.numel() * 4 :].sum()
-    return tuple(map(int, torch.stack(sums)))
-
-
 def _rolled(tensor: torch.Tensor, by: int, at: int) -> torch.Tensor:
     if tensor.dtype.itemsize == 1:
         return tensor.view(torch.uint8).roll(by, at).view(tensor.dtype)

@@ -18,8 +18,8 @@ from pytest_gpuperf.measure.verification.rerun import reruns_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pytest_gpuperf.measure.restoration.before import Before
     from pytest_gpuperf.measure.timing.prepared import Prepared
-    from pytest_gpuperf.measure.verification.before import Before
     from pytest_gpuperf.measure.verification.rerun import Rerun
     from pytest_gpuperf.records import Timing, Verification
     from pytest_gpuperf.records.call import Call

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kept import library_unchanged
-from pytest_gpuperf.measure.device.memory import bytes_of
+from pytest_gpuperf.measure.device.memory import bytes_of, fingerprint
 from pytest_gpuperf.measure.device.process_state import ProcessState
+from pytest_gpuperf.measure.restoration.reach import tensors_in_reach
 from pytest_gpuperf.measure.timing.call_elsewhere import alias, tensors_of
-from pytest_gpuperf.measure.verification.reach import tensors_in_reach
-from pytest_gpuperf.measure.verification.values import fingerprint
 from pytest_gpuperf.records.call import CheckedCall
 
 if TYPE_CHECKING:
