@@ -182,26 +182,37 @@ def _doubted(timing: Timing, doubt: str) -> Timing:
 
 
 def audited(prepared: Prepared) -> Audit | None:
-    """Record single calls of a callable; None if CUPTI records all of its calls anyway.
+    """Record single calls of a callable; None if CUPTI records all of its calls anyway."""
+    flush = prepared.batch.flush if isinstance(prepared.batch, ColdBatch) else None
+    return None if prepared.fn is None else audit(prepared.fn, prepared.enqueue_us, flush)
+
+
+def audit(
+    fn: Callable[[], Any], enqueue_us: float, between: Callable[[], object] | None = None, calls: int = CALLS
+) -> Audit:
+    """Record single calls.
+
+    Args:
+        fn: A callable without arguments.
+        enqueue_us: Microseconds that the host needs to queue a call.
+        between: Runs before each call, and launches on the current stream only; None for nothing.
+        calls: Number of calls.
 
     Raises:
         CuptiError: CUPTI is missing, or another profiler holds it.
         GpuperfError: The calls launch kernels with the name of the marks.
     """
-    if prepared.fn is None:
-        return None
-    flush = prepared.batch.flush if isinstance(prepared.batch, ColdBatch) else None
     launch_mark, name = mark()
     with recorded() as activities:
-        block_gpu(min(100 + 2 * prepared.enqueue_us * CALLS, MOST_BLOCK_US))
-        for _ in range(CALLS):
-            if flush is not None:
-                flush()
+        block_gpu(min(100 + 2 * enqueue_us * calls, MOST_BLOCK_US))
+        for _ in range(calls):
+            if between is not None:
+                between()
             launch_mark()
-            prepared.fn()
+            fn()
             launch_mark()
         wait_for_threads()
-    return audit_of(activities, name, CALLS, between=int(flush is not None))
+    return audit_of(activities, name, calls, between=int(between is not None))
 
 
 def audit_of(activities: Sequence[Activity], mark_name: str, calls: int, *, between: int = 0) -> Audit:
