@@ -11,6 +11,7 @@ from pytest_gpuperf.against.engine import OutOfTimeError
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from against_project import Project
@@ -162,7 +163,34 @@ def test_file_that_old_code_cannot_import_is_reported(project: Project) -> None:
     )
 
 
-FIXTURE = """
+TROUBLES = {
+    "gpuperf.time(kernel.gone)": "on {} its call ended with AttributeError: ",
+    "open('data/weights')": "on {} its call ended with FileNotFoundError: ",
+    "gpuperf.time(kernel, label='other')": "not on {}: the test times no 'main' there",
+    "gpuperf.time(kernel, bytes=8)": "another call on {}: bytes 8 instead of 0",
+    "gpuperf.time(kernel, mode='cold')": "another call on {}: mode cold instead of hot",
+    "gpuperf.time(lambda _: 1.0, 7)": "another call on {}: arguments 7 instead of ",
+    **{
+        f"raise RuntimeError('{error}')": f"on {{}} its call ended with RuntimeError: {error}"
+        for error in ("CUDA error: out of memory", "CUDA-capable device(s) is/are busy")
+    },
+}
+
+
+def test_trouble_of_the_old_side_has_a_name(project: Project) -> None:
+    def tests(bodies: Iterable[str]) -> dict[str, str]:
+        each = (f"def test_{number}(gpuperf): {body}\n" for number, body in enumerate(bodies))
+        return {"test_k.py": "from kernels import kernel\n" + "".join(each)}
+
+    project.commit(tests(TROUBLES))
+    project.write(tests(["gpuperf.time(kernel)"] * len(TROUBLES)))
+    nodeids = [f"test_k.py::test_{number}" for number in range(len(TROUBLES))]
+    paired = project.compare(*nodeids, looks=(1,))
+    for nodeid, why in zip(nodeids, TROUBLES.values(), strict=True):
+        assert reason(paired, nodeid).startswith(why.format(paired.commit))
+
+
+PORT = """
 import pytest
 
 @pytest.fixture
@@ -171,68 +199,22 @@ def port(): raise OSError("[Errno 98] Address already in use")
 """
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        (TEST.replace("kernel)", "kernel.gone)"), TEST, "on {} its call ended with AttributeError: "),
-        (TEST, TEST.replace("kernel)", "kernel.gone)"), "in a fresh process its call ended with Attribute"),
-        (
-            FIXTURE + TEST.replace("gpuperf)", "gpuperf, port)", 1),
-            TEST,
-            "on {} its setup ended with OSError: [Errno 98] Address already in use",
-        ),
-        (
-            TEST.replace("gpuperf.", "open('data/weights')\n    gpuperf."),
-            TEST,
-            "on {} its call ended with File",
-        ),
-        (
-            TEST.replace("kernel)", "kernel, label='other')"),
-            TEST,
-            "not on {}: the test times no 'main' there",
-        ),
-        (TEST.replace("kernel)", "kernel, bytes=8)"), TEST, "another call on {}: bytes 8 instead of 0"),
-        (
-            TEST.replace("kernel)", "kernel, mode='cold')"),
-            TEST,
-            "another call on {}: mode cold instead of hot",
-        ),
-        (
-            TEST.replace("kernel)", "lambda _: 1.0, 7)"),
-            TEST,
-            "another call on {}: arguments 7 instead of ",
-        ),
-        (
-            TEST.replace("gpuperf.", "raise RuntimeError('CUDA error: out of memory')\n    gpuperf."),
-            TEST,
-            "on {} its call ended with RuntimeError: CUDA error: out of memory",
-        ),
-        (
-            TEST.replace(
-                "gpuperf.", "raise RuntimeError('CUDA-capable device(s) is/are busy')\n    gpuperf."
-            ),
-            TEST,
-            "on {} its call ended with RuntimeError: CUDA-capable device(s) is/are busy",
-        ),
-    ],
-    ids=[
-        "gone",
-        "fails-now",
-        "port",
-        "no-file",
-        "label",
-        "bytes",
-        "mode",
-        "arguments",
-        "memory",
-        "exclusive",
-    ],
-)
-def test_trouble_of_a_side_has_a_name(project: Project, old: str, new: str, why: str) -> None:
-    project.commit({"test_k.py": old})
-    project.write({"test_k.py": new})
+def test_setup_that_fails_has_its_error(project: Project) -> None:
+    project.commit({"test_k.py": PORT + TEST.replace("gpuperf)", "gpuperf, port)", 1)})
+    project.write({"test_k.py": TEST})
     paired = project.compare(K, looks=(1,))
-    assert reason(paired).startswith(why.format(paired.commit))
+    error = "its setup ended with OSError: [Errno 98] Address already in use"
+    assert reason(paired).startswith(f"on {paired.commit} {error}")
+
+
+def test_new_code_that_fails_in_a_fresh_process_has_a_reason(project: Project) -> None:
+    project.write({"test_k.py": TEST.replace("kernel)", "kernel.gone)")})
+    why = "in a fresh process its call ended with AttributeError"
+    assert reason(project.compare(K, looks=(1,))).startswith(why)
+    with project.engine() as engine:
+        blocks, said = engine.fresh(project.timed(K), lambda _: None)
+    assert blocks == {}
+    assert said.startswith(why)
 
 
 def test_a_call_other_than_that_of_the_run_is_not_compared(project: Project) -> None:
@@ -281,14 +263,6 @@ def test_new_code_by_itself_runs_in_three_processes(project: Project) -> None:
     with project.engine() as engine:
         blocks, why = engine.fresh(project.timed(K), lambda _: None)
     assert (len({block.time_us for one in blocks["main"] for block in one}), why) == (3, "")
-
-
-def test_new_code_that_fails_by_itself_has_a_reason(project: Project) -> None:
-    project.write({"test_k.py": TEST.replace("kernel)", "kernel.gone)")})
-    with project.engine() as engine:
-        blocks, why = engine.fresh(project.timed(K), lambda _: None)
-    assert blocks == {}
-    assert why.startswith("in a fresh process its call ended with AttributeError")
 
 
 def test_values_read_between_calls_do_not_end_the_test(project: Project) -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import msgspec
 import pytest
 
@@ -171,23 +169,6 @@ def test_an_older_run_takes_its_place_by_date(store: BaselineStore) -> None:
     assert (entry.sessions, days(store)) == ("session 2 of 3 added", [1, 3, 5])
 
 
-def test_session_keeps_its_clock_model(store: BaselineStore) -> None:
-    # 10 µs at 1500 MHz, half of it cycles: 7500 / 1980 + 5.
-    accepted(store, on_day(1, with_clock(10.0, 1500, 7500.0)))
-    time = time_of(store)
-    assert time["reference_mhz"] == 1980
-    assert time["sessions"] == [
-        {
-            "run": "20261101-000000-0000",
-            "time_us": 10,
-            "spread_pct": 0.1,
-            "normalised_us": 8.7879,
-            "sm_clock_mhz": 1500,
-            "clock_model": {"cycles": 7500, "fixed_us": 5, "reference_mhz": 1980},
-        }
-    ]
-
-
 def test_blocks_at_many_clocks_are_normalised_one_by_one(store: BaselineStore) -> None:
     # Only 100,000 cycles: 50 µs at 2000 MHz, for blocks of any clock.
     clocks = (*(1000.0,) * 2, *(1250.0,) * 6)
@@ -230,15 +211,6 @@ def test_unknown_values_are_left_out(
     assert loaded is not None
     (time,) = loaded.times
     assert (time.sessions[0].time_us, time.sessions[0].normalised_us) == (5.3, 0.0)
-
-
-def test_a_reference_clock_below_zero_is_refused(store: BaselineStore) -> None:
-    accepted(store, on_day(1, with_clock(10.0, 1500, 7500.0)))
-    edited = content(store)
-    edited["tests"][NODEID]["measurements"]["main"]["time"]["reference_mhz"] = -1000
-    store.path("nvidia-h200", "test_square").write_text(json.dumps(edited))
-    with pytest.raises(GpuperfError, match=r"Expected `float` >= 0.0 - at .*time\.reference_mhz"):
-        accepted(store, on_day(2, with_clock(10.0, 1500, 7500.0)))
 
 
 def test_diff_shows_the_effect_of_accept(store: BaselineStore) -> None:

@@ -53,14 +53,11 @@ def drawn(pytester: pytest.Pytester, *arguments: str) -> dict[str, list[str]]:
     return {line.split()[0]: line.split()[1:] for line in path.read_text().splitlines()}
 
 
-def test_data_are_the_same_in_every_session(pytester: pytest.Pytester) -> None:
-    first, second = drawn(pytester), drawn(pytester)
+def test_data_are_the_same_in_every_session_and_selection(pytester: pytest.Pytester) -> None:
+    first, second, alone = drawn(pytester), drawn(pytester), drawn(pytester, "-k", "test_b")
     assert first["a"] == second["a"]
+    assert first["b"] == alone["b"]
     assert first["a"][1:] != first["b"][1:]
-
-
-def test_selection_of_tests_does_not_change_data(pytester: pytest.Pytester) -> None:
-    assert drawn(pytester)["b"] == drawn(pytester, "-k", "test_b")["b"]
 
 
 def test_other_tests_are_not_seeded(pytester: pytest.Pytester) -> None:
@@ -72,7 +69,9 @@ def test_tests_after_one_that_measures_go_on_as_without_it(pytester: pytest.Pyte
     random.seed(1)
     first = random.random()
     random.seed(1)
-    assert drawn(pytester)["plain"] == ["plain", str(first)][1:]
+    numbers = drawn(pytester)
+    assert numbers["plain"] == [str(first)]
+    assert numbers["seed"] == [str(seed_of("test_k.py::test_seed"))]
 
 
 COMPILES = """
@@ -100,10 +99,6 @@ def test_n(gpuperf, n):
 def test_shape_of_an_earlier_test_makes_none_dynamic(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=COMPILES)
     pytester.runpytest_subprocess("--gpuperf").assert_outcomes(passed=2)
-
-
-def test_test_has_its_seed_for_its_own_generators(pytester: pytest.Pytester) -> None:
-    assert drawn(pytester)["seed"] == [str(seed_of("test_k.py::test_seed"))]
 
 
 RANDOMLY = """

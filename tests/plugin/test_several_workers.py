@@ -57,7 +57,8 @@ def test_each_worker_has_a_gpu_and_its_own_tests(pytester: pytest.Pytester, seen
 
 def test_one_run_has_all_results_in_order(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=SUITE)
-    result = pytester.runpytest_subprocess(*RUN, "-n2", "--gpuperf-json=verdicts.json")
+    result = pytester.runpytest_subprocess(*RUN, "-n2", "-v", "--gpuperf-json=verdicts.json")
+    result.stdout.fnmatch_lines_random(["*gw0* PASSED test_k.py::test_time?0?*", "*gw1* PASSED *"])
     run = run_of(pytester.path)
     assert run.complete
     assert [test.nodeid for test in run.tests] == [f"test_k.py::test_time[{number}]" for number in range(6)]
@@ -137,12 +138,6 @@ def test_option_that_runs_no_test_starts_no_process(
     pytester.makepyfile(test_k=SUITE)
     assert pytester.runpytest_subprocess(*RUN, "-n2", option).ret == 0
     assert not seen.exists()
-
-
-def test_verbose_lines_name_the_worker(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k=SUITE)
-    result = pytester.runpytest_subprocess(*RUN, "-n2", "-v")
-    result.stdout.fnmatch_lines_random(["*gw0* PASSED test_k.py::test_time?0?*", "*gw1* PASSED *"])
 
 
 def test_deselected_tests_may_be_looked_into(pytester: pytest.Pytester) -> None:

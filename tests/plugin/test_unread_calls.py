@@ -161,6 +161,9 @@ def test_limit_on_a_graph_fails_its_test_in_the_same_run(
     why = "the call launches a CUDA graph, whose kernels CUPTI counts as one"
     assert f"ncu read 3 calls after the tests: {why}" in said(result)
     assert "no counters" not in said(result)
+    (plan,) = pytester.path.glob(".gpuperf/runs/*/ncu/plan.json")
+    names = [nodeid.partition("::")[2] for nodeid in json.loads(plan.read_text())["nodeids"]]
+    assert names == ["test_both", "test_limit", "test_expected"]
     junit = (pytester.path / "junit.xml").read_text()
     assert 'failures="1"' in junit
     assert junit.count("gpuperf.main.achieved_occupancy") == 3
@@ -172,13 +175,6 @@ def test_held_reports_come_last_and_once(pytester: pytest.Pytester) -> None:
         *("test_plain", "test_last"),
         *("test_both", "test_limit", "test_expected"),
     ]
-
-
-def test_ncu_reads_only_tests_that_need_it(pytester: pytest.Pytester) -> None:
-    run(pytester, "-n0")
-    (plan,) = pytester.path.glob(".gpuperf/runs/*/ncu/plan.json")
-    names = [nodeid.partition("::")[2] for nodeid in json.loads(plan.read_text())["nodeids"]]
-    assert names == ["test_both", "test_limit", "test_expected"]
 
 
 def test_reports_survive_a_later_test_that_ends_its_process(

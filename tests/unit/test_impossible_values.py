@@ -76,7 +76,7 @@ OF_A_BASELINE: list[Edit] = [
     ("time.sessions.0.clock_model.share_error", 1e12),
     ("time.sessions", []),
     ("time.sessions", [SESSION, SESSION]),
-    *(("time.reference_mhz", value) for value in (1e-320, 1.5e6)),
+    *(("time.reference_mhz", value) for value in (-1, 1e-320, 1.5e6)),
     *(("counters.instructions", value) for value in (-1, 1e308, math.nan, 10**400)),
     *(("trace.launches", value) for value in (-1, 10**400)),
 ]

@@ -10,7 +10,6 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.static import nvcc, nvrtc
-from pytest_gpuperf.features.static.compile import compile_static
 from pytest_gpuperf.records import StaticKernel
 
 DATA = Path(__file__).parents[2] / "data" / "static"
@@ -34,15 +33,6 @@ included = sys.argv[sys.argv.index("-MF") + 1]
 pathlib.Path(included).write_text(f"{{cubin}} : {{source}} \\\\\\n    {{here / 'included.cuh'}}\\n")
 print((data / "spill.log").read_text(), file=sys.stderr)
 """
-
-
-@pytest.fixture
-def compiled(tmp_path: Path) -> Any:
-    def compile_for(source: str | Path, archs: Any = ("sm_90",), **given: Any) -> dict[str, StaticKernel]:
-        known = {name: given.pop(name, None) for name in ("signature", "args", "constexprs")}
-        return compile_static(source, archs, **known, state=tmp_path / "state", options=given)
-
-    return compile_for
 
 
 @pytest.fixture

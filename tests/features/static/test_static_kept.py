@@ -18,15 +18,10 @@ from pytest_gpuperf.records import GpuInfo, Measurement
 from pytest_gpuperf.records.compiled import profile_of
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import measured, record, run
-from static_builders import NODEID, fake_compiler, kernel, static_baseline, write_test
+from static_builders import NODEID, kernel, static_baseline, write_test
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture
-def compiler(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    return fake_compiler(monkeypatch)
 
 
 def test_a_run_of_both_kinds_goes_into_two_folders(

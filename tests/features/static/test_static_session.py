@@ -13,17 +13,12 @@ from pytest_gpuperf.features.static import nvcc, nvrtc
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.compiled import label_of, profile_of
 from run_builders import measured, record, run
-from static_builders import NODEID, accept, fake_compiler, kernel, newest_run, static_baseline, write_test
+from static_builders import NODEID, accept, kernel, newest_run, static_baseline, write_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_gpuperf.records import Run
-
-
-@pytest.fixture
-def compiler(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    return fake_compiler(monkeypatch)
 
 
 def test_kernel_is_compiled_without_gpu_and_recording(

@@ -21,14 +21,12 @@ from triton.runtime.driver import driver  # noqa: E402
 
 from pytest_gpuperf.errors import GpuperfError  # noqa: E402
 from pytest_gpuperf.features.static import triton_kernel  # noqa: E402
-from pytest_gpuperf.features.static.compile import compile_static  # noqa: E402
 from pytest_gpuperf.records.compiled import ARCHITECTURES  # noqa: E402
 from suites.kernels.gemm import matmul_kernel  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_gpuperf.records import StaticKernel
 
 MATMUL = {
     **dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*bf16:16"),
@@ -62,15 +60,6 @@ def tuned(x_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):  # type: ignore[no
 @triton.jit  # type: ignore[untyped-decorator]
 def broken(x_ptr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     tl.store(x_ptr + tl.arange(0, BLOCK), no_such_name)  # type: ignore[name-defined]  # noqa: F821
-
-
-@pytest.fixture
-def compiled(tmp_path: Path) -> Any:
-    def compile_for(kernel: Any, archs: Any = ("sm_90",), **given: Any) -> dict[str, StaticKernel]:
-        known = {name: given.pop(name, None) for name in ("signature", "args", "constexprs")}
-        return compile_static(kernel, archs, **known, state=tmp_path, options=given)
-
-    return compile_for
 
 
 def test_each_architecture_uses_its_tensor_instructions(compiled: Any) -> None:
