@@ -1,9 +1,9 @@
 """Red zones: poisoned bytes around the tensors of a call, which show writes and reads out of bounds.
 
 The function runs once more, on copies of its arguments. Each copy has the strides, the storage offset and
-the alignment of its original, and lies between bytes that are NaN in floating types and -1 in integers. On a GPU,
-what the call allocates lies between poisoned bytes, too: see `guarded_pool.py`, for which the function runs
-once before.
+the alignment of its original, and lies between bytes that are NaN in floating types and -1 in integers. On
+a GPU, what the call allocates lies between poisoned bytes, too: see `guarded_pool.py`, for which the function
+runs once before.
 
 A changed byte in a red zone is a write out of bounds. A read out of bounds gets NaN, so that the output
 differs from that of other calls.
