@@ -238,6 +238,17 @@ def test_child_that_does_not_start_ends_the_run() -> None:
         carried_out([child], [Order("a", ("hot",))])
 
 
+def test_process_that_does_not_start_later_is_a_crash() -> None:
+    child, dead = FakeChild({"begins": "hot"}, ChildError("killed")), FakeChild()
+    dead._messages = [ChildError("no memory")]
+    lane, found = carried_out([child, dead], [Order("a", ("hot",)), Order("b", ("hot",))])
+    assert [(one.name, one.asked, one.message) for one in found] == [
+        ("a", "hot", "killed"),
+        ("b", "start", "no memory"),
+    ]
+    assert lane.not_run == ["b"]
+
+
 def raised(error: Exception, *, also_alone: bool = False) -> list[Tried]:
     """Return what a timing that raises an exception comes to."""
 

@@ -81,6 +81,7 @@ class Lane:
         self._start = start
         self.absent: dict[str, str] = {}
         self.not_run: list[str] = []
+        self._started = False
 
     def run(self, orders: Sequence[Order], run: Run, environment: str = "usual") -> None:
         """Carry out orders: with `alone` each in a child of its own."""
@@ -97,7 +98,7 @@ class Lane:
         """Start a child and carry out orders until it ends; return those that are left.
 
         Raises:
-            SystemExit: The child does not start.
+            SystemExit: The first child does not start.
         """
         child = self._start(
             "benchmarks.zoo.child:work", self._arguments, environment=ENVIRONMENTS[environment]
@@ -107,7 +108,12 @@ class Lane:
             try:
                 child.hear(START_S)
             except ChildError as error:
-                raise SystemExit(f"a process of the zoo did not start: {error}") from None
+                if not self._started:
+                    raise SystemExit(f"a process of the zoo did not start: {error}") from None
+                self._crashed(orders[0].name, "start", run, environment, error)
+                self.not_run += [order.name for order in orders]
+                return []
+            self._started = True
             for at, order in enumerate(orders):
                 if time.monotonic() > self._end:
                     return orders[at:]
@@ -123,22 +129,12 @@ class Lane:
         left, begun = [*order.asked], ""
         seen: Counter[str] = Counter()
         child.tell(msgspec.to_builtins(order))
-        shown = "" if environment == "usual" else environment
         while True:
             try:
                 message = child.hear(CASE_S)
             except ChildError as error:
                 if begun:
-                    crashed = Tried(
-                        name=order.name,
-                        kind=self._animals[order.name].kind,
-                        asked=begun,
-                        run=run,
-                        environment=shown,
-                        fate="crashed",
-                        message=str(error)[:LONGEST_MESSAGE],
-                    )
-                    self._keep(crashed)
+                    self._crashed(order.name, begun, run, environment, error)
                 # What could not be made, or has broken the GPU after its last step, is not tried again.
                 return tuple(left[left.index(begun) + 1 :]) if begun in left else ()
             if "begins" in message:
@@ -149,11 +145,27 @@ class Lane:
                 found = msgspec.convert(message["tried"], Tried)
                 seen[found.asked] += 1
                 which = "again" if run == "first" and seen[found.asked] > 1 else run
-                self._keep(msgspec.structs.replace(found, run=which, environment=shown))
+                self._keep(msgspec.structs.replace(found, run=which, environment=_shown(environment)))
                 left = left[left.index(found.asked) + 1 :]
                 begun = ""
             else:
                 return None
+
+    def _crashed(self, name: str, asked: str, run: Run, environment: str, error: ChildError) -> None:
+        crashed = Tried(
+            name=name,
+            kind=self._animals[name].kind,
+            asked=asked,
+            run=run,
+            environment=_shown(environment),
+            fate="crashed",
+            message=str(error)[:LONGEST_MESSAGE],
+        )
+        self._keep(crashed)
+
+
+def _shown(environment: str) -> str:
+    return "" if environment == "usual" else environment
 
 
 def shard(names: Sequence[str], part: str) -> list[str]:
@@ -198,6 +210,7 @@ def measure(given: argparse.Namespace) -> Results:
     animals = zoo()
     names = shard([name for name in animals if re.search(given.cases, name)], given.shard)
     tried: list[Tried] = []
+    begin = time.monotonic()
 
     def results() -> Results:
         return Results(
@@ -213,11 +226,12 @@ def measure(given: argparse.Namespace) -> Results:
         if found.fate in ("refused", "crashed"):
             say(f"{found.name} ({found.asked} {found.environment}): {found.fate}: {found.message}")
         tried.append(found)
-        if len(tried) % 20 == 0:
+        if len(tried) % 50 == 0:
+            say(f"{len(tried)} results, {time.monotonic() - begin:.0f} s, {found.name}")
             write_files({path: results_file.encode(results())})
 
     arguments = [str(given.budget), given.verify]
-    lane = Lane(animals, arguments, time.monotonic() + 60 * given.minutes, keep)
+    lane = Lane(animals, arguments, begin + 60 * given.minutes, keep)
     try:
         for orders, run, name in plan(names, given.modes, given.environments, given.alone):
             say(f"{len(orders)} callables, {run}, {name}")
