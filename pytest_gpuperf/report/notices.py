@@ -109,11 +109,8 @@ def _drifts(results: Sequence[TestResult]) -> list[str]:
 
 
 def undecided(results: Sequence[TestResult]) -> list[str]:
-    """Return what a run leaves open, as the last lines: improvements to accept, times not decided."""
+    """Return what a run leaves open, as the last lines: improvements, times not decided or doubted."""
     lines = []
-    doubted = sum(bool(timing.doubts) for result in results for timing in _timings(result))
-    if doubted:
-        lines.append(f"{count(doubted, 'time')} doubted")
     faster = [result for result in results if result.verdict.status is Status.IMPROVED]
     if faster:
         lines.append(f"{_tests(len(faster))} improved: until accepted, a loss of that size passes")
@@ -123,6 +120,9 @@ def undecided(results: Sequence[TestResult]) -> list[str]:
         lines.append(f"{count(slower, 'slowdown')} not decided")
     if len(suspects) > slower:
         lines.append(f"{_tests(len(suspects) - slower)} not decided for other reasons")
+    doubted = sum(bool(timing.doubts) for result in results for timing in _timings(result))
+    if doubted:
+        lines.append(f"{count(doubted, 'time')} doubted")
     return lines
 
 
