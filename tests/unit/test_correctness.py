@@ -301,7 +301,7 @@ def test_accumulation_into_an_argument_is_not_called_unwritten() -> None:
     def accumulate(total: torch.Tensor, x: torch.Tensor) -> None:
         total.add_(x)
 
-    for reference in (accumulate, lambda total, x: total + x):
+    for reference in (accumulate, lambda total, x: total + x, lambda total, x: total.double() + x):
         assert checked(accumulate, data(6), torch.ones(6), expected=reference, mutates=(0,)).passed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,20 @@ class LateDict(dict[str, Any]):
     pass
 
 
+@dataclass
+class Fields:
+    y: Any
+    lse: Any
+
+
+@dataclass
+class LateFields:
+    y: Any
+
+    def __post_init__(self) -> None:
+        type(self).y = property(lambda _: torch.ones(4))
+
+
 def lazy() -> torch.Tensor:
     return torch.ones(4).as_subclass(Lazy)
 
@@ -45,20 +60,33 @@ def lazy() -> torch.Tensor:
         torch.nn.Buffer(torch.ones(4)),
         torch.ones(4).max(0),
         [Pair(torch.ones(4), None), OrderedDict(a=np.ones(4))],
+        Fields(torch.ones(4), [torch.ones(4)]),
         3.0,
         None,
     ],
-    ids=["tensor", "parameter", "buffer", "torch's tuple", "containers", "number", "none"],
+    ids=["tensor", "parameter", "buffer", "torch's tuple", "containers", "dataclass", "number", "none"],
 )
 def test_usual_types_are_accepted(value: object) -> None:
     assert not list(strange_types(value))
 
 
-@pytest.mark.parametrize("value", [lazy(), LateList(), LateDict()], ids=["tensor", "list", "dict"])
+@pytest.mark.parametrize(
+    "value", [lazy(), LateList(), LateDict(), LateFields(1)], ids=["tensor", "list", "dict", "dataclass"]
+)
 def test_types_of_the_program_are_named(value: object) -> None:
     ((kind, text),) = strange_types((value,))
     assert kind is type(value)
     assert text.startswith(f"output[0] is a {kind.__name__} of the module test_output_types; expected a")
+
+
+def test_fields_of_a_dataclass_are_compared_by_their_names() -> None:
+    def expected(x: torch.Tensor) -> Fields:
+        return Fields(x + 1, [x.double()])
+
+    x = torch.randn(8)
+    assert check(lambda x: Fields(x + 1, [x.clone()]), (x,), {}, expected=expected).passed
+    wrong = check(lambda x: Fields(x + 1, [x + 1]), (x,), {}, expected=expected)
+    assert "output.lse[0] differs from the reference" in wrong.failure
 
 
 def test_lazy_output_fails() -> None:

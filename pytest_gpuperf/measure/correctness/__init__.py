@@ -205,7 +205,11 @@ def _left_alone(
     """Mark elements of arguments filled with `byte` that still hold it, except if the reference does."""
     outputs = call.run(fn, byte, fill_arguments=True)
     reference = _matched(call.refer(expected, byte), outputs)
-    return {name: holds(output, byte) & ~holds(reference[name], byte) for name, output in outputs.items()}
+    # A pattern that a wider reference kept, or added to, is the pattern again in the type of the output.
+    return {
+        name: holds(output, byte) & ~holds(reference[name].to(output.dtype), byte)
+        for name, output in outputs.items()
+    }
 
 
 def _held(outputs: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -18,8 +18,8 @@ from pytest_gpuperf.measure.device.memory import bytes_of
 def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors in nested tuples, lists and dicts with their places: `output[1]`, `output['lse']`.
 
-    Arrays of other libraries count as tensors that share their memory. Among arguments they do so only on a
-    GPU, and if torch can read them.
+    Outputs may be dataclasses, too: `output.lse`. Arrays of other libraries count as tensors that share their
+    memory. Among arguments they do so only on a GPU, and if torch can read them.
 
     Raises:
         GpuperfError: A tensor is sparse, an output is quantised, or torch cannot read an array.
@@ -31,6 +31,10 @@ def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterato
     if isinstance(tree, (tuple, list)):
         for index, value in enumerate(tree):
             yield from named_tensors(value, f"{name}[{index}]", argument=argument)
+        return
+    if is_dataclass(tree) and not (argument or isinstance(tree, type)):
+        for field in fields(tree):
+            yield from named_tensors(getattr(tree, field.name), f"{name}.{field.name}")
         return
     tensor = _argument(tree, name) if argument else as_tensor(tree, name)
     if tensor is None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from inspect import getattr_static
 from pathlib import Path
+from types import MemberDescriptorType
 from typing import Any
 
 import torch
@@ -36,6 +39,12 @@ def strange_types(tree: Any, name: str = "output") -> Iterator[tuple[type, str]]
             return
         for key, value in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
             yield from strange_types(value, f"{name}[{key!r}]")
+    elif is_dataclass(tree) and not isinstance(tree, type):
+        if not (_is_plain_dataclass(kind) or _is_installed(kind)):
+            yield kind, _text(name, kind, "a dataclass with plain fields")
+            return
+        for field in fields(kind):
+            yield from strange_types(getattr(tree, field.name), f"{name}.{field.name}")
     elif any(hasattr(kind, how) for how in _ARRAYS) and not _is_installed(kind):
         yield kind, _text(name, kind, "a torch.Tensor")
 
@@ -63,6 +72,15 @@ def _is_plain_container(kind: type) -> bool:
     # A named tuple is read like a tuple.
     base = tuple if issubclass(kind, tuple) else list
     return all(getattr(kind, name) is getattr(base, name) for name in ("__iter__", "__getitem__"))
+
+
+def _is_plain_dataclass(kind: type) -> bool:
+    """Return True if to read a field of an object runs no code of its class."""
+    own = [name for base in kind.__mro__[:-1] for name in vars(base)]
+    if "__getattribute__" in own or "__getattr__" in own:
+        return False
+    found = (getattr_static(kind, field.name, None) for field in fields(kind))
+    return all(isinstance(one, MemberDescriptorType) or not hasattr(one, "__get__") for one in found)
 
 
 def _is_installed(kind: type) -> bool:

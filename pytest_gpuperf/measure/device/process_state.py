@@ -86,9 +86,11 @@ class ProcessState:
                 found.append(f"{shown} from {value} to {now}")
                 if put_back is not None:
                     put_back(value)
-        # Other libraries' operators are theirs, and kernels for meta tensors compute nothing.
+        # Other libraries' operators are theirs, kernels for meta tensors compute nothing, and torch adds its
+        # own for vmap at the first use.
         added = (one for one in torch_names.kernels_of_libraries() - self._kernels if one.startswith("aten/"))
-        found += [f"the kernel of {one}" for one in sorted(added) if not one.endswith("/Meta")]
+        computing = (one for one in added if not one.endswith(("/Meta", "/FuncTorchBatched")))
+        found += [f"the kernel of {one}" for one in sorted(computing)]
         return next(iter(found), "")
 
 
