@@ -73,8 +73,8 @@ OPTIONS = (
     Option(
         "verify",
         "auto",
-        "verify timed calls: 'auto' fails a test if it is proved that they left work out, and warns of doubts; "
-        "'strict' fails for both; 'off' skips it",
+        "verify timed calls: 'auto' fails a test if it is proved that they left work out, and warns of "
+        "doubts; 'strict' fails for both; 'off' skips it",
         choices=("auto", "strict", "off"),
         key_only=True,
     ),
