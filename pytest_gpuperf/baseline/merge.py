@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.rounding import round_to_digits
-from pytest_gpuperf.baseline.update import OF_PART, Accepted, Entry, update, why_refused
+from pytest_gpuperf.baseline.update import OF_PART, Accepted, Entry, update
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.origin import Origin
@@ -147,23 +147,23 @@ class _Planner:
                     fields = {name for part_name in gone for name in OF_PART[part_name]}
                     known[label] = _without(one, fields)
                     yield Entry(test.nodeid, label, "changed", (f"no longer measured: {', '.join(gone)}",))
+        # Notes of runs that no value is from are left out at the end.
+        file.runs[run.id] = _note(run)
         accepted = Accepted(
             run.id,
             Origin(test.gpu_uuid or run.environment.gpu.uuid, run.environment.toolchain, file.runs),
-            {run_id: note.date for run_id, note in file.runs.items()} | {run.id: run.started_at},
-            test.gpu_uuid,
             self._same_code,
             before.tolerance_pct or test.tolerance_pct or self._tolerance_pct,
         )
         for label, measurement in measurements.items():
-            stored = known.get(label)
-            if why := why_refused(measurement, stored, accepted):
-                yield Entry(test.nodeid, label, "refused", (why,))
-            elif found := update(test.nodeid, label, measurement, stored, accepted, self._which):
+            stored = known.get(label, MeasurementBaseline())
+            if found := update(test.nodeid, label, measurement, stored, accepted, self._which):
                 entry, known[label] = found
                 seconds = round_to_digits(test.seconds, DURATION_DIGITS) if test.seconds else seconds
-                file.runs[run.id] = _note(run)
                 yield entry
+            elif measurement.profile is not None and not measurement.has_values:
+                why = "neither a time nor counters were measured"
+                yield Entry(test.nodeid, label, "refused", (why,))
         left = {label: one for label, one in known.items() if one != MeasurementBaseline()}
         if left != before.measurements:
             file.tests[test.nodeid] = replace(before, measurements=left, seconds=seconds)

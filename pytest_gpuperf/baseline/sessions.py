@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.records import ClockModel, Timing
+    from pytest_gpuperf.records.baseline import RunNote
 
 MAX_SESSIONS = 20
 """Maximum number of sessions. The oldest stays: small losses add up against its code."""
@@ -25,7 +26,7 @@ def merged_time(
     known: TimeBaseline | None,
     run: str,
     timing: Timing,
-    dates: Mapping[str, str],
+    runs: Mapping[str, RunNote],
     card: str = "",
     *,
     replaces: bool = False,
@@ -36,7 +37,7 @@ def merged_time(
         known: The stored sessions. A run that is stored is never doubled.
         run: Id of the new session's run.
         timing: Its time.
-        dates: The start of each run, by run id.
+        runs: Origins of the sessions and of the new one, by run id.
         card: UUID of its card, if it is another one than the run's.
         replaces: True if the stored sessions go, as those of another mode or source have to.
     """
@@ -46,6 +47,7 @@ def merged_time(
         reference = round_to_digits(model.reference_mhz, TIME_DIGITS)
     sessions = {one.run: one for one in known.sessions} if known is not None and not replaces else {}
     sessions[run] = replace(_session(run, timing, reference), gpu_uuid=card)
+    dates = {id_: note.date for id_, note in runs.items()}
     in_order = sorted(sessions.values(), key=lambda one: (dates.get(one.run, ""), one.run))
     return TimeBaseline(
         mode=timing.mode,
@@ -64,21 +66,13 @@ def describe_sessions(before: TimeBaseline | None, after: TimeBaseline, run: str
         run: Id of the accepted run.
         why: Why the stored sessions went; empty if they stayed.
     """
-    old = [session.run for session in before.sessions] if before is not None else []
+    old = {session.run for session in before.sessions} if before is not None else set()
     new = [session.run for session in after.sessions]
-    if run not in new:
-        return f"1 session older than the {MAX_SESSIONS} that are kept"
-    if why and set(old) - set(new):
-        return f"{count_sessions(len(old))} replaced by 1 ({why})"
-    if not old or run in old:
+    if why and old - {run}:
+        return f"{len(old)} session{'s' * (len(old) > 1)} replaced by 1 ({why})"
+    if not old or run in old or run not in new:
         return ""
-    dropped = ", the second dropped" if set(old) - set(new) else ""
-    return f"session {new.index(run) + 1} of {len(new)} added{dropped}"
-
-
-def count_sessions(number: int) -> str:
-    """Return `1 session`, `2 sessions`."""
-    return f"{number} session{'' if number == 1 else 's'}"
+    return f"session {new.index(run) + 1} of {len(new)} added"
 
 
 def _session(run: str, timing: Timing, reference_mhz: float) -> Session:

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.rounding import round_counter, stored_accuracy
 from pytest_gpuperf.baseline.sessions import describe_sessions, merged_time
-from pytest_gpuperf.judge.accuracy import is_comparable, paired_outputs, worse_figures
+from pytest_gpuperf.judge.accuracy import paired_outputs, worse_figures
 from pytest_gpuperf.judge.counters import chosen_otherwise, compare_counters, distinct_kernels
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.times import judge_time
 from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
-from pytest_gpuperf.records.change import show_pair, show_signed, show_value
+from pytest_gpuperf.records.change import Change, show_pair, show_signed, show_value
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.statistics.decision import Outcome
 
@@ -55,8 +55,6 @@ class Entry:
     """Empty for the whole test."""
     kind: Kind
     lines: tuple[str, ...]
-    sessions: str = ""
-    """Change of the sessions of its time, if it is not new; also one of `lines`."""
 
 
 @dataclass(frozen=True)
@@ -66,34 +64,16 @@ class Accepted:
     run: str
     """Its id."""
     origin: Origin
-    dates: Mapping[str, str]
-    """The start of each run, by run id."""
-    card: str
-    """UUID of the card of the test, if it is another one than the run's."""
     same_code: frozenset[str]
     """Ids of the runs of the same code."""
     tolerance_pct: float
-
-
-def why_refused(measurement: Measurement, known: MeasurementBaseline | None, accepted: Accepted) -> str:
-    """Return why a measurement cannot become a baseline; empty if it can, or has nothing to compare."""
-    if not measurement.has_values:
-        return "neither a time nor counters were measured" if measurement.profile is not None else ""
-    time = known.time if known is not None else None
-    timing = measurement.timing
-    if timing is None or time is None or accepted.same_code.isdisjoint(one.run for one in time.sessions):
-        return ""
-    timing = timing.by(time.source) or timing
-    if same_quantity(timing, time):
-        return ""
-    return f"the time was taken {timing.mode} by {timing.source}, not {time.mode} by {time.source}"
 
 
 def update(
     nodeid: str,
     label: str,
     measurement: Measurement,
-    known: MeasurementBaseline | None,
+    stored: MeasurementBaseline,
     accepted: Accepted,
     which: Which,
 ) -> tuple[Entry, MeasurementBaseline] | None:
@@ -103,37 +83,50 @@ def update(
         nodeid: The test.
         label: Name of the measurement.
         measurement: The new values.
-        known: The values of the baseline; None if it has none.
+        stored: The values of the baseline.
         accepted: The run.
         which: The values to accept.
     """
-    stored = known or MeasurementBaseline()
     measurement = _comparable(measurement, stored)
-    if which == "new":
-        measurement = _only_new(measurement, stored)
+    only_new = _only_new(measurement, stored)
+    measurement = only_new if which == "new" else measurement
     if not measurement.has_values:
         return None
-    compared, finding = judge_time(measurement, stored, accepted.origin, accepted.tolerance_pct)
-    is_lost = finding is not None and finding.status is Status.REGRESSED
-    moved = compared if compared is not None and compared.outcome is not Outcome.PASS else None
+    time, finding = judge_time(measurement, stored, accepted.origin, accepted.tolerance_pct)
+    counters = compare_counters(measurement, stored)
+    errors = _moved_errors(measurement, stored)
     new = replace(stored, **_counters(measurement, stored, accepted.run))
     if measurement.trace is not None:
         new = replace(new, trace=measurement.trace.exact)
     if (accuracy := measurement.accuracy) is not None:
         new = replace(new, accuracy=stored_accuracy(accuracy))
-    sessions = ""
+    times: list[str] = []
     if (timing := measurement.timing) is not None:
-        why = _why_replaced(measurement, stored, moved, accepted)
-        time = merged_time(
-            stored.time, accepted.run, timing, accepted.dates, accepted.card, replaces=bool(why)
-        )
-        sessions = describe_sessions(stored.time, time, accepted.run, why)
-        new = replace(new, time=time, code=measurement.code, call=measurement.call)
-    if known is None:
-        return Entry(nodeid, label, "new", (_new_value(measurement),)), new
-    kind, lines = _effect(measurement, stored, sessions, moved=is_lost or moved is not None)
-    entry = Entry(nodeid, label, kind, tuple(lines), sessions)
-    return (entry, new) if kind in TAKES[which] else None
+        why = _why_replaced(measurement, stored, time, accepted)
+        origin = accepted.origin
+        card = origin.card if origin.card != origin.runs[accepted.run].gpu_uuid else ""
+        merged = merged_time(stored.time, accepted.run, timing, origin.runs, card, replaces=bool(why))
+        new = replace(new, time=merged, code=measurement.code, call=measurement.call)
+        times = [_time_line(timing, stored.time), describe_sessions(stored.time, merged, accepted.run, why)]
+    lines = [*times, *map(str, counters.changes), counters.kernels, counters.chosen_otherwise]
+    lines += [counters.read_otherwise, *errors]
+    added = _added(measurement, stored)
+    if added:
+        lines.append(("new: " if stored != MeasurementBaseline() else "") + ", ".join(added))
+    is_lost = finding is not None and finding.status is Status.REGRESSED
+    kind: Kind = "changed" if added else "refreshed"
+    if (
+        (time is not None and time.outcome is not Outcome.PASS)
+        or is_lost
+        or counters.changes
+        or counters.kernels
+        or errors
+        or _is_other_call(measurement, stored)
+    ):
+        kind = "changed"
+    elif only_new.has_values:
+        kind = "new"
+    return (Entry(nodeid, label, kind, tuple(filter(None, lines))), new) if kind in TAKES[which] else None
 
 
 def _comparable(measurement: Measurement, stored: MeasurementBaseline) -> Measurement:
@@ -171,7 +164,7 @@ def _is_lost(timing: Timing, known: TimeBaseline) -> bool:
 
 
 def _why_replaced(
-    measurement: Measurement, stored: MeasurementBaseline, moved: TimeComparison | None, accepted: Accepted
+    measurement: Measurement, stored: MeasurementBaseline, time: TimeComparison | None, accepted: Accepted
 ) -> str:
     """Return why the stored sessions go: the time moved, or is another quantity; empty if they stay."""
     known, timing = stored.time, measurement.timing
@@ -182,9 +175,10 @@ def _why_replaced(
     if _is_other_call(measurement, stored):
         return "they are of another call"
     # If a run of the same code is stored, that is the code of the sessions.
-    if not accepted.same_code.isdisjoint(session.run for session in known.sessions):
+    same_code = not accepted.same_code.isdisjoint(session.run for session in known.sessions)
+    if same_code or time is None or time.outcome is Outcome.PASS:
         return ""
-    return f"time moved {show_signed(moved.decision.change_pct)} %" if moved is not None else ""
+    return f"time moved {show_signed(time.decision.change_pct)} %"
 
 
 def _is_other_call(measurement: Measurement, stored: MeasurementBaseline) -> bool:
@@ -216,75 +210,41 @@ def _counters(measurement: Measurement, stored: MeasurementBaseline, run: str) -
     }
 
 
-def _new_value(measurement: Measurement) -> str:
-    if (timing := measurement.timing) is not None:
-        return f"time {show_value(timing.time_us)} µs ({timing.mode})"
-    if measurement.has_counters:
-        return "counters"
-    return "trace" if measurement.trace is not None else "accuracy"
-
-
-def _effect(
-    measurement: Measurement, stored: MeasurementBaseline, sessions: str, *, moved: bool
-) -> tuple[Kind, list[str]]:
-    """Return the kind of an update of a baseline, and lines about it."""
-    counters = compare_counters(measurement, stored)
-    accuracy, accuracy_moved = _accuracy_change(measurement, stored)
-    added = _added(measurement, stored)
-    lines = [_time_line(measurement.timing, stored.time), sessions, *map(str, counters.changes)]
-    lines += [counters.kernels, counters.chosen_otherwise, counters.read_otherwise, accuracy]
-    lines.append(f"new: {', '.join(added)}" if added else "")
-    kind: Kind = "changed" if added else "refreshed"
-    if moved or counters.changes or counters.kernels or accuracy_moved or _is_other_call(measurement, stored):
-        kind = "changed"
-    elif _only_new(measurement, stored).has_values:
-        kind = "new"
-    return kind, list(filter(None, lines))
-
-
 def _added(measurement: Measurement, stored: MeasurementBaseline) -> list[str]:
+    """Return the parts that the baseline has not, and counters that it has not."""
+    timing, profile = measurement.timing, measurement.profile
+    shown = f"time {show_value(timing.time_us)} µs ({timing.mode})" if timing is not None else ""
     parts = {
-        "time": measurement.timing is not None and stored.time is None,
+        shown: timing is not None and stored.time is None,
         "trace": measurement.trace is not None and not stored.trace,
         "accuracy": measurement.accuracy is not None and stored.accuracy is None,
         "counters": measurement.has_counters and not stored.counters,
     }
     added = [name for name, is_new in parts.items() if is_new]
-    if measurement.profile is not None and stored.counters:
-        added += sorted(measurement.profile.combined.keys() - stored.counters.keys())
+    if profile is not None and stored.counters:
+        added += sorted(profile.combined.keys() - stored.counters.keys())
     return added
 
 
-def _accuracy_change(measurement: Measurement, stored: MeasurementBaseline) -> tuple[str, bool]:
-    """Return the change of the errors, and True if one moved beyond its tolerance; empty if none changed."""
+def _moved_errors(measurement: Measurement, stored: MeasurementBaseline) -> list[str]:
+    """Return the errors of the outputs that moved beyond their tolerance, in either direction."""
     now, before = measurement.accuracy, stored.accuracy
-    if now is None or before is None:
-        return "", False
-    changed: list[str] = []
-    moved = False
-    for one, known in paired_outputs(now, before):
-        if not is_comparable(one, known):
-            if one.kind != known.kind:
-                return "the accuracy is of other types", True
-            continue
-        of = f" of {one.output}" if now.others else ""
-        pairs = [(name, show_value(old), one.values.get(name)) for name, old in known.values.items()]
-        changed += [
-            f"{name}{of} {old} -> {show_value(new)}"
-            for name, old, new in pairs
-            if new is not None and show_value(new) != old
+    lines: list[str] = []
+    for one, known in paired_outputs(now, before) if now is not None and before is not None else ():
+        if one.kind != known.kind:
+            return ["the accuracy is of other types"]
+        of = f" of {one.output}" if now is not None and now.others else ""
+        lines += [
+            str(Change(f"{name}{of}", getattr(known, name), getattr(one, name), None, worse=None))
+            for name in worse_figures(one, known) | worse_figures(known, one)
         ]
-        moved = moved or bool(worse_figures(one, known) or worse_figures(known, one))
-    return ", ".join(changed), moved
+    return lines
 
 
-def _time_line(timing: Timing | None, known: TimeBaseline | None) -> str:
-    if timing is None or known is None:
+def _time_line(timing: Timing, known: TimeBaseline | None) -> str:
+    """Return `time 5.30 -> 5.84 µs (+10.2 %)`, as measured; of another quantity without the change."""
+    if known is None:
         return ""
     before, after = show_pair(known.mean_us, timing.time_us)
-    if timing.mode != known.mode:
-        return f"time {before} µs ({known.mode}) -> {after} µs ({timing.mode})"
-    if timing.source != known.source:
-        return f"time {before} µs (by {known.source}) -> {after} µs (by {timing.source})"
-    change_pct = 100 * (timing.time_us / known.mean_us - 1)
-    return f"time {before} -> {after} µs ({show_signed(change_pct)} %)"
+    change = f" ({show_signed(100 * (timing.time_us / known.mean_us - 1))} %)"
+    return f"time {before} -> {after} µs{change if same_quantity(timing, known) else ''}"

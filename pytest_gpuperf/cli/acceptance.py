@@ -129,8 +129,4 @@ def _notes(plan: UpdatePlan) -> list[str]:
     counts = [f"{kinds[kind]} {kind}" for kind in ("new", "changed", "refused") if kinds[kind]]
     within = plan.of_kind("refreshed")
     counts += [f"{len(within)} within the tolerance"] if within else []
-    sessions = Counter(entry.sessions for entry in within if entry.sessions)
-    return [
-        ", ".join(counts) or "nothing to accept",
-        *(f"  of these {number}: {line}" for line, number in sessions.items()),
-    ]
+    return [", ".join(counts) or "nothing to accept"]

@@ -13,7 +13,7 @@ from pytest_gpuperf.baseline.sessions import MAX_SESSIONS, merged_time
 from pytest_gpuperf.baseline.update import TAKES, Accepted, Entry, update
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.records import ClockModel, Measurement, SingleCall, Trace
-from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
+from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
 from run_builders import profile, timing
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ COUNTED = Measurement(profile=profile({"instructions": 1.0}))
 TRACED = Measurement(trace=Trace(launches=1))
 
 
-def effect(measurement: Measurement, known: MeasurementBaseline | None, which: Which = "all") -> Entry | None:
-    accepted = Accepted("new", Origin(), {"r": "1", "new": "2"}, "", frozenset({"new"}), 20.0)
+def effect(measurement: Measurement, known: MeasurementBaseline, which: Which = "all") -> Entry | None:
+    notes = {"r": RunNote(date="2026-11-20"), "new": RunNote(date="2026-11-21")}
+    accepted = Accepted("new", Origin(runs=notes), frozenset({"new"}), 20.0)
     found = update("t", "main", measurement, known, accepted, which)
     return found[0] if found is not None else None
 
@@ -38,30 +39,27 @@ def effect(measurement: Measurement, known: MeasurementBaseline | None, which: W
 @pytest.mark.parametrize(
     ("measurement", "known", "kind", "line"),
     [
-        (TIMED, None, "new", "time 5 µs (hot)"),
-        (COUNTED, None, "new", "counters"),
-        (TRACED, None, "new", "trace"),
-        (TIMED, MeasurementBaseline(), "new", "new: time"),
-        (TRACED, MeasurementBaseline(), "new", "new: trace"),
-        (COUNTED, MeasurementBaseline(), "new", "new: counters"),
+        (TIMED, MeasurementBaseline(), "new", "time 5 µs (hot)"),
+        (TRACED, MeasurementBaseline(), "new", "trace"),
+        (COUNTED, MeasurementBaseline(), "new", "counters"),
         (COUNTED, MeasurementBaseline(counters={"waves": 1.0}), "changed", "new: instructions"),
         (Measurement(timing=timing(5.5)), KNOWN, "refreshed", "time 5 -> 5.50 µs (+10.0 %)"),
         (
             Measurement(timing=replace(timing(5.5), mode="cold")),
             KNOWN,
             "new",
-            "time 5 µs (hot) -> 5.50 µs (cold)",
+            "1 session replaced by 1 (they were taken hot by events)",
         ),
         (
             Measurement(timing=replace(timing(5.5), source="cupti")),
             KNOWN,
             "new",
-            "time 5 µs (by events) -> 5.50 µs (by cupti)",
+            "1 session replaced by 1 (they were taken hot by events)",
         ),
     ],
 )
 def test_entry_says_what_is_new_or_changed(
-    measurement: Measurement, known: MeasurementBaseline | None, kind: str, line: str
+    measurement: Measurement, known: MeasurementBaseline, kind: str, line: str
 ) -> None:
     entry = effect(measurement, known)
     assert entry is not None
@@ -85,7 +83,7 @@ def merged(*timings: Timing, **options: Any) -> TimeBaseline:
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40))
 def test_sessions_are_few_sorted_and_of_different_runs(numbers: list[int]) -> None:
-    dates = {f"r{number}": f"{number:02}" for number in range(31)}
+    dates = {f"r{number}": RunNote(date=f"2026-01-{number:02}") for number in range(1, 31)}
     known = None
     for number in numbers:
         known = merged_time(known, f"r{number}", timing(), dates)

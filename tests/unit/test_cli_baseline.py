@@ -185,8 +185,6 @@ suites/test_square.py::test_triton[1823x781]  new
     time 5.30 µs (hot)
 
 1 new, 2 within the tolerance
-  of these 1: session 2 of 2 added
-  of these 1: session 3 of 3 added
 wrote baselines/nvidia-h200/test_square.json (1 test)
 """)
 
