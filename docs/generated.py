@@ -24,13 +24,13 @@ from pytest_gpuperf.features.explain.rules import RULES
 from pytest_gpuperf.features.sanitizer.assignment import assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
 from pytest_gpuperf.features.sanitizer.sanitizing_pass import HITS_KEPT
-from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, passes_each
 from pytest_gpuperf.metrics import ncu_metric_names
 from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.sanitizer_errors import errors_of
 from pytest_gpuperf.settings.options import all_options
 
 if TYPE_CHECKING:

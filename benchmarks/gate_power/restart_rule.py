@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from benchmarks.gate_power.kernels import IN_STEPS
 from benchmarks.gate_power.verdicts import Tally
 from pytest_gpuperf.statistics.decision import Outcome
-from pytest_gpuperf.statistics.sequential import decide_restarts, next_look
+from pytest_gpuperf.statistics.sequential import decide_restarts
 from pytest_gpuperf.statistics.thresholds import LOOKS
 
 if TYPE_CHECKING:
@@ -104,8 +104,13 @@ def _sequential(order: Sequence[RestartSample]) -> tuple[Decision, int]:
     new_first = [bool(line.restart % 2) for line in order]
     used = 0
     while True:
-        used = min(next_look(used) or len(ratios), len(ratios))
-        final = next_look(used) is None or used == len(ratios)
+        used = min(_next_look(used) or len(ratios), len(ratios))
+        final = _next_look(used) is None or used == len(ratios)
         decision = decide_restarts(ratios[:used], final=final, raw=raw[:used], new_first=new_first[:used])
         if final or decision.outcome is not Outcome.INCONCLUSIVE:
             return decision, used
+
+
+def _next_look(replicates: int) -> int | None:
+    """Return the number of restarts at which to decide next; None after the last look."""
+    return next((look for look in LOOKS if look > replicates), None)

@@ -15,7 +15,7 @@ from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally
 from pytest_gpuperf.baseline.sessions import merged_time
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.screen import screen
-from pytest_gpuperf.judge.settlement import compare_fresh
+from pytest_gpuperf.judge.times import compare_fresh
 from pytest_gpuperf.records import HELD_BACK, Settlement
 from pytest_gpuperf.records.baseline import RunNote
 from pytest_gpuperf.statistics.clock_model import normalise_blocks

@@ -7,16 +7,18 @@ import time
 from dataclasses import dataclass
 from itertools import count
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pytest_gpuperf.statistics.sequential import Side, quad_order, restart_log_ratio
+from pytest_gpuperf.statistics.estimate import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from pytest_gpuperf.statistics.sequential import Quad
+    from pytest_gpuperf.statistics.sequential import Side
 
+Quad: TypeAlias = Literal["ABBA", "BAAB"]
+"""The sides of four blocks in a row: a linear drift cancels in either."""
 LEAST_QUADS = 3
 WARM_UP_S = 0.1
 """Seconds of the warm-up of both sides. Clocks need tens of milliseconds of load before they move; a longer
@@ -42,6 +44,37 @@ class SideBlock:
     """Microseconds per call."""
     sm_clock_mhz: float
     """Mean SM clock, in MHz; 0 if unknown."""
+
+
+def quad_order(rng: Random, quads: int) -> tuple[Quad, ...]:
+    """Return the orders of a restart's quads: half of each kind (give or take one), shuffled.
+
+    Args:
+        rng: Source of the order.
+        quads: Number of quads.
+    """
+    kinds: list[Quad] = ["ABBA", "BAAB"]
+    rng.shuffle(kinds)
+    order = [kinds[at % 2] for at in range(quads)]
+    rng.shuffle(order)
+    return tuple(order)
+
+
+def restart_log_ratio(blocks: Sequence[tuple[Side, float]]) -> float:
+    """Return the natural logarithm of new over old time in one restart.
+
+    It is the 20 % trimmed mean over the quads, so that an occasional disturbed block does not count.
+
+    Args:
+        blocks: Side and natural logarithm of the time of each block, in the order measured.
+
+    Raises:
+        ValueError: The blocks are empty or not in quads.
+    """
+    quads = [blocks[at : at + 4] for at in range(0, len(blocks), 4)]
+    if not quads or any("".join(side for side, _ in quad) not in ("ABBA", "BAAB") for quad in quads):
+        raise ValueError("blocks must come in quads of ABBA or BAAB")
+    return trimmed_mean([sum(log if side == "B" else -log for side, log in quad) / 2 for quad in quads])
 
 
 def warm_up(block: Callable[[Side], SideBlock], budget_s: float) -> None:

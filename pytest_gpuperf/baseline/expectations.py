@@ -1,4 +1,4 @@
-"""The baselines of the tests of a run."""
+"""The baselines of the tests of a run, and verdicts by them: no test is imported, no kernel runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.origin import Origin
-from pytest_gpuperf.judge.verdict import Expected
+from pytest_gpuperf.judge.result import Hints, TestResult
+from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.baseline.store import BaselineStore
-    from pytest_gpuperf.judge.result import Hints
-    from pytest_gpuperf.records import Environment, TestRecord
+    from pytest_gpuperf.records import Environment, Run, TestRecord
     from pytest_gpuperf.records.baseline import (
         Baseline,
         MeasurementBaseline,
         RunNote,
         TestBaseline,
     )
+
+ACCEPT = "gpuperf baseline accept"
 
 
 class Expectations:
@@ -119,3 +121,33 @@ class Expectations:
             path = self.store.path(key[0], suite)
             self._files[key] = self.store.load(key[0], suite), show_path(path)
         return self._files[key]
+
+
+def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> list[TestResult]:
+    """Judge the tests of a run, in their order.
+
+    Limits in the baseline files count, and those that the records have from their tests. Of an assertion only
+    its failure is recorded: that test is `invalid`, and so is one with a limit that cannot be read.
+
+    Args:
+        run: Measured or compiled tests.
+        store: The baselines to judge by.
+        tolerance_pct: Accepted slowdown, in %, of tests that have none in their baseline or their record.
+
+    Raises:
+        GpuperfError: A baseline file is broken, of a newer schema, or for another GPU.
+    """
+    expected = Expectations(store, run.environment, run.cards)
+    hints = Hints(f"if this is intended: {ACCEPT}", f"{ACCEPT} makes one{expected.other_gpus}")
+    found = [(test, expected.expected(test, tolerance_pct, hints, hints)) for test in run.tests]
+    return [TestResult(test, judge(test, *known)) for test, known in found]
+
+
+def not_measured(run: Run, store: BaselineStore) -> list[str]:
+    """Return the node ids that have a baseline on the GPU of a run and are not in the run.
+
+    Raises:
+        GpuperfError: As `judge_run`.
+    """
+    measured = {test.nodeid for test in run.tests}
+    return [nodeid for nodeid, _, _ in store.tests(run.environment.gpu.slug) if nodeid not in measured]

@@ -13,7 +13,6 @@ from pytest_gpuperf.baseline.update import OF_PART, Accepted, Entry, update
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.origin import Origin
-from pytest_gpuperf.judge.parts import split_record, unmeasured
 from pytest_gpuperf.records import NO_GPU, Measurement, Run
 from pytest_gpuperf.records.baseline import (
     BASELINE_SCHEMA,
@@ -126,7 +125,7 @@ class _Planner:
         gpu = run.environment.gpu
         parts = [(gpu, test.measurements)]
         if gpu.slug != NO_GPU.slug:
-            parts = list(zip((gpu, NO_GPU), split_record(test), strict=True))
+            parts = list(zip((gpu, NO_GPU), test.parts, strict=True))
         entries = [entry for of, part in parts for entry in self._take(run, test, of, part)]
         yield from entries
         if not test.measurements and not entries:
@@ -143,7 +142,7 @@ class _Planner:
         known, seconds = dict(before.measurements), before.seconds
         if self._which != "new":
             for label, one in before.measurements.items():
-                if gone := unmeasured(one, measurements.get(label, Measurement())):
+                if gone := one.missing_in(measurements.get(label, Measurement())):
                     fields = {name for part_name in gone for name in OF_PART[part_name]}
                     known[label] = _without(one, fields)
                     yield Entry(test.nodeid, label, "changed", (f"no longer measured: {', '.join(gone)}",))
@@ -152,6 +151,7 @@ class _Planner:
         accepted = Accepted(
             run.id,
             Origin(test.gpu_uuid or run.environment.gpu.uuid, run.environment.toolchain, file.runs),
+            test.gpu_uuid,
             self._same_code,
             before.tolerance_pct or test.tolerance_pct or self._tolerance_pct,
         )

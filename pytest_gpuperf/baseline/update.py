@@ -64,6 +64,8 @@ class Accepted:
     run: str
     """Its id."""
     origin: Origin
+    card: str
+    """UUID of the card of the test, if it is another one than the run's."""
     same_code: frozenset[str]
     """Ids of the runs of the same code."""
     tolerance_pct: float
@@ -103,9 +105,8 @@ def update(
     times: list[str] = []
     if (timing := measurement.timing) is not None:
         why = _why_replaced(measurement, stored, time, accepted)
-        origin = accepted.origin
-        card = origin.card if origin.card != origin.runs[accepted.run].gpu_uuid else ""
-        merged = merged_time(stored.time, accepted.run, timing, origin.runs, card, replaces=bool(why))
+        runs = accepted.origin.runs
+        merged = merged_time(stored.time, accepted.run, timing, runs, accepted.card, replaces=bool(why))
         new = replace(new, time=merged, code=measurement.code, call=measurement.call)
         times = [_time_line(timing, stored.time), describe_sessions(stored.time, merged, accepted.run, why)]
     lines = [*times, *map(str, counters.changes), counters.kernels, counters.chosen_otherwise]

@@ -12,7 +12,6 @@ from pytest_gpuperf.cli.acceptance import show_run
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.parts import split_record
 from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.records.baseline import card_of, suite_of
 from pytest_gpuperf.records.json_files import show_path
@@ -164,7 +163,7 @@ def _split_run(run: Run) -> list[Run]:
         return [run]
     parts: dict[GpuInfo, list[TestRecord]] = {run.environment.gpu: [], NO_GPU: []}
     for test in run.tests:
-        for tests, part in zip(parts.values(), split_record(test), strict=True):
+        for tests, part in zip(parts.values(), test.parts, strict=True):
             tests += [replace(test, measurements=part)] if part else []
     found = [
         replace(run, environment=replace(run.environment, gpu=gpu), tests=tuple(tests))

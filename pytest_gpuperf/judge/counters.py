@@ -177,6 +177,15 @@ def chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
     return "counters are of {}, the baseline's of {}".format(*shown)
 
 
+def other_compiler(now: Measurement, known: MeasurementBaseline) -> str:
+    """Say that a kernel is of another compiler than its baseline, so another kernel; else empty."""
+    before = known.counters.get("compiler")
+    compiler = now.profile.combined.get("compiler") if now.profile is not None else None
+    if not before or not compiler or before == compiler:
+        return ""
+    return f"compiled by {compiler}, the baseline by {before}: another kernel, not compared"
+
+
 def distinct_kernels(profile: Profile) -> tuple[str, ...]:
     """Return the names of the kernels of a profile, each once, in the order of their first launch."""
     return tuple(dict.fromkeys(kernel.name for kernel in profile.kernels))

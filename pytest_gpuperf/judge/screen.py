@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from pytest_gpuperf.judge.one_clock import OneClock
 from pytest_gpuperf.records import HELD_BACK
 from pytest_gpuperf.records.baseline import Session, card_of
+from pytest_gpuperf.statistics.clock_model import (
+    ClockModel,
+    alike_shares,
+    normalisation_error,
+    normalise,
+    normalise_blocks,
+    pool_models,
+)
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
 from pytest_gpuperf.statistics.thresholds import BELOW_CLOCK_PCT, HOST_PCT, NEW_CARD_PCT, SCREEN_PCT
@@ -59,6 +66,54 @@ class TimeComparison(msgspec.Struct, frozen=True, gc=False):
     def in_turn(self) -> bool:
         """True if both were taken in turn on one machine."""
         return self.how == "in turn"
+
+
+class OneClock(msgspec.Struct, frozen=True, gc=False):
+    """The clock and the model for all times of a test."""
+
+    model: ClockModel
+    at_mhz: float
+    """The SM clock that times are brought to."""
+
+    @classmethod
+    def of(cls, times: TimeBaseline, timing: Timing | None = None) -> OneClock | None:
+        """Pool the models of stored sessions; None if no model is known.
+
+        Args:
+            times: The sessions.
+            timing: A new time, whose model serves if the sessions have none.
+        """
+        models = [session.clock_model for session in times.sessions if session.clock_model is not None]
+        if not models and timing is not None and timing.clock_model is not None:
+            models = [timing.clock_model]
+        if not models:
+            return None
+        at_mhz = times.reference_mhz or models[0].reference_mhz
+        return cls(pool_models(models, at_mhz), at_mhz)
+
+    def stored_us(self, session: Session) -> float:
+        """Return a session's time at the one clock, in µs; 0 if its clock was not known or swung."""
+        own, mhz = session.clock_model, session.sm_clock_mhz
+        if own is None:
+            return normalise(session.time_us, mhz, self.model, self.at_mhz) if mhz else 0.0
+        if not mhz:
+            return session.normalised_us
+        # Its blocks were brought to the one clock one by one, by its own model.
+        as_measured = normalise(session.normalised_us, self.at_mhz, own, mhz)
+        return normalise(as_measured, mhz, self.model, self.at_mhz)
+
+    def for_time(self, timing: Timing) -> OneClock:
+        """Return the clock for a new time: with its own model if its code depends on the clock otherwise."""
+        own = timing.clock_model
+        return self if own is None or alike_shares(own, self.model) else OneClock(own, self.at_mhz)
+
+    def blocks_us(self, timing: Timing) -> tuple[float, ...]:
+        """Return the blocks of a time at the one clock; its clocks have to be known."""
+        return tuple(normalise_blocks(timing.blocks_us, timing.blocks_mhz, self.model, self.at_mhz))
+
+    def error(self, mhz: float) -> float:
+        """Return the relative error of a time from an SM clock, in MHz; 0 if the clock is not known."""
+        return normalisation_error(mhz, self.model, self.at_mhz) if mhz else 0.0
 
 
 def screen(

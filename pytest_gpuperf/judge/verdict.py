@@ -10,16 +10,15 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.accuracy import compare_accuracy
 from pytest_gpuperf.judge.code import compare_code
-from pytest_gpuperf.judge.counters import compare_counters, counter_findings, counter_remarks
+from pytest_gpuperf.judge.counters import compare_counters, counter_findings, counter_remarks, other_compiler
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.origin import Origin
-from pytest_gpuperf.judge.parts import other_compiler, split_record, unmeasured
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
-from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.judge.times import NO_HINTS, judge_time, time_remarks
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
+from pytest_gpuperf.records.sanitizer_errors import errors_of
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.statistics.decision import Outcome
 
@@ -116,7 +115,7 @@ def _parts(
     """Return the measured and the compiled part of a test with their baselines: the same without a GPU."""
     if measured.baseline is not None and measured.baseline is compiled.baseline:
         return [(record.measurements, compiled)]
-    return list(zip(split_record(record), (measured, compiled), strict=True))
+    return list(zip(record.parts, (measured, compiled), strict=True))
 
 
 def _broken_limits(
@@ -185,7 +184,7 @@ def _doubts(timing: Timing | None, label: str) -> Iterator[Finding]:
 def _unmeasured(part: dict[str, Measurement], expected: Expected) -> Iterator[Finding]:
     """Find the parts of a baseline that a test did not measure: its call is gone, so nothing guards it."""
     for label, baseline in expected.measurements.items():
-        if gone := unmeasured(baseline, part.get(label, Measurement())):
+        if gone := baseline.missing_in(part.get(label, Measurement())):
             line = f"{' and '.join(gone)} of {label!r} in {expected.file}: not measured by this test"
             yield Finding(Status.INVALID, line, label, next_step=expected.hints.accept)
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pytest_gpuperf.baseline.durations import load_cards, load_durations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.compat import pytest_names, xdist_names
 from pytest_gpuperf.errors import GpuperfError
@@ -27,6 +26,7 @@ from pytest_gpuperf.plugin.schedule import InOrder
 from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.registry import registry
+from pytest_gpuperf.session.durations import load_cards, load_durations
 from pytest_gpuperf.session.orders import Orders
 from pytest_gpuperf.settings.settings import WORKER_ENV
 

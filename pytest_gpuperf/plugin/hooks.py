@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
 from pytest_gpuperf.measure.counters.metric_names import check_names
@@ -18,6 +17,7 @@ from pytest_gpuperf.plugin.reports import Reports, invocation_of
 from pytest_gpuperf.plugin.suspects import Suspects
 from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session import start
+from pytest_gpuperf.session.durations import load_durations
 from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of
 from pytest_gpuperf.session.orphans import known_name, orphans, shifted
 from pytest_gpuperf.session.progress import RemoteTerminal

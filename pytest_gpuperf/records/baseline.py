@@ -14,6 +14,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import (
     ClockModel,
     Fingerprint,
+    Measurement,
     MetricValue,
     Record,
     Timing,
@@ -121,6 +122,17 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True, forbid_unknown_fiel
     """The call of the newest session of `time`; None if it is not known."""
     trace: dict[str, Count] = {}
     """Values of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
+
+    def missing_in(self, found: Measurement) -> list[str]:
+        """Return the parts that a test did not measure: nothing guards them any more."""
+        # A profile without counters tells why the machine has none.
+        parts = {
+            "time": (self.time, found.timing),
+            "counters": (self.counters, found.profile),
+            "trace": (self.trace, found.trace),
+            "accuracy": (self.accuracy, found.correctness),
+        }
+        return [name for name, (before, now) in parts.items() if before and now is None]
 
 
 class TestBaseline(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -83,6 +83,12 @@ class TestRecord(Record, frozen=True, kw_only=True):
     """The card, if it is another one than that of the run's environment."""
 
     @property
+    def parts(self) -> tuple[dict[str, Measurement], dict[str, Measurement]]:
+        """What a GPU measured and what was compiled, by label: each has a baseline of its own."""
+        static = {label: one for label, one in self.measurements.items() if one.is_static}
+        return {label: one for label, one in self.measurements.items() if label not in static}, static
+
+    @property
     def lacks_memory(self) -> bool:
         """True if a suspect of it can be settled when the process of the test has ended."""
         found = (one.settlement for one in self.measurements.values())

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
 from pytest_gpuperf.measure.device.presence import why_no_gpu
@@ -19,6 +18,7 @@ from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
+from pytest_gpuperf.records.sanitizer_errors import errors_of
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.judge import Judge
 from pytest_gpuperf.session.late_counters import is_unread

@@ -17,8 +17,8 @@ from pytest_gpuperf.against.engine import Engine, OutOfTimeError, TimedTest
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
-from pytest_gpuperf.judge.one_clock import OneClock
 from pytest_gpuperf.judge.origin import PACKAGES
+from pytest_gpuperf.judge.screen import OneClock
 from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records import AgainstTiming, Settlement, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, suite_of

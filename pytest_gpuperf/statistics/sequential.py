@@ -1,4 +1,4 @@
-"""Old and new code in turn on one GPU: the order of blocks, the ratio of a restart, when to stop.
+"""Old and new code in turn on one GPU: the decision by the ratios of restarts, and when to stop.
 
 The restart (both sides in fresh processes) is the replicate. Quads of one restart share a memory layout and a
 state of the GPU, so their spread does not predict the next restart. The side that goes ahead in a restart
@@ -15,56 +15,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct, t_quantile
-from pytest_gpuperf.statistics.estimate import trimmed_mean
 from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, BOUNDS_LEVEL, LARGE_PCT, LEVEL, LOOKS, SCREEN_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from random import Random
 
 Side: TypeAlias = Literal["A", "B"]
 """`A` is the old code, `B` the new."""
-Quad: TypeAlias = Literal["ABBA", "BAAB"]
-"""The sides of four blocks in a row: a linear drift cancels in either."""
 
 LOSS_PCT = 2 * SCREEN_PCT
 """Slowdown that a comparison in turn has to rule out before it calls its code alike."""
-
-
-def quad_order(rng: Random, quads: int) -> tuple[Quad, ...]:
-    """Return the orders of a restart's quads: half of each kind (give or take one), shuffled.
-
-    Args:
-        rng: Source of the order.
-        quads: Number of quads.
-    """
-    kinds: list[Quad] = ["ABBA", "BAAB"]
-    rng.shuffle(kinds)
-    order = [kinds[at % 2] for at in range(quads)]
-    rng.shuffle(order)
-    return tuple(order)
-
-
-def restart_log_ratio(blocks: Sequence[tuple[Side, float]]) -> float:
-    """Return the natural logarithm of new over old time in one restart.
-
-    It is the 20 % trimmed mean over the quads, so that an occasional disturbed block does not count.
-
-    Args:
-        blocks: Side and natural logarithm of the time of each block, in the order measured.
-
-    Raises:
-        ValueError: The blocks are empty or not in quads.
-    """
-    quads = [blocks[at : at + 4] for at in range(0, len(blocks), 4)]
-    if not quads or any("".join(side for side, _ in quad) not in ("ABBA", "BAAB") for quad in quads):
-        raise ValueError("blocks must come in quads of ABBA or BAAB")
-    return trimmed_mean([sum(log if side == "B" else -log for side, log in quad) / 2 for quad in quads])
-
-
-def next_look(replicates: int) -> int | None:
-    """Return the number of restarts at which to decide next; None after the last look."""
-    return next((look for look in LOOKS if look > replicates), None)
 
 
 def decide_restarts(

@@ -12,7 +12,6 @@ from judging import H200, baseline, verdict
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Status, TestVerdict
-from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
     Correctness,
@@ -24,6 +23,7 @@ from pytest_gpuperf.records import (
     Verification,
     Workload,
 )
+from pytest_gpuperf.records.sanitizer_errors import errors_of
 from pytest_gpuperf.report.brief import MOST_CHARACTERS, MOST_LINES, brief_lines, shortened
 from pytest_gpuperf.report.rows import Summary
 from report_examples import ENVIRONMENT, RECORDED, result

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from judging import verdict
-from pytest_gpuperf.baseline.judged import judge_run
+from pytest_gpuperf.baseline.expectations import judge_run
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli import baseline_status
-from pytest_gpuperf.judge.parts import other_compiler, split_record
+from pytest_gpuperf.judge.counters import other_compiler
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records import NO_GPU, Measurement, Profile
@@ -30,7 +30,7 @@ COMPILED = Measurement(
 
 
 def test_test_with_both_parts_is_split_by_label() -> None:
-    assert split_record(record(main=measured(5.0), sm_90=COMPILED)) == (
+    assert record(main=measured(5.0), sm_90=COMPILED).parts == (
         {"main": measured(5.0)},
         {"sm_90": COMPILED},
     )

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from pytest_gpuperf.against.blocks import quad_order, restart_log_ratio
 from pytest_gpuperf.statistics.decision import Decision, Outcome
-from pytest_gpuperf.statistics.sequential import (
-    LOSS_PCT,
-    decide_restarts,
-    next_look,
-    quad_order,
-    restart_log_ratio,
-)
+from pytest_gpuperf.statistics.sequential import LOSS_PCT, decide_restarts
+from pytest_gpuperf.statistics.thresholds import LOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.statistics.sequential import Quad, Side
+    from pytest_gpuperf.against.blocks import Quad
+    from pytest_gpuperf.statistics.sequential import Side
 
 
 def blocks(quads: tuple[Quad, ...], log_time: Callable[[int, str], float]) -> list[tuple[Side, float]]:
@@ -34,14 +31,13 @@ def blocks(quads: tuple[Quad, ...], log_time: Callable[[int, str], float]) -> li
 def compared(rng: np.random.Generator, change_pct: float, sd_pct: float) -> Decision:
     """Add restarts until a decision, like `--gpuperf-against`."""
     ratios: list[float] = []
-    while True:
-        look = next_look(len(ratios))
-        assert look is not None
+    for look in LOOKS:
         more = math.log1p(change_pct / 100) + sd_pct / 100 * rng.standard_normal(look - len(ratios))
         ratios += [float(ratio) for ratio in more]
         decision = decide_restarts(ratios)
-        if decision.outcome is not Outcome.INCONCLUSIVE or next_look(look) is None:
-            return decision
+        if decision.outcome is not Outcome.INCONCLUSIVE:
+            break
+    return decision
 
 
 def share(outcome: Outcome, change_pct: float, sd_pct: float, runs: int) -> float:
@@ -198,10 +194,6 @@ def test_disagreement_of_the_times_as_measured_asks_for_more_restarts_up_to_the_
     raw = [0.02 + 0.05 * (-1) ** (at // 2) for at in range(12)]
     found = [decide_restarts([0.0] * number, raw=raw[:number]).outcome for number in (4, 6, 10)]
     assert found == [Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE, Outcome.PASS]
-
-
-def test_looks_end_after_ten_restarts() -> None:
-    assert [next_look(done) for done in (0, 1, 2, 4, 5, 6, 9, 10)] == [2, 2, 4, 6, 6, 10, 10, None]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from judging import baseline, verdict
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.result import Status, TestVerdict
-from pytest_gpuperf.judge.settlement import compare_restarts
+from pytest_gpuperf.judge.times import compare_restarts
 from pytest_gpuperf.records import (
     AgainstTiming,
     Fingerprint,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from pytest_gpuperf.baseline.durations import load_durations
 from pytest_gpuperf.cli.output import show
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet.cluster import Cluster, require_distributed
@@ -19,6 +18,7 @@ from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.runs import RunStore
 from pytest_gpuperf.report.show import count
+from pytest_gpuperf.session.durations import load_durations
 from pytest_gpuperf.session.run_file import now
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.features.sanitizer.assignment import Assigned, assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
 from pytest_gpuperf.features.sanitizer.tool import environment
-from pytest_gpuperf.judge.sanitizer_errors import errors_of
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder, PassPlan
+from pytest_gpuperf.records.sanitizer_errors import errors_of
 from pytest_gpuperf.settings.settings import SANITIZING_PASS_ENV
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from pytest_gpuperf.features.trial.record import (
 )
 from pytest_gpuperf.features.trial.rounds import mean_bounds, rounded, time_bounds
 from pytest_gpuperf.judge.floor import floor_of
-from pytest_gpuperf.judge.settlement import compare_restarts
+from pytest_gpuperf.judge.times import compare_restarts
 from pytest_gpuperf.records import NO_GPU
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from msgspec import structs
 
 from command_line import gpuperf
-from pytest_gpuperf.baseline.judged import judge_run
+from pytest_gpuperf.baseline.expectations import judge_run
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.features.github.request_comment import (

@@ -15,7 +15,7 @@ from pytest_gpuperf.features.page.picture import Bars, Line, Picture, Points
 from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.screen import screen
-from pytest_gpuperf.judge.settlement import compare_restarts
+from pytest_gpuperf.judge.times import compare_restarts
 from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue, Settlement
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
 from run_builders import H200, measured, timing
