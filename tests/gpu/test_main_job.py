@@ -246,13 +246,6 @@ def test_ten_percent_slower_fails_against_the_baseline(
     assert files[0].read_bytes() == written
 
 
-def test_missing_ncu_is_one_notice_and_timing_goes_on(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k=KERNEL + BASELINED)
-    result = gpuperf(pytester, "-ogpuperf_ncu=/nowhere/ncu")
-    result.stderr.fnmatch_lines(["*gpuperf_ncu names '/nowhere/ncu'*"])
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-
-
 def test_ctrl_c_keeps_results_and_baselines(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_k=KERNEL

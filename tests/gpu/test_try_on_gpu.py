@@ -56,7 +56,6 @@ def test_slow_solution_is_accepted_and_slower() -> None:
     [
         ("os.kill(os.getpid(), 11)", "ended its process by signal 11"),
         ("return x[:-1]", "shape"),
-        ("return x.nothing", "AttributeError"),
     ],
 )
 def test_broken_solution_has_a_clear_reason(tmp_path: Path, body: str, reason: str) -> None:
@@ -65,11 +64,3 @@ def test_broken_solution_has_a_clear_reason(tmp_path: Path, body: str, reason: s
     status, found = tried(solution, "softmax")
     assert status == 1
     assert reason in found["reasons"][0]
-
-
-def test_missing_import_is_an_error(tmp_path: Path) -> None:
-    solution = tmp_path / "missing.py"
-    solution.write_text(f"import nowhere_to_be_found\n{SOLUTION}", encoding="utf-8")
-    status, found = tried(solution, "softmax")
-    assert status == 2
-    assert "imports nowhere_to_be_found, which is not there" in found["error"]

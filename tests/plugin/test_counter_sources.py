@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+import cupti_runs
+import fake_ncu
 from pytest_gpuperf.measure.device.lock import HELD_ENV
 
 pytestmark = pytest.mark.usefixtures("forked_runs")
-GPU = """
-import sys
-sys.path.append({tests!r})
-import torch
-import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
-from fake_cupti import CONTEXT, FakeCupti, activity, recording
-import pytest_gpuperf.measure.cupti.activity as cupti_activity
-from pytest_gpuperf.measure.counters import cupti_counters
-from pytest_gpuperf.measure.cupti import range_profiler
-from pytest_gpuperf.records import GpuInfo
-
-OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
-CUPTI = FakeCupti({{"gpu__time_duration.sum": 5000.0, OCCUPANCY: 80.0}}, refusals={refusals!r})
-pytest_gpuperf.session.live.why_not_live = lambda: ""
-pytest_gpuperf.session.live.find_ncu = lambda path: None
-pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(
-    name="A GPU", slug="a-gpu", uuid="GPU-counter-sources", compute_capability="9.0", multiprocessors=132
-)
-torch.cuda.synchronize = lambda: None
-torch.cuda.is_initialized = lambda: True
-torch.cuda.current_device = lambda: 0
-range_profiler._current_context = lambda: CONTEXT
-range_profiler.why_no_range_profiler = lambda: {missing!r}
-cupti_counters.cupti = lambda: CUPTI
-cupti_counters.recorded = cupti_activity.recorded = recording(activity("square_kernel"))
-cupti_counters.CleanFlush = lambda l2_bytes: lambda: None
-"""
 TEST = """
 import pytest
 
@@ -52,7 +26,7 @@ NO_CUPTI = "libcupti was not found"
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Return the GPU that the test processes have too."""
-    monkeypatch.setenv(HELD_ENV, "GPU-counter-sources")
+    monkeypatch.setenv(HELD_ENV, cupti_runs.UUID)
 
 
 def run(
@@ -64,8 +38,7 @@ def run(
     **marker: object,
 ) -> pytest.RunResult:
     """Run a test with extra marker arguments, with a CUPTI that is missing or refuses calls."""
-    tests = str(Path(__file__).parents[1])
-    pytester.makeconftest(GPU.format(tests=tests, refusals=refusals or {}, missing=missing))
+    pytester.makeconftest(cupti_runs.conftest(missing=missing, refusals=refusals))
     more = "".join(f", {name}={value!r}" for name, value in marker.items())
     pytester.makepyfile(test_k=TEST.replace('"})', f'"}}{more})'))
     return pytester.runpytest_subprocess("--gpuperf", f"--gpuperf-counters={counters}", "-v")
@@ -100,7 +73,7 @@ def test_call_that_fails(gpuperf):
 
 
 def test_cupti_is_free_after_a_profile(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(GPU.format(tests=str(Path(__file__).parents[1]), refusals={}, missing=""))
+    pytester.makeconftest(cupti_runs.conftest())
     pytester.makepyfile(test_k=LETS_GO)
     result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=2)
@@ -132,13 +105,10 @@ def test_auto_uses_cupti_without_ncu(pytester: pytest.Pytester) -> None:
 def test_off_reads_nothing_and_auto_without_a_baseline_starts_no_ncu(pytester: pytest.Pytester) -> None:
     run(pytester, "off").assert_outcomes(passed=1)
     assert "unavailable" in profile(pytester)
-    conftest = pytester.path / "conftest.py"
-    text = conftest.read_text().replace(
-        "lambda path: None", "lambda path: Ncu(pathlib.Path('ncu'), '2025.3')"
-    )
-    conftest.write_text(f"import pathlib\nfrom pytest_gpuperf.measure.ncu.tool import Ncu\n{text}")
+    pytester.makeconftest(cupti_runs.conftest(has_ncu=True))
+    ncu = fake_ncu.install(pytester.path, "is denied")
     shutil.rmtree(pytester.path / ".gpuperf")
-    pytester.runpytest_subprocess("--gpuperf", "-v").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--gpuperf", f"-ogpuperf_ncu={ncu}").assert_outcomes(passed=1)
     assert profile(pytester)["source"] == "cupti"
     assert not list((pytester.path / ".gpuperf").rglob("plan.json"))
 

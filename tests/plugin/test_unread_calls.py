@@ -3,69 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+import cupti_runs
 import fake_ncu
 from pytest_gpuperf.measure.device.lock import HELD_ENV
 
 pytest.importorskip("xdist")
 pytestmark = pytest.mark.usefixtures("forked_runs")
-GPU = """
-import sys
-sys.path.append({tests!r})
-import pathlib
-import torch
-import pytest_gpuperf.measure.cupti.activity as cupti_activity
-import pytest_gpuperf.measure.counters.profiling_pass as profiling_pass
-import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
-import pytest_gpuperf.plugin.isolation as isolation
-import kernels
-from contextlib import contextmanager
-from fake_cupti import CONTEXT, FakeCupti, activity
-from pytest_gpuperf.measure.counters import cupti_counters
-from pytest_gpuperf.measure.cupti import range_profiler
-from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-from pytest_gpuperf.records import GpuInfo
-from pytest_gpuperf.records.passes import PassFolder
-
-OCCUPANCY = "sm__warps_active.avg.pct_of_peak_sustained_active"
-CUPTI = FakeCupti({{"gpu__time_duration.sum": 5000.0, OCCUPANCY: 80.0}}, refusals={refusals!r})
-
-def read(report, names, **_):
-    ranges = [event.range for event in PassFolder(report.parent).events() if event.range]
-    known = {{"grid": (8192, 1, 1), "block": (256, 1, 1), "metrics": {{OCCUPANCY: 60.0}}}}
-    return [RawKernel("square_kernel", ranges=(name,), **known) for name in ranges]
-
-@contextmanager
-def recorded(**_):
-    found = []
-    yield found
-    found.append(activity("square_kernel", in_graph=kernels.last == "graph"))
-
-class Runtime:
-    cudaProfilerStart = cudaProfilerStop = staticmethod(lambda: None)
-
-profiling_pass.read_report_isolated = read
-pytest_gpuperf.session.live.why_not_live = lambda: ""
-pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(
-    name="A GPU", slug="a-gpu", uuid="GPU-unread", compute_capability="9.0", multiprocessors=132
-)
-torch.cuda.synchronize = lambda: None
-torch.cuda.is_initialized = lambda: True
-torch.cuda.current_device = lambda: 0
-torch.cuda.cudart = lambda: Runtime
-torch.cuda.nvtx.range_start = torch.cuda.nvtx.range_end = lambda _: 0
-range_profiler._current_context = lambda: CONTEXT
-range_profiler.why_no_range_profiler = lambda: ""
-cupti_counters.cupti = lambda: CUPTI
-cupti_counters.recorded = cupti_activity.recorded = recorded
-cupti_counters.CleanFlush = lambda l2_bytes: lambda: None
-if {no_ncu!r}:
-    pytest_gpuperf.session.live.find_ncu = lambda path: None
-"""
 KERNELS = """
 last = ""
 
@@ -110,7 +57,7 @@ ALONE, WORKER = ("-n", "0"), ("-n", "1")
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Return the GPU that the test processes have too."""
-    monkeypatch.setenv(HELD_ENV, "GPU-unread")
+    monkeypatch.setenv(HELD_ENV, cupti_runs.UUID)
 
 
 def run(
@@ -122,8 +69,7 @@ def run(
     more: str = "",
 ) -> pytest.RunResult:
     """Run a project with calls that CUPTI can read, and graphs."""
-    folder = str(Path(__file__).parents[1])
-    pytester.makeconftest(GPU.format(tests=folder, refusals=refusals or {}, no_ncu=ncu is None) + more)
+    pytester.makeconftest(cupti_runs.conftest(refusals=refusals, has_ncu=ncu is not None) + more)
     pytester.makepyfile(test_k=tests, kernels=KERNELS)
     path = fake_ncu.install(pytester.path, ncu or "records")
     return pytester.runpytest_subprocess(

@@ -139,17 +139,13 @@ def test_number_is_read_as_printed(text: str, value: float) -> None:
     assert read_csv(long(long_row(text)))[0].metrics == {"some__metric.sum": value}
 
 
-def test_digits_that_are_not_a_number_are_an_error_with_line() -> None:
-    with pytest.raises(GpuperfError, match=r"line 3 .*'2,50,880' is not a number .*LC_ALL=C"):
-        read_csv(long(long_row("1"), long_row("2,50,880")))
-
-
 @pytest.mark.parametrize(
-    "text", ["12,50", "-12,50", "2.508.800", "117.344", "1.234,50", "23 982,5", "1\u202f234", "1'234.5"]
+    "text",
+    ["2,50,880", "12,50", "-12,50", "2.508.800", "117.344", "1.234,50", "23 982,5", "1\u202f234", "1'234.5"],
 )
 def test_number_of_another_locale_is_refused(text: str) -> None:
-    with pytest.raises(GpuperfError, match="is not a number with , between thousands"):
-        read_csv(long(long_row(text)))
+    with pytest.raises(GpuperfError, match=r"line 3 .* is not a number with , between thousands.*LC_ALL=C"):
+        read_csv(long(long_row("1"), long_row(text)))
 
 
 def test_means_of_several_launches_are_refused() -> None:

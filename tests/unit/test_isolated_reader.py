@@ -78,19 +78,11 @@ def test_damaged_report_is_named(tmp_path: Path) -> None:
         read_report_isolated(path, NAMES)
 
 
-def test_modules_in_the_working_directory_are_not_imported(
+def test_modules_of_the_working_directory_and_next_to_the_package_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ncu_report")
     (tmp_path / "subprocess.py").write_text("raise SystemExit('not this one')\n")
     monkeypatch.chdir(tmp_path)
-    assert read_report_isolated(fake_ncu.report(tmp_path), NAMES)
-
-
-def test_modules_next_to_the_package_are_not_imported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("ncu_report")
-    (tmp_path / "subprocess.py").write_text("raise SystemExit('not this one')\n")
     monkeypatch.setattr("pytest_gpuperf.__file__", str(tmp_path / "pytest_gpuperf" / "__init__.py"))
     assert read_report_isolated(fake_ncu.report(tmp_path), NAMES)

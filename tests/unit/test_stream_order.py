@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -86,21 +86,23 @@ def squared(gpu: TwoStreams, *, on: str, join: bool = False, also: bool = True) 
     return fn
 
 
-def test_output_of_the_current_stream_is_complete(gpu: TwoStreams) -> None:
-    assert late(gpu, squared(gpu, on="current"), torch.arange(1.0, 9.0)) == ""
+@pytest.mark.parametrize(
+    ("given", "elements"),
+    [
+        ({"on": "current"}, 8),
+        ({"on": "other", "join": True}, 8),
+        ({"on": "other", "also": False}, 8),
+        ({"on": "other"}, 0),
+    ],
+    ids=["current stream", "joined stream", "nothing on the current stream", "empty"],
+)
+def test_output_that_is_not_late(gpu: TwoStreams, given: dict[str, Any], elements: int) -> None:
+    assert late(gpu, squared(gpu, **given), torch.arange(1.0, 1.0 + elements)) == ""
 
 
 def test_output_of_a_stream_that_nobody_waits_for_is_late(gpu: TwoStreams) -> None:
     found = late(gpu, squared(gpu, on="other"), torch.arange(1.0, 9.0))
     assert found.startswith(f"output is{LATE}")
-
-
-def test_output_of_a_joined_stream_is_complete(gpu: TwoStreams) -> None:
-    assert late(gpu, squared(gpu, on="other", join=True), torch.arange(1.0, 9.0)) == ""
-
-
-def test_no_order_is_asked_if_nothing_is_on_the_current_stream(gpu: TwoStreams) -> None:
-    assert late(gpu, squared(gpu, on="other", also=False), torch.arange(1.0, 9.0)) == ""
 
 
 def test_only_late_outputs_are_named(gpu: TwoStreams) -> None:
@@ -119,10 +121,6 @@ def test_argument_that_is_written_late_is_named_and_put_back(gpu: TwoStreams) ->
 
     assert late(gpu, fn, x, mutates=True).startswith(f"argument 0 is{LATE}")
     assert x.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
-
-
-def test_empty_output_is_never_late(gpu: TwoStreams) -> None:
-    assert late(gpu, squared(gpu, on="other"), torch.empty(0)) == ""
 
 
 def test_hold_is_longer_than_the_call(gpu: TwoStreams, monkeypatch: pytest.MonkeyPatch) -> None:

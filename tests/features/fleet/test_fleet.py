@@ -16,7 +16,7 @@ import pytest
 from benchmarks import fleet_kills
 from benchmarks.fleet_project import MODEL, git, local_cluster, make_project
 from command_line import gpuperf
-from forked import fork_children, parent_of_forks
+from forked import fork_children, parent_of_forks, run_forked
 from pytest_gpuperf.features.fleet import cluster as clusters
 from pytest_gpuperf.features.fleet import on_worker, running
 from pytest_gpuperf.processes import children
@@ -75,8 +75,8 @@ def endings(result: Result) -> dict[str, tuple[str, str]]:
 
 def plain_verdicts(folder: Path) -> dict[str, str]:
     path = folder.parent / "plain.json"
-    command = [sys.executable, "-m", "pytest", "--gpuperf", f"--gpuperf-json={path}"]
-    assert subprocess.run(command, cwd=folder, capture_output=True).returncode == 1
+    logs = (folder.parent / "stdout", folder.parent / "stderr")
+    assert run_forked(("--gpuperf", f"--gpuperf-json={path}"), os.environ, logs, 60, folder) == 1
     tests = json.loads(path.read_bytes())["tests"]
     return {test["nodeid"]: test["verdict"] for test in tests}
 
@@ -133,7 +133,7 @@ def test_address_without_a_scheduler_is_one_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_silent_server_is_one_error_in_seconds(silent: str) -> None:
-    code = f"from {clusters.__name__} import Cluster; Cluster({silent!r}, None)"
+    code = f"import {clusters.__name__} as found; found.CONNECT_S = 0.5; found.Cluster({silent!r}, None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert done.stderr.splitlines()[-1].startswith(
         "pytest_gpuperf.errors.GpuperfError: no scheduler answers at"

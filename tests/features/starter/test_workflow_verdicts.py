@@ -36,17 +36,26 @@ FILES = {
 }
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """Make a repository with the workflow and committed baselines."""
-    made = Project(tmp_path / "repo")
+    made = Project(tmp_path_factory.mktemp("workflow") / "repo")
+    made.forks = True
     made.commit(FILES)
-    monkeypatch.chdir(made.root)
-    assert gpuperf("init").exit_code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(made.root)
+        assert gpuperf("init").exit_code == 0
     done = made.session("--gpuperf-update=all", "perf")
     assert done.returncode == 0, done.stdout
     made.commit({})
+    made.git("tag", "base")
     return made
+
+
+@pytest.fixture
+def project(repository: Project) -> Project:
+    repository.git("reset", "--hard", "base")
+    return repository
 
 
 def played(project: Project, folder: Path) -> subprocess.CompletedProcess[str]:
