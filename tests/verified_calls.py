@@ -8,7 +8,7 @@ import torch
 
 from pytest_gpuperf.measure.restoration.before import Before
 from pytest_gpuperf.measure.verification.verifier import Verifier
-from pytest_gpuperf.records.call import Call, CheckedCall, Reference
+from pytest_gpuperf.records.call import Call, Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,4 +73,4 @@ def call_of(fn: Callable[..., Any], *args: Any, expected: Any = None, **options:
     """Return a call, with a reference if there is one."""
     if expected is None and not options:
         return Call("t", "main", fn, args)
-    return CheckedCall("t", "main", fn, args, reference=Reference(expected, **options))
+    return Call("t", "main", fn, args, reference=Reference(expected, **options))

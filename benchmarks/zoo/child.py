@@ -27,7 +27,7 @@ from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.timer import Timer
 from pytest_gpuperf.measure.verification.records import audit
 from pytest_gpuperf.records import Verification
-from pytest_gpuperf.records.call import Call, CheckedCall, Reference
+from pytest_gpuperf.records.call import Call, Reference
 from pytest_gpuperf.session.live_source import LiveSource, restored
 from pytest_gpuperf.session.phases import Phases
 from pytest_gpuperf.session.seeds import forget_compiled_code, seed, seed_of
@@ -149,7 +149,7 @@ def tries(bench: Bench, animal: Animal, one: Honest, order: Order, parent: Paren
     """Check and time one callable."""
     call = Call(animal.name, "main", one.fn, one.args)
     reference = Reference(one.expected, one.rtol, one.atol, False, one.mutates)
-    checked = CheckedCall(animal.name, "main", one.fn, one.args, reference=reference)
+    checked = Call(animal.name, "main", one.fn, one.args, reference=reference)
     timed = checked if one.expected is not None else call
     for asked in order.asked:
         if asked == "check" and one.expected is None:

@@ -58,6 +58,23 @@ def check_keywords(fn: Callable[..., Any], names: Collection[str]) -> None:
         )
 
 
+def check_inputs(inputs: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Check what makes the arguments; None if the test gave them."""
+    if inputs is None:
+        return
+    if not callable(inputs):
+        raise GpuperfError(
+            f"inputs={show_repr(inputs)}",
+            expected="a callable that takes a seed and returns the arguments",
+        )
+    if args or kwargs:
+        raise GpuperfError(
+            "both arguments and inputs=",
+            expected="one of them: inputs= makes all arguments",
+            next_step="let the callable that inputs= names return them too",
+        )
+
+
 def check_label(label: object) -> None:
     """Check the name of a measurement: a key in files, and a part of a line in reports."""
     if not isinstance(label, str) or not 0 < len(label) <= LONGEST_LABEL or _SURROGATE.search(label):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoCompilerError
 from pytest_gpuperf.measure.identity.fingerprint import fingerprint
@@ -21,7 +21,7 @@ from pytest_gpuperf.plugin.arguments import (
 )
 from pytest_gpuperf.plugin.fuzz_method import Fuzzes
 from pytest_gpuperf.records import Measurement, Profile
-from pytest_gpuperf.records.call import Call, CheckedCall, Reference
+from pytest_gpuperf.records.call import Call, Reference
 from pytest_gpuperf.records.compiled import ARCHITECTURES, label_of, profile_of
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.selection import Selection, check_kernels, check_launches
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_gpuperf.plugin.inputs import Factory
     from pytest_gpuperf.records import Correctness, StaticKernel, Timing, Trace, WarmUp
     from pytest_gpuperf.records.selection import Launches
 
+    Factory: TypeAlias = Callable[[int], Any]
     GpuWarmUp: TypeAlias = Callable[..., WarmUp]
     GpuTimer: TypeAlias = Callable[..., Timing]
     Ncu: TypeAlias = Callable[..., Profile]
@@ -146,7 +146,7 @@ class Gpuperf(Fuzzes):
             The largest differences and their places.
         """
         __tracebackhide__ = True
-        source, given, call = self._begin("correctness", label, fn, args, kwargs, inputs)
+        source, call = self._begin("correctness", label, fn, args, kwargs, inputs)
         try:
             reference = Reference(
                 check_expected(expected),
@@ -155,8 +155,9 @@ class Gpuperf(Fuzzes):
                 equal_nan=check_flag("equal_nan", equal_nan),
                 mutates=check_mutates(mutates),
             )
-            self._checked.add(label, given, reference)
-            result = source.check(CheckedCall(**asdict(call), reference=reference))
+            call = replace(call, reference=reference)
+            self._checked[label] = call.without_arguments()
+            result = source.check(call)
         except GpuperfError as error:
             self._fail(error)
         self._keep(label, correctness=result)
@@ -171,7 +172,7 @@ class Gpuperf(Fuzzes):
             Seconds and launches of the warm-up, and whether the time became steady before the cap.
         """
         __tracebackhide__ = True
-        source, _, call = self._begin("warm_up", label, fn, args, kwargs)
+        source, call = self._begin("warm_up", label, fn, args, kwargs)
         try:
             result = source.warm_up(call)
         except GpuperfError as error:
@@ -212,11 +213,9 @@ class Gpuperf(Fuzzes):
             Time in microseconds per call, its spread, and its timing mode.
         """
         __tracebackhide__ = True
-        source, given, call = self._begin("timing", label, fn, args, kwargs, inputs)
+        source, call = self._begin("timing", label, fn, args, kwargs, inputs)
         try:
-            call = self._checked.with_reference(
-                call, given, None if mutates is None else check_mutates(mutates)
-            )
+            call = self._with_reference(call, None if mutates is None else check_mutates(mutates))
             code = source.code(call)
             mode = check_mode(mode, self._runner.settings.mode)
             result = source.time(
@@ -267,7 +266,7 @@ class Gpuperf(Fuzzes):
             Metrics by short name, in percent, µs, bytes or counts.
         """
         __tracebackhide__ = True
-        source, _, call = self._begin("profile", label, fn, args, kwargs, inputs)
+        source, call = self._begin("profile", label, fn, args, kwargs, inputs)
         regex = self._state.marker.regex
         try:
             if kernels is not None:
@@ -297,7 +296,7 @@ class Gpuperf(Fuzzes):
             The kernel table of one call, in microseconds and percent.
         """
         __tracebackhide__ = True
-        source, _, call = self._begin("trace", label, fn, args, kwargs)
+        source, call = self._begin("trace", label, fn, args, kwargs)
         try:
             result = source.trace(call)
         except GpuperfError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec.structs import asdict
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.plugin.arguments import (
@@ -76,7 +75,7 @@ class Fuzzes(Recorder):
             The number of cases and the time they took.
         """
         __tracebackhide__ = True
-        source, _, call = self._begin("fuzz", label, fn, (), {})
+        source, call = self._begin("fuzz", label, fn, (), {})
         try:
             reference = Reference(
                 check_callable("expected", expected),
@@ -87,7 +86,9 @@ class Fuzzes(Recorder):
             )
             result = source.fuzz(
                 FuzzCall(
-                    **asdict(call),
+                    call.nodeid,
+                    label,
+                    fn,
                     reference=reference,
                     shapes=shapes,
                     sizes={} if sizes is None else sizes,

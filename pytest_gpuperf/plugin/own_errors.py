@@ -35,7 +35,6 @@ FAILS_THE_TEST = frozenset(("pytest_runtest_setup", "pytest_runtest_call"))
 """Hooks whose error fails their test: one that could not be judged must not pass."""
 OF_THE_USER = (
     "pytest_gpuperf.records.call",
-    "pytest_gpuperf.plugin.inputs",
     "pytest_gpuperf.measure.correctness",
     "pytest_gpuperf.features.fuzz",
     "pytest_gpuperf.measure.restoration",

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
-from pytest_gpuperf.plugin.arguments import check_keywords, check_label
-from pytest_gpuperf.plugin.inputs import Checked, Given
+from pytest_gpuperf.plugin.arguments import check_inputs, check_keywords, check_label
 from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.records.call import Call, Reference
 from pytest_gpuperf.session.seeds import seed_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
-    from pytest_gpuperf.plugin.inputs import Factory
-    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.runner import Runner
     from pytest_gpuperf.session.source import CallSource
@@ -29,7 +27,8 @@ class Recorder:
     def __init__(self, state: ItemState, runner: Runner) -> None:
         self._state = state
         self._runner = runner
-        self._checked = Checked()
+        self._checked: dict[str, Call] = {}
+        """By label, what was checked: it is compared again after the timing."""
         state.release = self._checked.clear
 
     @property
@@ -44,8 +43,8 @@ class Recorder:
         fn: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        inputs: Factory | None = None,
-    ) -> tuple[CallSource, Given, Call]:
+        inputs: Callable[[int], Any] | None = None,
+    ) -> tuple[CallSource, Call]:
         __tracebackhide__ = True
         self._check_label(label)
         if not callable(fn):
@@ -63,10 +62,11 @@ class Recorder:
             self._fail(source)
         try:
             check_keywords(fn, kwargs)
-            given = Given(fn, args, kwargs, inputs)
+            check_inputs(inputs, args, kwargs)
             # Timed are other values than those that were checked.
             seed = self.seed + (part != "correctness") if inputs is not None else 0
-            return source, given, given.call(self._state.nodeid, label, seed, makes=self._runner.on_gpu)
+            call = Call(self._state.nodeid, label, fn, args, kwargs, inputs, seed)
+            return source, call.with_arguments() if self._runner.on_gpu else call
         except GpuperfError as error:
             self._fail(error)
 
@@ -88,9 +88,25 @@ class Recorder:
                 )
             )
 
+    def _with_reference(self, call: Call, mutates: bool | Collection[int | str] | None) -> Call:
+        """Return the call with the reference of its check, if it was checked under this label.
+
+        Args:
+            call: The call.
+            mutates: Arguments that the callable may write to; None for those of the check.
+        """
+        checked = self._checked.get(call.label)
+        reference = checked.reference if checked is not None and call.is_like(checked) else None
+        if reference is not None and call.inputs is not None and not callable(reference.expected):
+            # Its tensors belong to the arguments of the check.
+            reference = replace(reference, expected=None)
+        if mutates is not None:
+            reference = replace(reference or Reference(None), mutates=mutates)
+        return replace(call, reference=reference)
+
     def _keep(self, label: str, **part: Any) -> None:
         measured = self._state.measurements.get(label, Measurement())
-        self._state.measurements[label] = msgspec.structs.replace(measured, **part)
+        self._state.measurements[label] = replace(measured, **part)
 
     def _fail(self, error: GpuperfError) -> NoReturn:
         __tracebackhide__ = True

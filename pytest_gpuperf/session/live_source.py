@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         Trace,
         WarmUp,
     )
-    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
+    from pytest_gpuperf.records.call import Call, FuzzCall
     from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.phases import Phases
@@ -94,11 +94,12 @@ class LiveSource:
         self._read: tuple[Call, LaunchedCode, Before] | None = None
         """The call whose code was read last, until it is timed."""
 
-    def check(self, call: CheckedCall) -> Correctness:
+    def check(self, call: Call) -> Correctness:
         """Run the call on poisoned memory and compare."""
         from pytest_gpuperf.measure import correctness
 
         reference = call.reference
+        assert reference is not None
         with self._phases("checks"):
             return self._codes.watched(
                 call.nodeid,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Correctness, Fuzzing, LaunchedCode, Profile, Timing, Trace, WarmUp
-    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
+    from pytest_gpuperf.records.call import Call, FuzzCall
     from pytest_gpuperf.records.selection import Selection
 
 
@@ -17,7 +17,7 @@ class CallSource(Protocol):
         GpuperfError: Its methods, if the test has to be changed.
     """
 
-    def check(self, call: CheckedCall) -> Correctness:
+    def check(self, call: Call) -> Correctness:
         """Compare the call's output with its reference."""
 
     def fuzz(self, call: FuzzCall) -> Fuzzing:

@@ -24,7 +24,7 @@ from pytest_gpuperf.session.marker import MARKER_KEYS, ItemState, Marker
 from run_builders import H200, run, timing
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records.call import Call, CheckedCall, FuzzCall
+    from pytest_gpuperf.records.call import Call, FuzzCall
     from pytest_gpuperf.records.selection import Selection
 
 NODEID = "test_k.py::test_k"
@@ -128,8 +128,9 @@ def test_mistake_in_an_outer_marker_is_not_hidden_by_a_nearer_one(pytester: pyte
 class Source:
     """Answers at once, except that outputs are really compared."""
 
-    def check(self, call: CheckedCall) -> Correctness:
+    def check(self, call: Call) -> Correctness:
         told = call.reference
+        assert told is not None
         return correctness.check(
             call.fn,
             call.args,

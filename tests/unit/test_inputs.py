@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.plugin.facade import Gpuperf
-from pytest_gpuperf.plugin.inputs import Checked, Given
 from pytest_gpuperf.records import Correctness, Profile, Timing, Verification
-from pytest_gpuperf.records.call import Call, CheckedCall, Reference
+from pytest_gpuperf.records.call import Call, Reference
 from pytest_gpuperf.session.marker import ItemState, Marker
 from run_builders import timing
 
@@ -33,15 +31,11 @@ def test_factory_makes_arguments_for_a_seed(made: Any, value: int) -> None:
         seeds.append(seed)
         return made
 
-    call = Given(add, (), {}, inputs).call("t", "main", 7, makes=True)
+    call = Call("t", "main", add, inputs=inputs, seed=7).with_arguments()
     assert (call(), call.seed, seeds) == (value, 7, [7])
-    assert call.inputs is not None
-    call.inputs(8)
+    assert call.factory is not None
+    assert call.factory(8) == (call.args, call.kwargs)
     assert seeds == [7, 8]
-
-
-def test_replay_makes_no_arguments() -> None:
-    assert Given(add, (), {}, int.bit_length).call("t", "main", 7, makes=False).args == ()
 
 
 @pytest.mark.parametrize(
@@ -49,55 +43,51 @@ def test_replay_makes_no_arguments() -> None:
     [
         ((1,), lambda _: (1,), "both arguments and inputs=; expected one of them"),
         ((), 3, "inputs=3; expected a callable that takes a seed"),
+        ((), lambda _: 1.0, "inputs= returned a float; expected a tuple"),
     ],
 )
 def test_wrong_inputs_are_refused(args: tuple[int, ...], inputs: Any, text: str) -> None:
-    with pytest.raises(GpuperfError, match=text):
-        Given(add, args, {}, inputs)
+    with pytest.raises(pytest.fail.Exception, match=text):
+        facade(Source()).time(add, *args, inputs=inputs)
 
 
-def test_factory_that_returns_no_arguments_is_refused() -> None:
-    with pytest.raises(GpuperfError, match="inputs= returned a float; expected a tuple"):
-        Given(add, (), {}, lambda _: 1.0).call("t", "main", 0, makes=True)
+def test_replay_makes_no_arguments() -> None:
+    source = Source()
+    facade(source, on_gpu=False).time(add, inputs=int.bit_length)
+    assert source.timed[0].args == ()
 
 
 X, Y = object(), object()
 
 
 @pytest.mark.parametrize(
-    ("given", "known"),
+    ("call", "known"),
     [
-        (Given(add, (X,), {"y": Y}), True),
-        (Given(add, (Y,), {"y": Y}), False),
-        (Given(add, (X,), {}), False),
-        (Given(add, (X, Y), {"y": Y}), False),
-        (Given(add, (X,), {"z": Y}), False),
-        (Given(sum, (X,), {"y": Y}), False),
-        (Given(add, (), {}, id), False),
+        (Call("t", "main", add, (X,), {"y": Y}), True),
+        (Call("t", "main", add, (Y,), {"y": Y}), False),
+        (Call("t", "main", add, (X,)), False),
+        (Call("t", "main", add, (X, Y), {"y": Y}), False),
+        (Call("t", "main", add, (X,), {"z": Y}), False),
+        (Call("t", "main", sum, (X,), {"y": Y}), False),
+        (Call("t", "main", add, inputs=id), False),
     ],
 )
-def test_reference_belongs_to_the_same_call(given: Given, *, known: bool) -> None:
-    checked = Checked()
-    reference = Reference(add)
-    checked.add("main", Given(add, (X,), {"y": Y}), reference)
-    call = checked.with_reference(given.call("t", "main", 0, makes=False), given)
-    assert (getattr(call, "reference", None) is reference) is known
-
-
-def test_reference_of_another_label_is_not_taken() -> None:
-    checked, given = Checked(), Given(add, (X,), {})
-    checked.add("other", given, Reference(add))
-    call = given.call("t", "main", 0, makes=True)
-    assert checked.with_reference(call, given) is call
+def test_call_is_like_the_same_one(call: Call, *, known: bool) -> None:
+    assert call.is_like(Call("t", "other", add, (X,), {"y": Y})) is known
 
 
 @pytest.mark.parametrize("expected", [add, 3])
 def test_expected_tensors_belong_to_the_inputs_of_the_check(expected: Any) -> None:
-    checked, given = Checked(), Given(add, (), {}, lambda seed: (seed,))
-    checked.add("main", given, Reference(expected, rtol=0.1, atol=0.2))
-    call = checked.with_reference(given.call("t", "main", 1, makes=True), given)
-    assert isinstance(call, CheckedCall)
-    assert call.reference == Reference(add if expected is add else None, rtol=0.1, atol=0.2)
+    source = Source()
+
+    def inputs(seed: int) -> tuple[int]:
+        return (seed,)
+
+    gpuperf = facade(source)
+    gpuperf.check(add, inputs=inputs, expected=expected, rtol=0.1, atol=0.2)
+    gpuperf.time(add, inputs=inputs)
+    known = add if expected is add else None
+    assert source.timed[0].reference == Reference(known, rtol=0.1, atol=0.2, mutates=[])
 
 
 class Source:
@@ -123,12 +113,12 @@ class Source:
         return Profile()
 
 
-def facade(source: Source) -> Gpuperf:
+def facade(source: Source, *, on_gpu: bool = True) -> Gpuperf:
     settings = SimpleNamespace(mode="auto")
     runner: Any = SimpleNamespace(
         source=source,
         settings=settings,
-        on_gpu=True,
+        on_gpu=on_gpu,
         report=None,
         unchanged=lambda *_: None,
     )
@@ -151,9 +141,8 @@ def test_time_knows_the_reference_of_the_check() -> None:
     gpuperf.time(add, X)
     gpuperf.time(add, Y, label="other")
     known, unknown = source.timed
-    assert isinstance(known, CheckedCall)
-    assert (known.reference.expected, known.reference.rtol) == (sum, 0.5)
-    assert not isinstance(unknown, CheckedCall)
+    assert known.reference == Reference(sum, rtol=0.5, atol=0.0, mutates=[])
+    assert unknown.reference is None
 
 
 @pytest.mark.parametrize("checks", [True, False])
@@ -164,7 +153,6 @@ def test_time_takes_the_arguments_that_may_be_written(*, checks: bool) -> None:
         gpuperf.check(add, X, expected=sum)
     gpuperf.time(add, X, mutates=(0,))
     (call,) = source.timed
-    assert isinstance(call, CheckedCall)
     assert call.reference == Reference(sum if checks else None, mutates=[0])
 
 

@@ -16,7 +16,7 @@ from pytest_gpuperf.measure.verification import replay, rerun
 from pytest_gpuperf.measure.verification.rerun import Rerun, by_events
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records import Verification
-from pytest_gpuperf.records.call import Call, CheckedCall, Reference
+from pytest_gpuperf.records.call import Call, Reference
 from run_builders import timing
 from timer_bench import Blocks
 from verified_calls import Calls, call_of, data, unsuspicious, verify
@@ -98,7 +98,7 @@ def test_call_that_does_no_work_elsewhere_is_doubted() -> None:
             return argument.square()
         return outputs.setdefault(argument.data_ptr(), argument.square())
 
-    call = CheckedCall("t", "main", fn, (x,), reference=Reference(torch.square))
+    call = Call("t", "main", fn, (x,), reference=Reference(torch.square))
     assert unsuspicious(verify(call, Calls(call)))
     assert "timed calls did not compute their output" in verify(call, CallsElsewhere(call)).doubts[0]
 
@@ -116,7 +116,7 @@ def test_right_calls_elsewhere_are_verified(mutates: tuple[int, ...]) -> None:
         return None
 
     reference = Reference(lambda argument: argument * 2, mutates=mutates)
-    call = CheckedCall("t", "main", doubled, (x,), reference=reference)
+    call = Call("t", "main", doubled, (x,), reference=reference)
     found = verify(call, CallsElsewhere(call))
     assert unsuspicious(found)
     assert (found.other_values, found.calls) == (True, 2)
@@ -143,7 +143,7 @@ def test_call_in_place_is_verified() -> None:
 
 def test_slow_unseen_values_are_doubted() -> None:
     x = data()
-    call = CheckedCall("t", "main", torch.square, (x,), reference=Reference(torch.square))
+    call = Call("t", "main", torch.square, (x,), reference=Reference(torch.square))
     seen: list[torch.Tensor] = []
 
     def time_us() -> float:
@@ -158,7 +158,7 @@ def test_slow_unseen_values_are_doubted() -> None:
 
 def test_argument_that_changed_while_timed_is_refused() -> None:
     x = data()
-    call = CheckedCall("t", "main", torch.square, (x,), reference=Reference(torch.square))
+    call = Call("t", "main", torch.square, (x,), reference=Reference(torch.square))
     found = verify(call, between=x.zero_)
     assert found.refused.startswith("the time is refused: argument 0 was changed while it was timed")
 
@@ -170,7 +170,7 @@ def test_written_argument_gets_its_values_from_before_the_timing() -> None:
     def double(x: torch.Tensor) -> None:
         x.mul_(2)
 
-    call = CheckedCall("t", "main", double, (x,), reference=Reference(lambda x: x * 2, mutates=(0,)))
+    call = Call("t", "main", double, (x,), reference=Reference(lambda x: x * 2, mutates=(0,)))
     assert verify(call, between=lambda: x.fill_(torch.inf)).other_values
     assert torch.equal(x, before)
 
@@ -246,7 +246,7 @@ def test_argument_in_the_memory_of_a_written_one_may_change() -> None:
         torch.square(x, out=out)
 
     reference = Reference(lambda x, _: x.square(), mutates=(1,))
-    call = CheckedCall("t", "main", square, (base[:64], base[64:]), reference=reference)
+    call = Call("t", "main", square, (base[:64], base[64:]), reference=reference)
     assert unsuspicious(verify(call, between=call))
 
 
@@ -323,7 +323,7 @@ def test_work_that_is_left_out_now_and_then_is_doubted() -> None:
 
 
 def test_setting_that_changes_while_timed_is_refused() -> None:
-    call = CheckedCall("t", "main", torch.square, (data(),), reference=Reference(torch.square))
+    call = Call("t", "main", torch.square, (data(),), reference=Reference(torch.square))
 
     def change() -> None:
         torch.backends.cuda.matmul.allow_tf32 = True

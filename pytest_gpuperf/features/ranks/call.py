@@ -11,7 +11,7 @@ from torch import distributed
 
 from pytest_gpuperf.features.ranks.callables import unpacked
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.plugin.inputs import made_arguments
+from pytest_gpuperf.records.call import made_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

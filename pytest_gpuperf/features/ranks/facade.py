@@ -187,7 +187,7 @@ class GpuperfRanks(Recorder):
         self, part: str, label: str, fn: Callable[..., Any], inputs: Factory
     ) -> tuple[LiveRanks | RecordedRanks, RankCall]:
         __tracebackhide__ = True
-        _, _, call = self._begin(part, label, fn, (), {})
+        _, call = self._begin(part, label, fn, (), {})
         try:
             make = check_callable("inputs", inputs)
         except GpuperfError as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.records.call import Call, Reference
+from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.replay import RecordedSource
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 
 class RankCall(Call, frozen=True, kw_only=True):
-    """A call on several GPUs at once, by one process for each: a rank."""
+    """A call on several GPUs at once, by one process for each: a rank.
+
+    `expected` of its reference takes the same as `make`.
+    """
 
     gpus: int
     make: Callable[[int, int, int], Any]
     """Makes the arguments of a rank, from its number, the number of ranks, and a seed."""
-    reference: Reference | None = None
-    """`expected` takes the same as `make`."""
 
 
 class RecordedRanks:

@@ -10,7 +10,6 @@ from pytest_gpuperf.measure.device.memory import bytes_of, fingerprint
 from pytest_gpuperf.measure.device.process_state import ProcessState
 from pytest_gpuperf.measure.restoration.reach import tensors_in_reach
 from pytest_gpuperf.measure.timing.call_elsewhere import alias, tensors_of
-from pytest_gpuperf.records.call import CheckedCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +45,7 @@ class Before:
         self._own = set(_by_address(arguments.values()))
         reached = self._reached()
         self._gradients = [(one, one.grad) for one in reached if one.is_leaf and one.requires_grad]
-        of_checked = isinstance(call, CheckedCall)
+        of_checked = call.reference is not None
         self._arguments = self._copies(
             [one for name, one in arguments.items() if of_checked and name not in self._prints]
         )
@@ -116,7 +115,7 @@ class Before:
     def _fingerprints(self) -> dict[str, tuple[int, ...]]:
         """Return sums over the arguments that the callable may not write to; none if that is not known."""
         call = self._call
-        if not isinstance(call, CheckedCall) or call.reference.mutates is True:
+        if call.reference is None or call.reference.mutates is True:
             return {}
         named = {f"argument {key}" for key in call.reference.mutates or ()}
         tensors = tensors_of(call.args, call.kwargs)

@@ -36,7 +36,6 @@ from pytest_gpuperf.measure.verification.outputs import (
 )
 from pytest_gpuperf.measure.verification.values import Values, is_expanded
 from pytest_gpuperf.records import Verification
-from pytest_gpuperf.records.call import CheckedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.restoration.before import Before
     from pytest_gpuperf.measure.verification.rerun import Rerun
-    from pytest_gpuperf.records.call import Call, Reference
+    from pytest_gpuperf.records.call import Call
 
 PAIRS = 3
 LEAST_PAIRS = 2
@@ -71,7 +70,7 @@ class Replay:
     """Runs timed calls again, once.
 
     Args:
-        call: The call; a `CheckedCall` has a reference.
+        call: The call; its output is compared with its reference, if it has one.
         before: What it may write.
     """
 
@@ -79,7 +78,7 @@ class Replay:
         self._call = call
         self._before = before
         self._begin = kept.now()
-        self._reference: Reference | None = call.reference if isinstance(call, CheckedCall) else None
+        self._reference = call.reference
         self._expected = self._reference.expected if self._reference else None
         if isinstance(self._expected, Judged):
             # Other right outputs may differ from it; those of a plain call are the same.
@@ -102,7 +101,7 @@ class Replay:
         """
         call = self._call
         state, put_back = self._before.begin(), self._before.put_back_gradients
-        self._values = values = Values(call.args, call.kwargs, call.inputs, call.seed, state, put_back)
+        self._values = values = Values(call.args, call.kwargs, call.factory, call.seed, state, put_back)
         self._written = self._arguments_written()
         write = values.another() if values.has_others else None
         before: list[Outputs] = []

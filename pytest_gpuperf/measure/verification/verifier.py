@@ -33,7 +33,7 @@ class Verifier:
     """Verifies the timing of one callable.
 
     Args:
-        call: The call; a `CheckedCall` has a reference.
+        call: The call; its output is compared with its reference, if it has one.
         before: What it may write, and the state of the process, noted before the timing.
         originals: Functions as they have to be after the timing.
         strict: True to refuse a time that is doubted.
