@@ -86,7 +86,7 @@ class Bench:
             originals=kept.Originals("pytest_gpuperf"),
         )
 
-    def check(self, call: CheckedCall) -> str:
+    def check(self, call: Call) -> str:
         """Compare the call with its reference, and return why it fails; empty if it passes."""
         return self._source.check(call).failure
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.plugin.facade import Gpuperf
@@ -76,7 +77,7 @@ def test_call_is_like_the_same_one(call: Call, *, known: bool) -> None:
     assert call.is_like(Call("t", "other", add, (X,), {"y": Y})) is known
 
 
-@pytest.mark.parametrize("expected", [add, 3])
+@pytest.mark.parametrize("expected", [add, torch.ones(1)], ids=["callable", "tensor"])
 def test_expected_tensors_belong_to_the_inputs_of_the_check(expected: Any) -> None:
     source = Source()
 
