@@ -45,7 +45,8 @@ def test_callable_agrees_with_its_reference_on_the_cpu(animal: Animal) -> None:
     if one.expected is None:
         one.fn(*one.args)
         return
-    copied = deepcopy(one.args)
+    memo = {id(x): x.clone() for x in tensors_in(one.args) if x.layout != torch.strided}
+    copied = deepcopy(one.args, memo)
     expected = of_call(one.expected(*copied), copied, one.mutates)
     actual = of_call(one.fn(*one.args), one.args, one.mutates)
     assert len(actual) == len(expected) > 0

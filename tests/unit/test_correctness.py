@@ -325,15 +325,15 @@ def test_former_gradient_is_seen_by_each_call() -> None:
     assert torch.equal(before, torch.ones(4))
 
 
-SPARSE = {"coo": torch.Tensor.to_sparse, "csr": torch.Tensor.to_sparse_csr}
+SPARSE: dict[str, Any] = {"coo": torch.Tensor.to_sparse, "csr": torch.Tensor.to_sparse_csr}
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 @pytest.mark.parametrize("layout", SPARSE)
-def test_sparse_argument_is_refused(layout: str) -> None:
-    sparse: Any = SPARSE[layout]
-    with pytest.raises(GpuperfError, match=rf"argument 0 is of layout sparse_{layout}.*\.to_dense\(\)"):
-        checked(torch.square, sparse(torch.eye(3)), expected=torch.square)
+def test_sparse_argument_is_handed_on(layout: str) -> None:
+    args = SPARSE[layout](torch.eye(3)), data(3, 3)
+    assert checked(torch.matmul, *args, expected=lambda _, y: y.double()).passed
+    assert not checked(torch.matmul, *args, expected=lambda _, y: 2 * y).passed
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")

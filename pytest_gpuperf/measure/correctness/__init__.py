@@ -109,7 +109,7 @@ def check(
 
     Raises:
         GpuperfError: One tolerance without the other, an unknown argument in `mutates`, no output tensor, or
-            a sparse tensor among arguments and outputs; or `fn` replaces a function or changes a setting of
+            a sparse output; or `fn` replaces a function or changes a setting of
             torch.
     """
     tolerance = Tolerance(rtol, atol, equal_nan)

@@ -19,10 +19,10 @@ def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterato
     """Yield the tensors in nested tuples, lists and dicts with their places: `output[1]`, `output['lse']`.
 
     Outputs may be dataclasses, too: `output.lse`. Arrays of other libraries count as tensors that share their
-    memory. Among arguments they do so only on a GPU, and if torch can read them.
+    memory. Among arguments they do so only on a GPU, and if torch can read them; sparse ones are left out.
 
     Raises:
-        GpuperfError: A tensor is sparse, an output is quantised, or torch cannot read an array.
+        GpuperfError: An output is sparse or quantised, or torch cannot read it.
     """
     if isinstance(tree, Mapping):
         for key, value in tree.items():
@@ -39,12 +39,14 @@ def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterato
     tensor = _argument(tree, name) if argument else as_tensor(tree, name)
     if tensor is None:
         return
+    if argument and tensor.layout != torch.strided:
+        return
     if tensor.layout != torch.strided:
         layout = str(tensor.layout).removeprefix("torch.")
         raise GpuperfError(
             f"{name} is of layout {layout}: sparse tensors are not compared",
             expected="strided tensors",
-            next_step="convert with .to_dense() in the callable, which may itself hold a sparse input",
+            next_step="convert with .to_dense() in the callable",
         )
     if tensor.is_quantized and not argument:
         raise GpuperfError(
@@ -103,7 +105,7 @@ class Arguments:
         mutates: Positions or names of the arguments that may be written to; True for all.
 
     Raises:
-        GpuperfError: `mutates` names a missing argument or one without a tensor, or a tensor is sparse.
+        GpuperfError: `mutates` names a missing argument, or one without a dense tensor.
     """
 
     def __init__(

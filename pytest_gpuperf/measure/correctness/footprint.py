@@ -5,15 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.compat.torch_names import tree_leaves
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    import torch
 
 
 def argument_bytes(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
@@ -22,8 +21,10 @@ def argument_bytes(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
     Returns:
         0 if it is not known: a tensor is sparse, or of a type without memory of its own.
     """
-    with suppress(GpuperfError, RuntimeError):
-        tree = [*args, dict(kwargs)]
+    tree = [*args, dict(kwargs)]
+    if any(isinstance(one, torch.Tensor) and one.layout != torch.strided for one in tree_leaves(tree)):
+        return 0
+    with suppress(RuntimeError):
         return _bytes_of(tensor for _, tensor in named_tensors(tree, "argument", argument=True))
     return 0
 
