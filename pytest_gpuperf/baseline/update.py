@@ -11,7 +11,12 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.rounding import round_counter, stored_accuracy
 from pytest_gpuperf.baseline.sessions import describe_sessions, merged_time
 from pytest_gpuperf.judge.accuracy import paired_outputs, worse_figures
-from pytest_gpuperf.judge.counters import chosen_otherwise, compare_counters, distinct_kernels
+from pytest_gpuperf.judge.counters import (
+    SHOWN_CHANGES,
+    chosen_otherwise,
+    compare_counters,
+    distinct_kernels,
+)
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.times import judge_time
 from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
@@ -109,8 +114,9 @@ def update(
         merged = merged_time(stored.time, accepted.run, timing, runs, accepted.card, replaces=bool(why))
         new = replace(new, time=merged, code=measurement.code, call=measurement.call)
         times = [_time_line(timing, stored.time), describe_sessions(stored.time, merged, accepted.run, why)]
-    lines = [*times, *map(str, counters.changes), counters.kernels, counters.chosen_otherwise]
-    lines += [counters.read_otherwise, *errors]
+    more = len(counters.changes) - SHOWN_CHANGES
+    lines = [*times, *counters.details, f"{more} more counters moved" if more > 0 else ""]
+    lines += [counters.chosen_otherwise, counters.read_otherwise, *errors]
     added = _added(measurement, stored)
     if added:
         lines.append(("new: " if stored != MeasurementBaseline() else "") + ", ".join(added))

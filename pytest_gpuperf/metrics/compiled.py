@@ -16,7 +16,13 @@ def _fact(name: str, unit: str, better: Better, explanation: str) -> Metric:
 
 
 COMPILED = (
-    _fact("spills", "byte", "lower", "bytes that a thread stores and loads because registers ran out"),
+    _fact(
+        "spills",
+        "byte",
+        "lower",
+        "bytes that a thread stores and loads because registers ran out; limits of measured calls read "
+        "local_spill_instructions",
+    ),
     _fact("stack_bytes", "byte", "lower", "local memory of a thread"),
     _fact("shared_memory_bytes", "byte", "lower", "static and dynamic shared memory of a block"),
     _fact("blocks_per_sm", "block", "higher", "blocks that fit on an SM"),

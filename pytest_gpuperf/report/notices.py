@@ -47,7 +47,7 @@ def notices(summary: Summary) -> list[str]:
     new = sum(result.verdict.status is Status.NEW and not _is_compiled(result) for result in results)
     if new and not summary.updated:
         how = (
-            "gpuperf baseline accept RUN takes what that run measured"
+            "gpuperf baseline accept RUN makes one (-v names RUN)"
             if replayed
             else "pytest --gpuperf --gpuperf-update=new, on this GPU, makes one"
         )

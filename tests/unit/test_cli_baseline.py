@@ -126,7 +126,7 @@ test                                          effect
 suites/test_square.py::test_triton[1823x781]  changed
     time 5.30 -> 5.84 µs (+10.2 %)
     1 session replaced by 1 (time moved +10.2 %)
-    l2_hit_rate 80 -> 40 (-50.0 %)
+    l2_hit_rate 80 -> 40 % (-40.0 points)
 
 1 changed
 """)
@@ -142,7 +142,7 @@ suites/test_square.py::test_triton[1823x781]  changed
                     "details": [
                         "time 5.30 -> 5.84 µs (+10.2 %)",
                         "1 session replaced by 1 (time moved +10.2 %)",
-                        "l2_hit_rate 80 -> 40 (-50.0 %)",
+                        "l2_hit_rate 80 -> 40 % (-40.0 points)",
                     ],
                 }
             ],

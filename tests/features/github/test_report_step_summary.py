@@ -44,7 +44,7 @@ driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0
 | `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | new | 🆕 new |
 | `test_square` | 5.30 µs ±0.2 % | mem 78 % | 77/100 % | long_scoreboard 62 % | +0.3 ±0.5 % | ✅ pass |
 
-- 1 test without a baseline: gpuperf baseline accept RUN takes what that run measured
+- 1 test without a baseline: gpuperf baseline accept RUN makes one (-v names RUN)
 
 <details><summary>1 failed</summary>
 
