@@ -29,11 +29,13 @@ from benchmarks.zoo.results import (
     summary,
 )
 from pytest_gpuperf.errors import GpuperfError
-from run_builders import one_test
+from run_builders import one_test, timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from pytest_gpuperf.records import TimingMode
 
 GOOD = Tried(
     name="square",
@@ -92,13 +94,14 @@ def test_summary_counts_refusals_and_repeated_times() -> None:
             GOOD,
             replace(GOOD, run="again", time_us=20.5),
             replace(GOOD, run="alone", time_us=25.0),
+            replace(GOOD, asked="auto", time_us=20.4),
             replace(GOOD, name="sort", fate="refused", message="found it"),
             replace(GOOD, name="sort", doubt="its output is random"),
             not_run=("topk",),
         )
     )
-    assert "2 callables of 1 kinds: 1 refused, 0 crashed; 2 times, 1 of them doubted" in text
-    assert "1 of 1 times are the same once more" in text
+    assert "2 callables of 1 kinds: 1 refused, 0 crashed; 3 times, 1 of them doubted" in text
+    assert "2 of 2 times are the same once more" in text
     assert "0 of 1 times are the same alone" in text
     assert "No time was left for 1 callables" in text
 
@@ -152,9 +155,9 @@ def test_shards_have_all_names_once() -> None:
     assert sample(names, 3) == ["a", "c", "e"]
 
 
-def test_last_mode_is_timed_again_and_alone() -> None:
+def test_plan_ends_with_repeated_times_and_other_environments() -> None:
     steps = [*plan(["a", "b"], ("hot", "auto"), ("usual", "no caching"), 1)]
-    assert steps[0] == ([Order(one, ("check", "hot", "auto", "auto")) for one in "ab"], "first", "usual")
+    assert steps[0] == ([Order(one, ("check", "hot", "auto", "again")) for one in "ab"], "first", "usual")
     assert steps[1] == ([Order("a", ("auto",))], "alone", "usual")
     assert steps[2] == ([Order("a", ("check", "auto"))], "first", "no caching")
 
@@ -220,10 +223,21 @@ def test_process_that_ends_between_steps_is_replaced_without_an_accusation() -> 
     assert [(one.name, one.fate) for one in found] == [("a", "checked"), ("b", "checked")]
 
 
-def test_second_time_of_a_mode_is_the_one_again() -> None:
-    child = FakeChild(tried("a", "auto"), tried("a", "auto"), {"done": "a"})
-    _, found = carried_out([child], [Order("a", ("auto", "auto"))])
-    assert [one.run for one in found] == ["first", "again"]
+@pytest.mark.parametrize(
+    ("modes", "asked"),
+    [(("hot", "hot"), ["hot", "auto"]), (("hot", "kernels"), ["hot", "auto", "again"])],
+)
+def test_only_a_mode_with_one_time_is_timed_again(modes: tuple[TimingMode, ...], asked: list[str]) -> None:
+    of = dict(zip(("hot", "auto"), modes, strict=True))
+    bench = SimpleNamespace(
+        time=lambda _, asked: replace(timing(), mode=of[asked]), reference=lambda *_: (1.0, 1), gap_us=0.1
+    )
+    animal = Animal("a", "k", cast("Any", None), cuda=False, gpus=1)
+    parent = cast("Any", SimpleNamespace(tell=lambda _: None))
+    order = Order("a", ("check", "hot", "auto", "again"))
+    found = [*tries(cast("Bench", bench), animal, Honest(list, ()), order, parent)]
+    assert [one.asked for one in found] == asked
+    assert [one.run == "again" for one in found] == [one == "again" for one in asked]
 
 
 def test_callables_after_the_end_are_named() -> None:

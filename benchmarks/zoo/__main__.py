@@ -5,8 +5,9 @@ python -m benchmarks.zoo FILE --shard 2/4       # a quarter, on another GPU
 python -m benchmarks.zoo FILE... --table        # anywhere
 python -m benchmarks.zoo --list
 
-Each callable is checked, timed in each mode, and once more in the last one. Its reference is the union of
-CUPTI's record intervals of single calls, and a measured gap for each launch if the time includes the gaps.
+Each callable is checked, timed in each mode, and once more if that was not done by two of them (`auto` times
+most callables hot). The reference of a time is the union of CUPTI's record intervals of single calls, with a
+measured gap for each launch if the time includes the gaps.
 Then a sample is timed alone in a fresh process, and another one in processes with other allocators and with
 launches that block. The callables run in child processes: one that ends is replaced.
 
@@ -127,7 +128,6 @@ class Lane:
     def _carry_out(self, child: Child, order: Order, run: Run, environment: str) -> tuple[str, ...] | None:
         """Carry out one order; return what is left of it if the child has ended, else None."""
         left, begun = [*order.asked], ""
-        seen: Counter[str] = Counter()
         child.tell(msgspec.to_builtins(order))
         while True:
             try:
@@ -143,8 +143,7 @@ class Lane:
                 self.absent[order.name] = message["absent"]
             elif "tried" in message:
                 found = msgspec.convert(message["tried"], Tried)
-                seen[found.asked] += 1
-                which = "again" if run == "first" and seen[found.asked] > 1 else run
+                which = found.run if run == "first" else run
                 self._keep(msgspec.structs.replace(found, run=which, environment=_shown(environment)))
                 left = left[left.index(found.asked) + 1 :]
                 begun = ""
@@ -192,7 +191,7 @@ def plan(
     last = modes[-1]
     for environment in environments:
         if environment == "usual":
-            yield [Order(name, ("check", *modes, last)) for name in names], "first", environment
+            yield [Order(name, ("check", *modes, "again")) for name in names], "first", environment
             yield [Order(name, (last,)) for name in sample(names, alone)], "alone", environment
         else:
             few = sample(names, -(-len(names) // EVERY))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import torch
+from msgspec.structs import replace
 
 from benchmarks.defences.results import NOT_IN_THIS_MODE
 from benchmarks.zoo.cases import zoo
@@ -33,7 +34,7 @@ from pytest_gpuperf.session.phases import Phases
 from pytest_gpuperf.session.seeds import forget_compiled_code, seed, seed_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from benchmarks.children import Parent
     from benchmarks.defences.operators import Honest
@@ -51,7 +52,8 @@ class Order(msgspec.Struct, frozen=True):
 
     name: str
     asked: tuple[str, ...]
-    """Modes, `check` for the comparison, and a mode a second time for a second timing."""
+    """Modes, `check` for the comparison before them, and `again` after them for a second time of the last
+    one: it is taken only if the last mode has not timed the callable as another one did."""
 
 
 class Bench:
@@ -151,30 +153,42 @@ def tries(bench: Bench, animal: Animal, one: Honest, order: Order, parent: Paren
     reference = Reference(one.expected, one.rtol, one.atol, False, one.mutates)
     checked = Call(animal.name, "main", one.fn, one.args, reference=reference)
     timed = checked if one.expected is not None else call
+    modes: dict[str, TimingMode] = {}
     for asked in order.asked:
         if asked == "check" and one.expected is None:
+            continue
+        if asked == "again" and not _is_single(modes):
             continue
         parent.tell({"begins": asked})
         begin = time.monotonic()
         found = Tried(name=animal.name, kind=animal.kind, asked=asked, fate="checked")
         try:
-            if asked != "check":
-                found = _with_timing(bench, timed, found)
+            if asked == "again":
+                found = _with_timing(bench, timed, replace(found, run="again"), [*modes][-1])
+            elif asked != "check":
+                found = _with_timing(bench, timed, found, asked)
+                if found.mode is not None:
+                    modes[asked] = found.mode
             elif failure := bench.check(checked):
-                found = msgspec.structs.replace(found, fate="refused", message=_first_line(failure))
+                found = replace(found, fate="refused", message=_first_line(failure))
                 timed = call  # whose time is known all the same
         except Exception as error:
-            found = msgspec.structs.replace(found, fate=_fate(error, call), message=_first_line(str(error)))
-        yield msgspec.structs.replace(found, seconds=round(time.monotonic() - begin, 3))
+            found = replace(found, fate=_fate(error, call), message=_first_line(str(error)))
+        yield replace(found, seconds=round(time.monotonic() - begin, 3))
 
 
-def _with_timing(bench: Bench, call: Call, found: Tried) -> Tried:
-    timing = bench.time(call, found.asked)
+def _is_single(modes: Mapping[str, TimingMode]) -> bool:
+    """Return True if the last of these times is the only one of its mode."""
+    return bool(modes) and [*modes.values()].count([*modes.values()][-1]) == 1
+
+
+def _with_timing(bench: Bench, call: Call, found: Tried, asked: str) -> Tried:
+    timing = bench.time(call, asked)
     if timing.refused:
-        return msgspec.structs.replace(found, fate="refused", message=_first_line(timing.refused))
+        return replace(found, fate="refused", message=_first_line(timing.refused))
     single = bench.reference(call, timing.mode)
     verification = timing.verification or Verification()
-    return msgspec.structs.replace(
+    return replace(
         found,
         fate="timed",
         doubt="; ".join(verification.doubts),

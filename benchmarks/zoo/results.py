@@ -184,11 +184,16 @@ def summary(results: Results) -> str:
 
 
 def _repeated(results: Results, run: str) -> Iterator[tuple[Tried, Tried]]:
-    """Yield the first and another time of a callable in the same mode."""
-    first = {(one.name, one.mode): one for one in _timed(_usual(results))}
-    for one in _timed(results.tried):
-        if one.run == run and not one.environment and (one.name, one.mode) in first:
-            yield first[one.name, one.mode], one
+    """Yield the first time of a callable in a mode, and another one: of the same process, or `alone`."""
+    first: dict[tuple[str, str | None], Tried] = {}
+    for one in sorted(_timed(results.tried), key=lambda one: one.run == "alone"):
+        key = one.name, one.mode
+        if one.environment:
+            continue
+        if key not in first:
+            first[key] = one
+        elif (one.run == "alone") == (run == "alone"):
+            yield first[key], one
 
 
 TITLES = (
@@ -256,7 +261,7 @@ def exceptions(results: Results) -> str:
     """List what did not pass or was doubted, times outside, and times that differ when repeated."""
     lines = []
     for one in results.tried:
-        where = ", ".join(filter(None, (one.asked, one.run if one.run != "first" else "", one.environment)))
+        where = ", ".join(filter(None, (one.asked, one.run if one.run == "alone" else "", one.environment)))
         if one.fate in ("refused", "crashed", "broken"):
             lines.append(f"- `{one.name}` ({where}): {one.fate}: {one.message}")
         elif one.doubt:
