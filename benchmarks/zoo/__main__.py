@@ -140,7 +140,7 @@ class Lane:
             if "begins" in message:
                 begun = message["begins"]
             elif "absent" in message:
-                self.absent[order.name] = message["absent"]
+                self.absent[order.name], begun = message["absent"], ""
             elif "tried" in message:
                 found = msgspec.convert(message["tried"], Tried)
                 which = found.run if run == "first" else run

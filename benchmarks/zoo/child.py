@@ -209,11 +209,14 @@ def _fate(error: Exception, call: Call) -> Fate:
     """Judge an exception; the callable may be at fault by itself."""
     if isinstance(error, GpuperfError):
         return "other mode" if any(part in str(error) for part in NOT_IN_THIS_MODE) else "refused"
-    try:
+    with suppress(Exception):
         finish(call())
-    except Exception:
-        return "broken"
-    return "crashed"
+        return "crashed"
+    try:
+        finish()
+    except Exception:  # the GPU's state is broken, and every call fails
+        return "crashed"
+    return "broken"
 
 
 def _first_line(text: str) -> str:
