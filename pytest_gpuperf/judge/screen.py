@@ -27,7 +27,7 @@ from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
 from pytest_gpuperf.statistics.thresholds import BELOW_CLOCK_PCT, HOST_PCT, NEW_CARD_PCT, SCREEN_PCT
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.judge.origin import Origin
+    from pytest_gpuperf.judge.environment_difference import Origin
     from pytest_gpuperf.records import Timing
     from pytest_gpuperf.records.baseline import TimeBaseline
 

@@ -11,9 +11,9 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.accuracy import compare_accuracy
 from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.counters import compare_counters, counter_findings, counter_remarks, other_compiler
+from pytest_gpuperf.judge.environment_difference import Origin
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
-from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
 from pytest_gpuperf.judge.times import NO_HINTS, judge_time, time_remarks
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord

@@ -41,7 +41,7 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
         if why := why_not_spread(config):
             raise pytest.UsageError(f"gpuperf: {why}")
         gpus = gpus_of_workers(config)
-        from pytest_gpuperf.plugin.controller import Controller
+        from pytest_gpuperf.plugin.isolated_run import Controller
 
         settings = Settings.from_config(config, first_on_path)
         _forget_verdicts(settings.json)

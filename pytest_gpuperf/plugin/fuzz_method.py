@@ -15,7 +15,7 @@ from pytest_gpuperf.plugin.arguments import (
     check_seconds,
     check_tolerance,
 )
-from pytest_gpuperf.plugin.recorder import Recorder
+from pytest_gpuperf.plugin.facade_base import Recorder
 from pytest_gpuperf.records.call import LAYOUTS, FuzzCall, Reference
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
-from pytest_gpuperf.measure.counters.metric_names import check_names
+from pytest_gpuperf.measure.counters.name_check import check_names
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.plugin.guard import stop_timers
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring

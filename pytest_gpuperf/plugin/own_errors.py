@@ -117,7 +117,7 @@ OWN_ERRORS = pytest.StashKey[OwnErrors]()
 
 def is_of_measuring(error: Exception) -> bool:
     """Return True for an error of this plugin that ended a measurement of a test."""
-    from pytest_gpuperf.plugin.recorder import Recorder
+    from pytest_gpuperf.plugin.facade_base import Recorder
 
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     if any(str(frame.f_globals.get("__name__")).startswith(OF_THE_USER) for frame in frames):

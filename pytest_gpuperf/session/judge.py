@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.against.git import UNSHALLOW
-from pytest_gpuperf.baseline.expectations import ACCEPT, Expectations
+from pytest_gpuperf.baseline.of_run import ACCEPT, Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import judge
-from pytest_gpuperf.measure.counters.metric_names import check_names
+from pytest_gpuperf.measure.counters.name_check import check_names
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import NO_GPU, TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE

@@ -17,7 +17,7 @@ from pytest_gpuperf.against.engine import Engine, OutOfTimeError, TimedTest
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
-from pytest_gpuperf.judge.origin import PACKAGES
+from pytest_gpuperf.judge.environment_difference import PACKAGES
 from pytest_gpuperf.judge.screen import OneClock
 from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records import AgainstTiming, Settlement, Toolchain

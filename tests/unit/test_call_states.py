@@ -12,10 +12,10 @@ import torch
 
 from pytest_gpuperf.measure.correctness.poison import fill
 from pytest_gpuperf.measure.restoration.before import Before
-from pytest_gpuperf.measure.restoration.reach import tensors_in_reach
+from pytest_gpuperf.measure.restoration.reachable_tensors import tensors_in_reach
 from pytest_gpuperf.measure.timing import call_elsewhere
+from pytest_gpuperf.measure.verification import other_inputs as values_module
 from pytest_gpuperf.measure.verification import replay
-from pytest_gpuperf.measure.verification import values as values_module
 from pytest_gpuperf.measure.verification.outputs import PATTERN
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from verified_calls import Calls, call_of, data, times, unsuspicious, verify

@@ -13,7 +13,7 @@ import pytest
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.origin import Origin
+from pytest_gpuperf.judge.environment_difference import Origin
 from pytest_gpuperf.judge.screen import screen
 from pytest_gpuperf.records import Measurement, OtherTime
 from pytest_gpuperf.records.runs import encode_run, load_run, recordings

@@ -32,7 +32,7 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     tests with their verdicts; each test shows its times, counters, roofline and explanation. Limits are those
     of the baselines and those that the tests stated in the run.
     """
-    from pytest_gpuperf.baseline.expectations import Expectations, judge_run
+    from pytest_gpuperf.baseline.of_run import Expectations, judge_run
     from pytest_gpuperf.features.page.page import page_pieces
     from pytest_gpuperf.features.page.section import Section
     from pytest_gpuperf.features.page.source_links import source_links

@@ -16,7 +16,7 @@ from pytest_gpuperf.plugin.arguments import (
     check_mutates,
     check_tolerance,
 )
-from pytest_gpuperf.plugin.recorder import Recorder
+from pytest_gpuperf.plugin.facade_base import Recorder
 from pytest_gpuperf.records.call import Reference
 from pytest_gpuperf.records.ranks import BUS_FACTORS
 

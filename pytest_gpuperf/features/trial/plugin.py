@@ -171,7 +171,7 @@ class _Trial:
         inputs: Callable[[int], tuple[Any, ...]] | None = None,
     ) -> None:
         __tracebackhide__ = True
-        from pytest_gpuperf.measure.correctness.judged import Judged
+        from pytest_gpuperf.measure.correctness.own_check import Judged
 
         self._gpuperf.check(
             self._solution,

@@ -36,14 +36,18 @@ from pytest_gpuperf.measure.correctness.accuracy import accuracy_of
 from pytest_gpuperf.measure.correctness.arguments import Arguments, named_tensors
 from pytest_gpuperf.measure.correctness.arrays import moved
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, dtype_name, merge, never_written
+from pytest_gpuperf.measure.correctness.float64_reference import (
+    MOST_SECONDS,
+    NotWidenedError,
+    widened_reference,
+)
 from pytest_gpuperf.measure.correctness.footprint import OutputMemory, argument_bytes
-from pytest_gpuperf.measure.correctness.judged import Judged, copy_of
 from pytest_gpuperf.measure.correctness.low_signal import low_signal
 from pytest_gpuperf.measure.correctness.output_types import strange_types, types_in
+from pytest_gpuperf.measure.correctness.own_check import Judged, copy_of
 from pytest_gpuperf.measure.correctness.poison import PATTERNS, copy, holds, poisoned_memory
 from pytest_gpuperf.measure.correctness.red_zones import Guarded, call_between_red_zones
 from pytest_gpuperf.measure.correctness.stream_order import late_outputs
-from pytest_gpuperf.measure.correctness.widened import MOST_SECONDS, NotWidenedError, widened_reference
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kept import library_unchanged, now
 from pytest_gpuperf.measure.device.process_state import ProcessState

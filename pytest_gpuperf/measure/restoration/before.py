@@ -8,7 +8,7 @@ from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kept import library_unchanged
 from pytest_gpuperf.measure.device.memory import bytes_of, fingerprint
 from pytest_gpuperf.measure.device.process_state import ProcessState
-from pytest_gpuperf.measure.restoration.reach import tensors_in_reach
+from pytest_gpuperf.measure.restoration.reachable_tensors import tensors_in_reach
 from pytest_gpuperf.measure.timing.call_elsewhere import alias, tensors_of
 
 if TYPE_CHECKING:

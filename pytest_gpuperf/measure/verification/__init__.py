@@ -10,7 +10,7 @@ what speaks against it. The threat is a callable that looks faster than it is, b
    have to be as before the timing.
 3. **Replay** (`rerun.py`, `replay.py`). Some of the timed calls run once more, by the instrument that timed
    them: calls of a graph without the callable, plain calls, and calls on tensors elsewhere. They run on the
-   timed values, then on other ones in the same memory (`values.py`), each time into poisoned memory.
+   timed values, then on other ones in the same memory (`other_inputs.py`), each time into poisoned memory.
    `outputs.py` compares with the reference, or without one with a plain call on copies of the arguments.
 4. **Seen and unseen values** (`replay.py`). A call must not take longer on values that it has not seen.
 

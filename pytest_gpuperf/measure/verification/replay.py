@@ -18,11 +18,12 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.correctness.comparison import Tolerance
-from pytest_gpuperf.measure.correctness.judged import Judged
+from pytest_gpuperf.measure.correctness.own_check import Judged
 from pytest_gpuperf.measure.correctness.poison import copy, fill, poisoned_memory
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.timing.call_elsewhere import copies, on_gpu, refuse_little_memory, tensors_of
+from pytest_gpuperf.measure.verification.other_inputs import Values, is_expanded
 from pytest_gpuperf.measure.verification.outputs import (
     PATTERN,
     PATTERNS,
@@ -34,7 +35,6 @@ from pytest_gpuperf.measure.verification.outputs import (
     unwritten,
     wrong,
 )
-from pytest_gpuperf.measure.verification.values import Values, is_expanded
 from pytest_gpuperf.records import Verification
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from markdown_it import MarkdownIt
 from msgspec import structs
 
 from command_line import gpuperf
-from pytest_gpuperf.baseline.expectations import judge_run
 from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.of_run import judge_run
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.features.github.request_comment import (
     MOST_BYTES,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.judge.environment_difference import Origin
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.judge.origin import Origin
 from pytest_gpuperf.judge.result import Hints, TestResult
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records.baseline import suite_of

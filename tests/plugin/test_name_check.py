@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters import metric_names
-from pytest_gpuperf.measure.counters.metric_names import check_names
+from pytest_gpuperf.measure.counters import name_check
+from pytest_gpuperf.measure.counters.name_check import check_names
 from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError
 from pytest_gpuperf.records import GpuInfo
 from run_builders import measured, record, run
@@ -24,7 +24,7 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_chip: str) -> frozenset[str]:
         raise NoHostLibraryError("none")
 
-    monkeypatch.setattr(metric_names, "supported_metrics", refuse)
+    monkeypatch.setattr(name_check, "supported_metrics", refuse)
 
 
 @pytest.mark.parametrize(
