@@ -111,11 +111,9 @@ class TestK(unittest.TestCase):
     def take(self, gpuperf):
         self.gpuperf = gpuperf
 
-    @unittest.expectedFailure
+    {mark}
     def test_k(self):
-        self.gpuperf.limit("time_us < {}")
-        self.gpuperf.time(print)
-        {}
+        {body}
 """
 
 
@@ -132,7 +130,8 @@ def test_broken_limit_is_an_expected_failure_of_unittest(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None], limit: int, last: str, outcome: str
 ) -> None:
     add_recording(run(record("test_k.py::TestK::test_k", main=measured(5.3))))
-    pytester.makepyfile(test_k=UNITTEST.format(limit, last))
+    body = f"self.gpuperf.limit('time_us < {limit}'); self.gpuperf.time(print); {last}"
+    pytester.makepyfile(test_k=UNITTEST.format(mark="@unittest.expectedFailure", body=body))
     pytester.runpytest("--gpuperf").assert_outcomes(**{outcome: 1})
 
 
@@ -152,20 +151,7 @@ def test_repeated_test_has_its_junit_properties_once(pytester: pytest.Pytester, 
 
 
 def test_failed_unittest_fails(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(
-        test_k="""
-        import unittest
-        import pytest
-
-        class TestK(unittest.TestCase):
-            @pytest.fixture(autouse=True)
-            def take(self, gpuperf):
-                self.gpuperf = gpuperf
-
-            def test_k(self):
-                self.fail("on purpose")
-        """
-    )
+    pytester.makepyfile(test_k=UNITTEST.format(mark="", body="self.fail('on purpose')"))
     result = pytester.runpytest("--gpuperf")
     result.assert_outcomes(failed=1)
     assert "= gpuperf =" not in result.stdout.str()

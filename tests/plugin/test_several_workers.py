@@ -74,6 +74,10 @@ def test_one_run_has_all_results_in_order(pytester: pytest.Pytester) -> None:
         (("-n3",), "*-n 3 asks for more processes than there are GPUs (2)*type `pytest --gpuperf -n 2`*"),
         (("-n2", "-s"), "*-s needs the process of the tests, and -n 2 starts others; leave one of them out*"),
         (("-n2", "--dist=loadfile"), "*--gpuperf knows of pytest-xdist's modes only -n*"),
+        *(
+            ((f"--gpuperf-shard={shard}",), f"*--gpuperf-shard is '{shard}'; expected a part and the number*")
+            for shard in ("0/2", "3/2", "2", "a/b")
+        ),
     ],
 )
 def test_impossible_choice_is_one_line(pytester: pytest.Pytester, asked: tuple[str, ...], line: str) -> None:
@@ -162,14 +166,6 @@ def test_shards_have_each_test_once(pytester: pytest.Pytester, seen: Path) -> No
         result.assert_outcomes(passed=3, deselected=3)
     numbers = [int(line.split()[1]) for line in seen.read_text(encoding="utf-8").splitlines()]
     assert sorted(numbers) == [*range(6)]
-
-
-@pytest.mark.parametrize("shard", ["0/2", "3/2", "2", "a/b", "1/2/3"])
-def test_impossible_shard_is_one_line(pytester: pytest.Pytester, shard: str) -> None:
-    pytester.makepyfile(test_k=SUITE)
-    result = pytester.runpytest_subprocess(*RUN, f"--gpuperf-shard={shard}", "-n0")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--gpuperf-shard is '{shard}'; expected a part and the number of parts*"])
 
 
 def test_broken_baseline_of_another_suite_costs_only_its_durations(pytester: pytest.Pytester) -> None:

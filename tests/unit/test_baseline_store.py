@@ -41,12 +41,6 @@ def files_below(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_missing_baseline_is_none(tmp_path: Path) -> None:
-    store = BaselineStore(tmp_path / "baselines")
-    assert store.load(SLUG, "test_x") is None
-    assert store.slugs() == []
-
-
 def test_baseline_is_read(tmp_path: Path) -> None:
     measurement = {
         "time": {"mode": "hot", "sessions": [{"run": "a", "time_us": 1.0}, {"run": "b", "time_us": 3}]},
@@ -81,10 +75,6 @@ def test_baseline_is_read(tmp_path: Path) -> None:
             "wrong value of a: Expected `str`, got `int`",
         ),
         (content(a={"tolerance_pct": -1}), "wrong value of a: Expected `float` > 0.0 - at .*tolerance_pct"),
-        (
-            content(a={"measurements": {"main": {"time": {"mode": "hot", "sessions": []}}}}),
-            "wrong value of a: Expected `array` of length >= 1 - at .*time.sessions",
-        ),
         (content(a={"tolerence_pct": 5}), "wrong value of a: Object contains unknown field `tolerence_pct`"),
     ],
 )
@@ -151,7 +141,7 @@ def test_file_is_sorted_indented_and_ends_with_a_newline(tmp_path: Path) -> None
 
 def test_written_file_is_loaded_from_disk(tmp_path: Path) -> None:
     store = BaselineStore(tmp_path / "baselines")
-    assert store.load(SLUG, "test_x") is None
+    assert (store.load(SLUG, "test_x"), store.slugs()) == (None, [])
     store.write({store.path(SLUG, "test_x"): of()})
     assert store.load(SLUG, "test_x") is not None
 

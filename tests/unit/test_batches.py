@@ -160,11 +160,19 @@ def test_replay_is_timed_without_the_hosts_launch(gpu: SimulatedGpu) -> None:
     assert replay_us(graph) == pytest.approx(7)
 
 
-def test_call_that_synchronises_cannot_be_captured(gpu: SimulatedGpu) -> None:
+def test_call_that_synchronises_cannot_be_captured(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[tuple[int, tuple[int, int]]] = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(
+        torch._C, "_cuda_endAllocateToPool", lambda *arguments: closed.append(arguments), raising=False
+    )
     with pytest.raises(NotCapturableError, match=r"^operation not permitted when stream is capturing$"):
         capture(gpu.synchronize)
     # A good capture follows, which resets torch's random generators. It allocates nothing.
     assert gpu.log == ["synchronize", "capture", "synchronize", "capture"]
+    assert closed == [(3, (0, 1))]  # the memory pool of the failed one
 
 
 @pytest.mark.usefixtures("gpu")
@@ -211,18 +219,6 @@ def test_blocking_kernel_lasts_as_long_as_requested(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(kept, "sleep_on_gpu", cycles.append)
     graphs.block_gpu(1.5)
     assert cycles == [3000]
-
-
-@pytest.mark.usefixtures("gpu")
-def test_failed_capture_closes_its_memory_pool(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[tuple[int, tuple[int, int]]] = []
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
-    monkeypatch.setattr(
-        torch._C, "_cuda_endAllocateToPool", lambda *arguments: closed.append(arguments), raising=False
-    )
-    with pytest.raises(NotCapturableError):
-        capture(gpu.synchronize)
-    assert closed == [(3, (0, 1))]
 
 
 @pytest.mark.parametrize("fails", [False, True])

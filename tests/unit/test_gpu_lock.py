@@ -36,12 +36,6 @@ def acquired(*folders: Path) -> GpuLock:
     return lock
 
 
-def test_free_gpu_is_locked_at_once(tmp_path: Path) -> None:
-    lock = acquired(tmp_path)
-    lock.release()
-    acquired(tmp_path).release()
-
-
 def test_process_waits_and_learns_the_holder(tmp_path: Path) -> None:
     holders = []
     with held_elsewhere(tmp_path) as other:

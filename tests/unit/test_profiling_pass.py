@@ -99,9 +99,13 @@ def test_regex_without_a_match_names_the_kernels(recorded: ProfilingPass) -> Non
         lookup(recorded, SQUARE, "softmax")
 
 
-def test_unknown_metric_is_named_with_its_nearest(recorded: ProfilingPass) -> None:
-    with pytest.raises(GpuperfError, match=r"'dram__bytes_raed.sum'.*did you mean dram__bytes_read.sum"):
-        lookup(recorded, SQUARE, None, "dram__bytes_raed.sum")
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("dram__bytes_raed.sum", r"dram__bytes_read\.sum"), ("sm_throughputt", r"sm__throughput\?$")],
+)
+def test_unknown_metric_is_named_with_its_nearest(recorded: ProfilingPass, name: str, nearest: str) -> None:
+    with pytest.raises(GpuperfError, match=rf"'{name}'.*did you mean {nearest}"):
+        lookup(recorded, SQUARE, None, name)
 
 
 def test_raw_metric_is_kept_with_the_short_ones(recorded: ProfilingPass) -> None:
@@ -150,11 +154,6 @@ def test_names_of_the_chip_are_requested_and_recorded(tmp_path: Path) -> None:
         "launch__waves_per_multiprocessor",
     ]
     assert lookup(done, SQUARE).chip == "gb202"
-
-
-def test_only_raw_names_are_suggested_for_an_unknown_metric(recorded: ProfilingPass) -> None:
-    with pytest.raises(GpuperfError, match=r"did you mean sm__throughput\?$"):
-        lookup(recorded, SQUARE, None, "sm_throughputt")
 
 
 def test_call_that_was_not_reached_says_so(recorded: ProfilingPass) -> None:

@@ -135,12 +135,6 @@ def test_burn_needs_the_rest_of_the_budget(bench: Bench, budget_s: float, burns:
     assert bench.burn.burns == burns
 
 
-def test_time_of_a_call_that_waits_has_its_spread(bench: Bench) -> None:
-    found = bench.time(RecordedBlocks(5.0, 6.0), "kernels")  # type: ignore[arg-type]
-    assert (found.time_us, found.us_by("cupti")) == (5.5, 5.5)
-    assert found.spread_pct == pytest.approx(100 / 5.5)
-
-
 def test_record_keeps_the_work_of_a_call(bench: Bench) -> None:
     timed = bench.timer(repeating([1.0]), "hot", 1e-9)
     found = timed.time(lambda: None, mode="hot", bytes=7, flops=9)
@@ -218,9 +212,11 @@ def test_record_of_a_call_that_waits_is_rounded(bench: Bench, budget_s: float, *
         assert (found.clock_model, found.normalised_us) == (None, None)
 
 
-def test_noisy_kernels_take_half_the_budget(bench: Bench) -> None:
-    noisy = RecordedBlocks(5.0, 6.0)
-    assert len(bench.time(noisy, "kernels", 0.4).blocks_us) == pytest.approx(20, abs=1)  # type: ignore[arg-type]
+def test_noisy_kernels_take_half_the_budget_and_have_their_spread(bench: Bench) -> None:
+    found = bench.time(RecordedBlocks(5.0, 6.0), "kernels", 0.4)  # type: ignore[arg-type]
+    assert len(found.blocks_us) == pytest.approx(20, abs=1)
+    assert (found.time_us, found.us_by("cupti")) == (5.5, 5.5)
+    assert found.spread_pct == pytest.approx(100 / 5.5)
 
 
 @pytest.mark.parametrize(
