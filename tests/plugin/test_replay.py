@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -46,11 +46,20 @@ def boom(x):
 """
 
 
+def of_square(time_us: float = 5.3, day: int = 20, **given: Any) -> Run:
+    """Return a run of SQUARE on a day of November."""
+    main = measured(time_us, {"memory_throughput": 77.0})
+    name, started_at = f"202611{day}-120000-aaaa", f"2026-11-{day}T12:00:00Z"
+    return run(record("test_k.py::test_k", main=main), id=name, started_at=started_at, **given)
+
+
 def test_newest_recording_is_judged_and_marked_as_replayed(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k=SQUARE)
-    result = pytester.runpytest("--gpuperf")
+    result = pytester.runpytest("--gpuperf", "-v")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*c0ffee1*2026-11-20*"])
+    words = " ".join(result.stdout.str().split())
+    assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
     # The rate is that of the current test: 2 * 12,000 bytes in 5.3 µs.
     result.stdout.fnmatch_lines(["test_k*5.30 µs*4.53 GB/s*new"])
 
@@ -58,14 +67,8 @@ def test_newest_recording_is_judged_and_marked_as_replayed(pytester: pytest.Pyte
 def test_the_newer_of_two_recordings_is_replayed(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
-    for day, time_us in (("20", 9.9), ("21", 5.3), ("19", 7.7)):
-        add_recording(
-            run(
-                record("test_k.py::test_k", main=measured(time_us, {"memory_throughput": 77.0})),
-                id=f"202611{day}-120000-aaaa",
-                started_at=f"2026-11-{day}T12:00:00Z",
-            )
-        )
+    for day, time_us in ((20, 9.9), (21, 5.3), (19, 7.7)):
+        add_recording(of_square(time_us, day))
     pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
@@ -73,7 +76,7 @@ def test_the_newer_of_two_recordings_is_replayed(
 def test_time_is_compared_with_those_of_its_own_card(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
-    on_first = run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0})))
+    on_first = of_square()
     other = record("test_other.py::test_k", main=measured(5.3))
     on_second = run(other, id="20261121-120000-aaaa", gpu=replace(H200, uuid="GPU-2"))
     for recorded in (on_first, replace(on_second, started_at="2026-11-21T12:00:00Z")):
@@ -90,15 +93,8 @@ def test_model_to_replay_can_be_chosen(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     other = replace(H200, name="NVIDIA H100", slug="nvidia-h100")
-    for day, time_us, gpu in (("20", 5.3, H200), ("21", 9.9, other)):
-        add_recording(
-            run(
-                record("test_k.py::test_k", main=measured(time_us, {"memory_throughput": 77.0})),
-                id=f"202611{day}-120000-aaaa",
-                started_at=f"2026-11-{day}T12:00:00Z",
-                gpu=gpu,
-            )
-        )
+    add_recording(of_square())
+    add_recording(of_square(9.9, 21, gpu=other))
     pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf").assert_outcomes(failed=1)
     pytester.runpytest("--gpuperf", "-ogpuperf_replay_gpu=nvidia-h200").assert_outcomes(passed=1)
@@ -230,9 +226,7 @@ def test_text_of_files_reaches_no_terminal_raw(
 def test_any_run_file_can_be_replayed(pytester: pytest.Pytester) -> None:
     artifact = pytester.path / "downloaded" / "run.json"
     artifact.parent.mkdir()
-    artifact.write_bytes(
-        encode_run(run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0}))))
-    )
+    artifact.write_bytes(encode_run(of_square()))
     pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf", f"--gpuperf-replay={artifact}").assert_outcomes(passed=1)
 
@@ -240,7 +234,7 @@ def test_any_run_file_can_be_replayed(pytester: pytest.Pytester) -> None:
 def test_recording_is_replayed_by_id_but_never_as_latest(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
-    recorded = run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0})))
+    recorded = of_square()
     add_recording(recorded)
     pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf", f"--gpuperf-replay={recorded.id}").assert_outcomes(passed=1)
@@ -275,9 +269,8 @@ def test_limits_are_judged_again(pytester: pytest.Pytester, replay: None) -> Non
 def test_replay_repeats_an_error_of_the_recorded_profile(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
-    measurement = measured()
     broken = Profile(regex="x", unavailable="no kernel of f was profiled for the regex 'x'")
-    add_recording(run(record("test_k.py::test_k", main=type(measurement)(timing=timing(), profile=broken))))
+    add_recording(run(record("test_k.py::test_k", main=Measurement(timing=timing(), profile=broken))))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.profile(print)\n    gpuperf.time(print)\n")
     result = pytester.runpytest("--gpuperf")
     result.assert_outcomes(failed=1)
@@ -309,14 +302,9 @@ def test_broken_baseline_ends_the_run_and_is_kept(pytester: pytest.Pytester, rep
 
 
 def test_each_part_has_a_fixture(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
-    add_recording(
-        run(
-            record("test_k.py::test_time", main=measured(5.3)),
-            record(
-                "test_k.py::test_ncu", main=type(measured())(profile=profile({"registers_per_thread": 32}))
-            ),
-        )
-    )
+    counters = Measurement(profile=profile({"registers_per_thread": 32}))
+    tests = record("test_k.py::test_time", main=measured(5.3)), record("test_k.py::test_ncu", main=counters)
+    add_recording(run(*tests))
     pytester.makepyfile(
         test_k="""
         def test_time(gpu_timer):
@@ -333,14 +321,8 @@ def test_replayed_tests_cost_little_more_than_plain_ones(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     count = 1_000
-    add_recording(
-        run(
-            *(
-                record(f"test_k.py::test_k[{i}]", main=measured(5.3, {"memory_throughput": 77.0}))
-                for i in range(count)
-            )
-        )
-    )
+    main = measured(5.3, {"memory_throughput": 77.0})
+    add_recording(run(*(record(f"test_k.py::test_k[{i}]", main=main) for i in range(count))))
     body = """
         import pytest
 
@@ -371,44 +353,22 @@ def test_replayed_tests_cost_little_more_than_plain_ones(
     assert seconds("test_k.py", "--gpuperf") < 3.5 * seconds("test_plain.py")
 
 
-def test_notice_explains_why_nothing_is_measured(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(test_k=SQUARE)
-    pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["gpuperf: nothing was measured: *"])
-
-
+@pytest.mark.parametrize(
+    ("main", "said"),
+    [
+        (measured(5.3, {"sm_throughput": 7.0}), "*OutOfMemoryError*"),
+        (measured(None), "*the recorded test was ended by OutOfMemoryError before its timing*"),
+    ],
+    ids=["at the end", "before a part"],
+)
 def test_a_test_that_ran_out_of_memory_fails_again(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None], main: Measurement, said: str
 ) -> None:
-    add_recording(
-        run(
-            record(
-                "test_k.py::test_k", failure="OutOfMemoryError", main=measured(5.3, {"sm_throughput": 7.0})
-            )
-        )
-    )
+    add_recording(run(record("test_k.py::test_k", failure="OutOfMemoryError", main=main)))
     pytester.makepyfile(test_k=SQUARE)
     result = pytester.runpytest("--gpuperf")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*OutOfMemoryError*"])
-
-
-def test_a_test_that_ended_before_a_part_fails_there(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
-    add_recording(run(record("test_k.py::test_k", failure="OutOfMemoryError", main=measured(None))))
-    pytester.makepyfile(test_k=SQUARE)
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*the recorded test was ended by OutOfMemoryError before its timing*"])
-
-
-def test_the_hint_names_the_run_that_is_replayed(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
-    add_recording(run(record("test_k.py::test_k", main=measured(5.3))))
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    words = " ".join(pytester.runpytest("--gpuperf", "-v").stdout.str().split())
-    assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
+    result.stdout.fnmatch_lines([said])
 
 
 OLD = "20261101-120000-aaaa"
