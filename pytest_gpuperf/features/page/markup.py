@@ -75,7 +75,7 @@ def html_table(table: Table, label: str, links: Mapping[tuple[int, int], str] | 
         cells = []
         for (at, column), kind in zip(shown, kinds, strict=True):
             tone = column.tones[row] if column.tones else ""
-            content = "\n".join(map(text, column.cells[row].splitlines()))
+            content = "\n".join(map(sentence, column.cells[row].splitlines()))
             address = (links or {}).get((row, at), "")
             content = f'<a href="{text(address)}">{content}</a>' if address else content
             cells.append(f'<td class="{kind} {tone}">{content}</td>')
