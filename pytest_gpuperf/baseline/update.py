@@ -116,7 +116,7 @@ def update(
         times = [_time_line(timing, stored.time), describe_sessions(stored.time, merged, accepted.run, why)]
     more = len(counters.changes) - SHOWN_CHANGES
     lines = [*times, *counters.details, f"{more} more counters moved" if more > 0 else ""]
-    lines += [counters.chosen_otherwise, counters.read_otherwise, *errors]
+    lines += [*counters.remarks, *errors]
     added = _added(measurement, stored)
     if added:
         lines.append(("new: " if stored != MeasurementBaseline() else "") + ", ".join(added))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +13,7 @@ from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics import Tier
 from pytest_gpuperf.records.change import Change, show_pair, show_signed
 from pytest_gpuperf.records.trace import EXACT_VALUES
+from pytest_gpuperf.records.values import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,17 +46,10 @@ class CounterComparison(msgspec.Struct, frozen=True, gc=False):
     """Values that moved beyond their tolerance: first those of the trace, then the largest mover."""
     worse_exact: tuple[Change, ...] = ()
     """Changes for the worse that have no tolerance: each is a regression unless the time improved."""
-    chosen_otherwise: str = ""
-    """Difference in the choice of launches, so that no counter was compared; else empty."""
-    read_otherwise: str = ""
-    """Difference in the tool or the caches, so that few state counters were compared; else empty."""
     kernels: str = ""
     """Kernels that are new or gone; empty if none is."""
-
-    @property
-    def more_work(self) -> Change | None:
-        """Largest growth of a count of work."""
-        return next((one for one in self.changes if one.worse and is_near_exact(one.metric)), None)
+    remarks: tuple[str, ...] = ()
+    """Counters that were not measured or not compared, and why."""
 
     @property
     def details(self) -> tuple[str, ...]:
@@ -76,46 +71,27 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
         measurement: The measured values.
         baseline: The expected values.
     """
-    traced = _compare_trace(measurement, baseline)
-    worse_traced = tuple(change for change in traced if change.worse)
+    trace = measurement.trace.exact if measurement.trace is not None else {}
+    traced = _moved(baseline.trace, trace)
+    worse = [change for change in traced if change.worse]
     profile = measurement.profile
     if profile is None or profile.unavailable:
-        return CounterComparison(traced, worse_traced)
+        return CounterComparison(tuple(traced), tuple(worse))
+    remarks = []
+    if profile.preset and (missing := len(baseline.counters.keys() - profile.combined.keys())):
+        remarks.append(f"{missing} counters of the baseline were not measured (preset {profile.preset})")
     if of_others := chosen_otherwise(profile, baseline):
-        return CounterComparison(traced, worse_traced, chosen_otherwise=of_others)
-    read_otherwise = ""
-    if baseline.counters and profile.read_by != baseline.counters_by:
-        read_otherwise = f"counters were read by {profile.read_by}, the baseline's by {baseline.counters_by}"
-    moved = [
-        found
-        for name, actual in profile.combined.items()
-        if name in baseline.counters
-        and (not read_otherwise or is_read_alike(name))
-        and (found := _moved(name, baseline.counters[name], actual)) is not None
-    ]
-    moved.sort(key=lambda pair: -pair[0])
-    changes = tuple(change for _, change in moved)
+        remarks.append(f"{of_others}: not compared")
+        return CounterComparison(tuple(traced), tuple(worse), remarks=tuple(remarks))
+    known = baseline.counters
+    if known and profile.read_by != baseline.counters_by:
+        read = f"counters were read by {profile.read_by}, the baseline's by {baseline.counters_by}"
+        remarks.append(f"{read}: {LEFT_OUT}")
+        known = {name: value for name, value in known.items() if is_read_alike(name)}
+    changes = _moved(known, profile.combined)
     kernels = _compare_kernels(profile, baseline)
-    worse = () if kernels else tuple(filter(_is_worse_exact, changes))
-    return CounterComparison(
-        (*traced, *changes), worse_traced + worse, read_otherwise=read_otherwise, kernels=kernels
-    )
-
-
-def counter_remarks(
-    compared: CounterComparison, measurement: Measurement, baseline: MeasurementBaseline, label: str
-) -> Iterator[Finding]:
-    """Say which counters were not measured or not compared."""
-    profile = measurement.profile
-    if profile is not None and not profile.unavailable and profile.preset:
-        missing = len(baseline.counters.keys() - profile.combined.keys())
-        if missing:
-            line = f"{missing} counters of the baseline were not measured (preset {profile.preset})"
-            yield Finding(Status.PASS, line, label)
-    if compared.chosen_otherwise:
-        yield Finding(Status.PASS, f"{compared.chosen_otherwise}: not compared", label)
-    if compared.read_otherwise:
-        yield Finding(Status.PASS, f"{compared.read_otherwise}: {LEFT_OUT}", label)
+    worse += [] if kernels else filter(_is_worse_exact, changes)
+    return CounterComparison((*traced, *changes), tuple(worse), kernels, tuple(remarks))
 
 
 def counter_findings(compared: CounterComparison, label: str, accept: str) -> Iterator[Finding]:
@@ -137,8 +113,9 @@ def counter_findings(compared: CounterComparison, label: str, accept: str) -> It
         more = f", and {len(others)} more" if others else ""
         line = f"{first.metric} {actual} is worse than the baseline {expected} (no tolerance){more}"
         yield Finding(Status.REGRESSED, line, label, compared.details, accept)
-    if compared.more_work is not None:
-        yield Finding(Status.PASS, f"{compared.more_work} at the same time: an early warning", label)
+    more_work = (one for one in compared.changes if one.worse and is_near_exact(one.metric))
+    for largest in islice(more_work, 1):
+        yield Finding(Status.PASS, f"{largest} at the same time: an early warning", label)
 
 
 def in_units(change: Change) -> str:
@@ -211,35 +188,31 @@ def _tier(name: str) -> Tier:
     return Tier.STATE if metric is None else metric.tier
 
 
-def _compare_trace(measurement: Measurement, baseline: MeasurementBaseline) -> tuple[Change, ...]:
-    """Return the exact values of the trace that changed; more is worse for all of them."""
-    now = measurement.trace.exact if measurement.trace is not None else {}
-    pairs = [(name, before, now[name]) for name, before in baseline.trace.items() if name in now]
-    return tuple(
-        Change(name, before, actual, 100 * (actual / before - 1) if before else None, actual > before)
-        for name, before, actual in pairs
-        if actual != before
-    )
+def _moved(known: Mapping[str, MetricValue], now: Mapping[str, MetricValue]) -> list[Change]:
+    """Return the values that moved beyond their tolerance, the largest mover first."""
+    moved = [
+        found
+        for name, actual in now.items()
+        if name in known and known[name] != actual and (found := _movement(name, known[name], actual))
+    ]
+    return [change for _, change in sorted(moved, key=lambda pair: -pair[0])]
 
 
-def _moved(name: str, expected: MetricValue, actual: MetricValue) -> tuple[float, Change] | None:
-    """Return how far a counter moved, and its change; None within its tolerance."""
-    if expected == actual:
-        return None
+def _movement(name: str, expected: MetricValue, actual: MetricValue) -> tuple[float, Change] | None:
+    """Return how far a value moved, and its change; None within its tolerance."""
     if isinstance(expected, str) or isinstance(actual, str):
         return math.inf, Change(name, expected, actual, None, worse=None)
     metric = catalogue.get(name)
-    tier = Tier.STATE if metric is None else metric.tier
     difference = actual - expected
     relative = 100 * difference / abs(expected) if expected else None
     movement = math.inf if relative is None else abs(relative)
-    if movement <= TOLERANCE_PCT[tier]:
+    if movement <= (0.0 if name in EXACT_VALUES else TOLERANCE_PCT[_tier(name)]):
         return None
-    if tier is Tier.STATE and metric is not None and metric.unit == "%":
+    if metric is not None and metric.tier is Tier.STATE and metric.unit == "%":
         movement = abs(difference)
         if movement <= STATE_POINTS:
             return None
-    better = metric.better if metric is not None else ""
+    better = VALUES[name].better if name in EXACT_VALUES else metric.better if metric is not None else ""
     worse = difference > 0 if better == "lower" else difference < 0 if better == "higher" else None
     return movement, Change(name, expected, actual, relative, worse)
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError, show_repr
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_gpuperf.records import (
-        Correctness,
         Measurement,
         MetricValue,
         Profile,
@@ -41,26 +40,17 @@ if TYPE_CHECKING:
     )
     from pytest_gpuperf.records.baseline import MeasurementBaseline
 
-_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "in": lambda words, word: word in str(words).split(),
-    "not in": lambda words, word: word not in str(words).split(),
+_COMPARE: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
+    ">=": (operator.ge, "is below"),
+    "<=": (operator.le, "is above"),
+    ">": (operator.gt, "is not above"),
+    "<": (operator.lt, "is not below"),
+    "==": (operator.eq, "is not at"),
+    "!=": (operator.ne, "is at"),
+    "in": (lambda words, word: word in str(words).split(), "breaks"),
+    "not in": (lambda words, word: word not in str(words).split(), "breaks"),
 }
-_BROKEN = {
-    ">=": "is below",
-    ">": "is not above",
-    "<=": "is above",
-    "<": "is not below",
-    "==": "is not at",
-    "!=": "is at",
-    "in": "breaks",
-    "not in": "breaks",
-}
+"""What has to hold, and the words if it does not."""
 _MEASURED = {"spills": "local_spill_instructions"}
 """Counters that stand for facts of compilers in measurements: both are 0 if nothing spills."""
 _LISTS = frozenset({"tensor_instructions", "copy_instructions"})
@@ -116,6 +106,10 @@ class Limit:
     def is_for(self, label: str) -> bool:
         """Return True if the limit is for measurements of this label."""
         return self.only in ("", label) or (bool(self.arch) and label.endswith(f"[{self.arch}]"))
+
+    def holds(self, value: MetricValue) -> bool:
+        """Return True if a value is within the limit."""
+        return _COMPARE[self.op][0](value, self.value)
 
     @property
     def bound(self) -> str:
@@ -230,8 +224,12 @@ def parse_limits(limits: Mapping[str, str] | Iterable[str] | str) -> tuple[Limit
     return tuple(map(parse_limit, texts))
 
 
-_CALLS = {"timing": "time()", "profile": "profile()", "trace": "trace()", "correctness": "check()"}
-"""Calls that measure the part of a measurement."""
+class _Missing(NamedTuple):
+    """A value that a measurement does not have."""
+
+    why: str
+    by_machine: bool = False
+    """True if the test cannot mend it: then the limit is not judged."""
 
 
 def check_limit(
@@ -254,19 +252,33 @@ def check_limit(
         `limit`: broken; `inconclusive`: by less than processes differ; `invalid`: not judged, and the user
         must fix the test; `pass`: holds, without a line, or not judged for a reason on the machine's side.
     """
-    shown = f"the limit {limit.bound}" + (f" {source}" if source else "")
-    timing, profile, trace, checked = (getattr(measurement, part) for part in _CALLS)
-    if limit.part == "timing" and timing is not None:
-        status, line = _check_timing(limit, timing, shown, baseline)
-    elif limit.part == "profile" and profile is not None:
-        status, line = _check_profile(limit, profile, shown, baseline)
-    elif limit.part == "trace" and trace is not None:
-        status, line = _check_trace(limit, trace, shown, baseline)
-    elif limit.part == "correctness" and checked is not None:
-        status, line = _check_accuracy(limit, checked, shown, baseline)
-    else:
-        status, line = _not_measured(limit, shown, f"the test calls no {_CALLS[limit.part]}")
-    return Finding(status, line, label)
+    name, shown = limit.name, f"the limit {limit.bound}" + (f" {source}" if source else "")
+    actual = _value(limit, measurement)
+    if isinstance(actual, _Missing):
+        if actual.by_machine:
+            return Finding(Status.PASS, f"{name} {actual.why}, so {shown} is not judged", label)
+        return Finding(Status.INVALID, f"{name} was not measured for {shown}: {actual.why}", label)
+    if isinstance(actual, str) is not isinstance(limit.value, str):
+        kind = "a word" if isinstance(actual, str) else "a number"
+        return Finding(
+            Status.INVALID, f"{name} is {kind}, {actual}, and cannot be compared with {shown}", label
+        )
+    if limit.holds(actual):
+        return Finding(Status.PASS, "", label)
+    value, _ = show_pair(actual, limit.value)
+    timing = measurement.timing
+    if timing is not None and name in VALUES and VALUES[name].of_process and limit.op not in ("==", "!="):
+        # Other processes may find a value that is so far away.
+        spread = spread_pct(timing)
+        if any(limit.holds(float(actual) * (1 + sign * spread / 100)) for sign in (-1, 1)):
+            line = f"{name} {value} is across {shown}, by less than processes differ ({spread:.1f} %)"
+            return Finding(Status.INCONCLUSIVE, line, label)
+    expected = "" if baseline is None else f" (baseline {show_value(baseline)})"
+    accuracy = measurement.accuracy
+    if limit.part == "correctness" and name != "same_bits" and accuracy is not None:
+        inexact = accuracy.reference not in ("float64", "complex128")
+        shown += f" against a reference in {accuracy.reference} ({accuracy.note})" if inexact else ""
+    return Finding(Status.LIMIT, f"{name} {value} {_COMPARE[limit.op][1]} {shown}{expected}", label)
 
 
 def check_limits(
@@ -319,98 +331,64 @@ def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue
     return baseline.trace.get(name, baseline.counters.get(name))
 
 
-def _not_measured(limit: Limit, shown: str, why: str) -> tuple[Status, str]:
-    return Status.INVALID, f"{limit.name} was not measured for {shown}: {why}"
+def _value(limit: Limit, measurement: Measurement) -> MetricValue | _Missing:
+    timing, profile = measurement.timing, measurement.profile
+    trace, checked = measurement.trace, measurement.correctness
+    if limit.part == "timing":
+        return _of_timing(limit.name, timing) if timing is not None else _Missing("the test calls no time()")
+    if limit.part == "profile":
+        return _of_profile(limit, profile) if profile is not None else _Missing("the test calls no profile()")
+    if limit.part == "trace":
+        return _of_trace(limit, trace) if trace is not None else _Missing("the test calls no trace()")
+    if checked is None:
+        return _Missing("the test calls no check()")
+    if (accuracy := checked.accuracy) is None:
+        return _Missing("is not in the recorded check", by_machine=True)
+    value = accuracy.values.get(limit.name)
+    why = accuracy.note or f"the reference has no output in {accuracy.dtype}"
+    return _Missing(why) if value is None else value
 
 
-def _compared(
-    limit: Limit, actual: MetricValue, shown: str, baseline: MetricValue | None, spread_pct: float = 0.0
-) -> tuple[Status, str]:
-    """Compare a value, of which other processes may find one that is up to `spread_pct` away."""
-    if isinstance(actual, str) is not isinstance(limit.value, str):
-        kind = "a word" if isinstance(actual, str) else "a number"
-        return Status.INVALID, f"{limit.name} is {kind}, {actual}, and cannot be compared with {shown}"
-    holds = _COMPARE[limit.op]
-    if holds(actual, limit.value):
-        return Status.PASS, ""
-    value, _ = show_pair(actual, limit.value)
-    if not isinstance(actual, str) and limit.op not in ("==", "!="):
-        others = (actual * (1 - spread_pct / 100), actual * (1 + spread_pct / 100))
-        if any(holds(other, limit.value) for other in others):
-            by = f"by less than processes differ ({spread_pct:.1f} %)"
-            return Status.INCONCLUSIVE, f"{limit.name} {value} is across {shown}, {by}"
-    expected = "" if baseline is None else f" (baseline {show_value(baseline)})"
-    return Status.LIMIT, f"{limit.name} {value} {_BROKEN[limit.op]} {shown}{expected}"
-
-
-def _check_timing(
-    limit: Limit, timing: Timing, shown: str, baseline: MetricValue | None
-) -> tuple[Status, str]:
-    name, value = limit.name, getattr(timing, limit.name, None)
-    if value is not None:
-        return _compared(
-            limit, value, shown, baseline, spread_pct(timing) if VALUES[name].of_process else 0.0
-        )
+def _of_timing(name: str, timing: Timing) -> MetricValue | _Missing:
+    if (value := getattr(timing, name, None)) is not None:
+        return float(value)
     if name in ("skew_us", "exposed_us"):
-        why = "it needs gpuperf_ranks" + (", on GPUs" if name == "exposed_us" else "")
-    elif name == "bus_gb_per_s":
-        why = "it needs collective= and bytes= of the time() of gpuperf_ranks"
-    else:
-        keyword = "bytes" if name in ("gb_per_s", "dram_share") else "flops"
-        given = getattr(timing, keyword)
-        why = "the peak of this GPU is not known" if given else f"the test gives time() no {keyword}="
-    return _not_measured(limit, shown, why)
+        return _Missing("it needs gpuperf_ranks" + (", on GPUs" if name == "exposed_us" else ""))
+    if name == "bus_gb_per_s":
+        return _Missing("it needs collective= and bytes= of the time() of gpuperf_ranks")
+    keyword = "bytes" if name in ("gb_per_s", "dram_share") else "flops"
+    given = getattr(timing, keyword)
+    return _Missing("the peak of this GPU is not known" if given else f"the test gives time() no {keyword}=")
 
 
-def _check_profile(
-    limit: Limit, profile: Profile, shown: str, baseline: MetricValue | None
-) -> tuple[Status, str]:
+def _of_profile(limit: Limit, profile: Profile) -> MetricValue | _Missing:
     name, kernels, metric = limit.name, profile.kernels, catalogue.get(limit.name)
     if profile.unavailable:
-        return Status.PASS, f"{name} was not measured, so {shown} is not judged"
+        return _Missing("was not measured", by_machine=True)
     rows = [profile.combined, *(kernel.metrics for kernel in kernels if len(kernels) == 1)]
     # `spills` counts bytes if a kernel was compiled.
     names = [name, limit.measured_name][: 2 if limit.value == 0 else 1]
     for value in (row[one] for one in names for row in rows if one in row):
-        return _compared(limit, value, shown, baseline)
+        return value
     if metric is not None and profile.chip and profile.chip not in metric.chips:
-        return Status.PASS, f"{name} is unavailable on {profile.chip.upper()}, so {shown} is not judged"
+        return _Missing(f"is unavailable on {profile.chip.upper()}", by_machine=True)
     if len(kernels) > 1 and any(name in kernel.metrics for kernel in kernels):
-        why = f"{len(kernels)} kernels have no common value of it; choose one with kernels="
-    elif profile.preset and metric is not None and name not in metrics_of(profile.preset.split(",")):
-        why = f"not measured (preset {profile.preset}); add it with metrics= in the marker"
-    elif metric is not None and profile.chip:
-        why = "ncu gave no value for it"
-    else:
-        near = ", ".join(catalogue.nearest(name, profile.combined))
-        why = "the profile does not hold it" + (f"; the nearest names are {near}" if near else "")
-    return _not_measured(limit, shown, why)
+        return _Missing(f"{len(kernels)} kernels have no common value of it; choose one with kernels=")
+    if profile.preset and metric is not None and name not in metrics_of(profile.preset.split(",")):
+        return _Missing(f"not measured (preset {profile.preset}); add it with metrics= in the marker")
+    if metric is not None and profile.chip:
+        return _Missing("ncu gave no value for it")
+    near = ", ".join(catalogue.nearest(name, profile.combined))
+    return _Missing("the profile does not hold it" + (f"; the nearest names are {near}" if near else ""))
 
 
-def _check_trace(limit: Limit, trace: Trace, shown: str, baseline: MetricValue | None) -> tuple[Status, str]:
+def _of_trace(limit: Limit, trace: Trace) -> MetricValue | _Missing:
     least = trace.values.get(limit.name)
     if least is None:
-        line = f"{limit.name} is not known for {shown}: not all kernels of graphs were recorded"
-        return Status.INVALID, line
+        return _Missing("not all kernels of graphs were recorded")
     unknown = trace.tensor_cores_unknown_pct if limit.name == "tensor_core_share" else 0.0
-    holds = _COMPARE[limit.op]
-    if unknown and holds(least, limit.value) is not holds(least + unknown, limit.value):
-        between = f"{show_value(least)} and {show_value(least + unknown)}"
+    if limit.holds(least) is not limit.holds(least + unknown):
+        between = f"it is between {show_value(least)} and {show_value(least + unknown)}"
         why = "neither name nor code of some kernels tells; tensor_active of profile() does"
-        return Status.INVALID, f"{limit.name} is between {between}, so {shown} cannot be judged: {why}"
-    return _compared(limit, least, shown, baseline)
-
-
-def _check_accuracy(
-    limit: Limit, correctness: Correctness, shown: str, baseline: MetricValue | None
-) -> tuple[Status, str]:
-    accuracy = correctness.accuracy
-    if accuracy is None:
-        return Status.PASS, f"the recorded check has no {limit.name}, so {shown} is not judged"
-    value = accuracy.values.get(limit.name)
-    if value is None:
-        why = accuracy.note or f"the reference has no output in {accuracy.dtype}"
-        return _not_measured(limit, shown, why)
-    if limit.name != "same_bits" and accuracy.reference not in ("float64", "complex128"):
-        shown = f"{shown} against a reference in {accuracy.reference} ({accuracy.note})"
-    return _compared(limit, value, shown, baseline)
+        return _Missing(f"{between}: {why}")
+    return least

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from judging import verdict
-from pytest_gpuperf.judge.counters import CounterComparison, compare_counters
+from pytest_gpuperf.judge.counters import LEFT_OUT, CounterComparison, compare_counters
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Measurement, MetricValue, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
@@ -135,14 +135,14 @@ def test_counters_on_which_readers_agree_are_compared() -> None:
     moved = {change.metric for change in comparison.changes}
     assert moved == known.keys() - {"l2_hit_rate"}
     assert [change.metric for change in comparison.worse_exact] == ["registers_per_thread"]
-    assert comparison.read_otherwise == "counters were read by cupti/none, the baseline's by ncu/all"
+    assert comparison.remarks == (f"counters were read by cupti/none, the baseline's by ncu/all: {LEFT_OUT}",)
 
 
 def test_counters_read_in_the_same_way_are_compared() -> None:
     known = msgspec.structs.replace(expected(counters={"l2_hit_rate": 20.0}), counters_by="cupti/none")
     comparison = compare(by_cupti({"l2_hit_rate": 90.0}), known)
     assert [change.metric for change in comparison.changes] == ["l2_hit_rate"]
-    assert comparison.read_otherwise == ""
+    assert comparison.remarks == ()
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_counters_of_other_launches_are_not_compared(launches: str, regex: str, 
     )
     of_first = msgspec.structs.replace(known, launches="first", regex="gemm")
     comparison = compare(Measurement(profile=now), of_first)
-    assert comparison.chosen_otherwise.startswith(said)
+    assert "".join(comparison.remarks).startswith(said)
     assert bool(comparison.changes) is (not said)
     # The launches of such a baseline are not known.
     assert compare(Measurement(profile=now), known).changes

@@ -225,7 +225,7 @@ def test_limit_between_what_is_known_and_what_may_be_is_not_judged(text: str, st
     trace = Trace(tensor_core_share_pct=40.0, tensor_cores_unknown_pct=20.0)
     outcome = check_limit(parse_limit(text), Measurement(trace=trace))
     assert outcome.status is status
-    assert ("is between 40 and 60, so" in outcome.line) is (status is Status.INVALID)
+    assert ("is between 40 and 60" in outcome.line) is (status is Status.INVALID)
 
 
 def test_limit_on_a_trace_that_is_known_is_judged() -> None:
