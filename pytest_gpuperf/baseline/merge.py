@@ -52,18 +52,7 @@ class UpdatePlan:
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
-    """Return each run once, oldest first.
-
-    Raises:
-        GpuperfError: The runs are of several models of GPU.
-    """
-    slugs = sorted({run.environment.gpu.slug for run in runs})
-    if len(slugs) > 1:
-        raise GpuperfError(
-            f"the runs are of several models of GPU: {', '.join(slugs)}",
-            expected="runs of one model",
-            next_step="accept those of each model by themselves",
-        )
+    """Return each run once, oldest first."""
     return sorted({run.id: run for run in runs}.values(), key=lambda run: (run.started_at, run.id))
 
 
@@ -89,14 +78,14 @@ def plan(runs: Run | Sequence[Run], store: BaselineStore, which: Which, toleranc
     without any value are never accepted. Limits, tolerances and notes stay as they are.
 
     Args:
-        runs: At least one run; several must be of the same code.
+        runs: At least one run of one model of GPU; several must be of the same code.
         store: The baselines to change; read from the disk.
         which: The values to accept.
         tolerance_pct: Slowdown that counts as none, in %; the tolerance of a test in the baseline file comes
             first, then the one in its record.
 
     Raises:
-        GpuperfError: A baseline file is broken, or the runs are of several models of GPU.
+        GpuperfError: A baseline file is broken.
     """
     runs = in_order([runs] if isinstance(runs, Run) else runs)
     planner = _Planner(runs, store, which, tolerance_pct)
@@ -232,8 +221,7 @@ def accept(
         environ: The environment variables, for `CI`.
 
     Raises:
-        GpuperfError: `CI` is set, a run is incomplete, a baseline file is broken, the runs are of several
-            models of GPU, or another process writes.
+        GpuperfError: `CI` is set, a run is incomplete, a baseline file is broken, or another process writes.
     """
     refuse_in_ci(environ)
     for run in [runs] if isinstance(runs, Run) else runs:

@@ -45,7 +45,7 @@ class BaselineStore:
         self.root = root
         self._state = root.parent / STATE_FOLDER if state is None else state
         self._lock = filelock.FileLock(self._state / "baselines.lock", timeout=LOCK_TIMEOUT_S)
-        self._read: dict[Path, Baseline | GpuperfError | None] = {}
+        self._read: dict[Path, Baseline | None] = {}
 
     def path(self, slug: str, suite: str) -> Path:
         """Return the path of the baseline of a suite on a GPU; the file may not exist."""
@@ -82,14 +82,8 @@ class BaselineStore:
         """
         path = self.path(slug, suite)
         if path not in self._read:
-            try:
-                self._read[path] = self.read(slug, suite)
-            except GpuperfError as error:
-                self._read[path] = error
-        known = self._read[path]
-        if isinstance(known, GpuperfError):
-            raise known
-        return known
+            self._read[path] = self.read(slug, suite)
+        return self._read[path]
 
     def read(self, slug: str, suite: str) -> Baseline | None:
         """Read a baseline from the disk, to change it; None without a file.

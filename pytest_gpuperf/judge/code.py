@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,23 +23,14 @@ _VALUES = {
 }
 
 
-class CodeComparison(msgspec.Struct, frozen=True, gc=False):
-    """Code and launches of a call compared with those of its baseline."""
-
-    same: bool = False
-    """True if code, launches, arguments and driver are known and the same."""
-    differences: tuple[str, ...] = ()
-    """A line for each kernel that differs."""
-
-
-def compare_code(now: LaunchedCode | None, known: LaunchedCode | None) -> CodeComparison:
+def compare_code(now: LaunchedCode | None, known: LaunchedCode | None) -> tuple[str, ...]:
     """Compare the code and the launches of two sessions of a call.
 
-    Code that is unknown on one side is neither the same nor different.
+    Returns:
+        A line for each kernel that differs; nothing for code that is unknown on one side.
     """
     if now is None or known is None or not now.kernels or not known.kernels:
-        return CodeComparison()
-    complete = all(kernel.code for kernel in (*now.kernels, *known.kernels))
+        return ()
     lines = list(_differences(now, known))
     if now.arguments != known.arguments:
         lines.append(f"arguments {', '.join(known.arguments)} -> {', '.join(now.arguments)}")
@@ -49,7 +38,14 @@ def compare_code(now: LaunchedCode | None, known: LaunchedCode | None) -> CodeCo
         lines.append(f"driver {known.driver or 'unknown'} -> {now.driver or 'unknown'}")
     if len(lines) > SHOWN_DIFFERENCES:
         lines[SHOWN_DIFFERENCES:] = [f"and {len(lines) - SHOWN_DIFFERENCES} more differences of kernels"]
-    return CodeComparison(complete and not lines, tuple(lines))
+    return tuple(lines)
+
+
+def is_same_code(now: LaunchedCode | None, known: LaunchedCode | None) -> bool:
+    """Return True if code, launches, arguments and driver are known and the same."""
+    if now is None or known is None or not now.kernels or not known.kernels:
+        return False
+    return all(one.code for one in (*now.kernels, *known.kernels)) and not compare_code(now, known)
 
 
 def _differences(now: LaunchedCode, known: LaunchedCode) -> Iterator[str]:

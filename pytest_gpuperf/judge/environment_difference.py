@@ -20,15 +20,6 @@ PACKAGES = ("torch", "triton", "cuda", "python")
 _OF_MACHINE = ("driver", "gpuperf")
 
 
-class Differences(msgspec.Struct, frozen=True, gc=False):
-    """Differences between the newest session and a new time."""
-
-    packages: tuple[str, ...] = ()
-    """Packages that can change a kernel: `torch 2.11.0 -> 2.12.0`."""
-    machine: tuple[str, ...] = ()
-    """Card, driver and this plugin: `driver 580 -> 590`."""
-
-
 class Origin(msgspec.Struct, frozen=True, gc=False):
     """Origin of a new time, and of the sessions that it is compared with."""
 
@@ -51,15 +42,17 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
         alike = [session for session in own if not self._changed(session, _OF_MACHINE)]
         return [alike or own] if own else list(cards.values())
 
-    def differences(self, sessions: Sequence[Session]) -> Differences:
-        """Compare a new time with the newest of the sessions that it is compared with."""
+    def differences(self, sessions: Sequence[Session]) -> tuple[list[str], list[str]]:
+        """Compare a new time with the newest of the sessions that it is compared with.
+
+        Returns:
+            Packages that can change a kernel, as `torch 2.11.0 -> 2.12.0`; then card, driver and this plugin.
+        """
         groups = self.counted(sessions)
         newest = max((group[-1] for group in groups), key=sessions.index)
         before = card_of(newest, self.runs)
         other = ["another card"] if before and self.card and before != self.card else []
-        return Differences(
-            tuple(self._changed(newest, PACKAGES)), (*other, *self._changed(newest, _OF_MACHINE))
-        )
+        return self._changed(newest, PACKAGES), [*other, *self._changed(newest, _OF_MACHINE)]
 
     def _changed(self, session: Session, names: Sequence[str]) -> list[str]:
         before = self.runs[session.run].toolchain if session.run in self.runs else Toolchain()

@@ -99,10 +99,10 @@ def _settled(
     """
     if settlement is None or not {one.run for one in known.sessions}.issuperset(settlement.sessions):
         return replace(time, why=(NOT_SETTLED,), suspect=True), ""
-    differences = origin.differences(known.sessions)
+    packages, machine = map(", ".join, origin.differences(known.sessions))
     # By the host's clock, another machine's time may be anything.
     on_other = math.inf if known.mode == "host" else LARGE_PCT
-    fresh = compare_fresh(settlement, time, tolerance_pct, on_other if differences.machine else 0.0)
+    fresh = compare_fresh(settlement, time, tolerance_pct, on_other if machine else 0.0)
     if settlement.how == "fresh" and fresh is not None:
         return _because(fresh, f"old code could not be timed in turn: {settlement.reason}"), ""
     turn = compare_restarts(settlement.against, tolerance_pct) if settlement.against is not None else None
@@ -112,7 +112,6 @@ def _settled(
     if turn.decision.outcome is not Outcome.PASS or tolerated:
         return turn, ""
     alike = "old and new code are alike in turn"
-    machine, packages = ", ".join(differences.machine), ", ".join(differences.packages)
     if machine and packages:
         return _because(time, alike, f"the machine and packages changed: {machine}, {packages}"), ""
     if packages:

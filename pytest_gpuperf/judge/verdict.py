@@ -166,7 +166,7 @@ def _compare(
     if judged is not None:
         if judged.status not in (Status.PASS, Status.NEW):
             code = compare_code(measurement.code, known.code)
-            judged = replace(judged, details=(*code.differences, *counters.details))
+            judged = replace(judged, details=(*code, *counters.details))
         findings.append(judged)
     elif time is None and (measurement.has_values if baseline is None else timing is not None):
         what = "no baseline yet" if baseline is None else "the baseline has no time yet"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.code import compare_code
+from pytest_gpuperf.judge.code import is_same_code
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
@@ -256,7 +256,7 @@ class LiveRunner(Runner):
             return None
         models = (session.clock_model for session in reversed(time.sessions))
         model = next(filter(None, models), None)
-        if model is None or not compare_code(code, known.code).same:
+        if model is None or not is_same_code(code, known.code):
             return time.source, None
         return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
 

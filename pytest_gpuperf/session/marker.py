@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from pytest_gpuperf.records.selection import check_kernels, check_launches
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_gpuperf.records.selection import Launches
 
@@ -113,11 +113,28 @@ class Marker:
 _NO_MARKER = Marker()
 
 
-def _limits(value: Any, where: str) -> tuple[Limit, ...]:
+def _limits(value: Any, where: str = "") -> tuple[Limit, ...]:
+    """Read limits in any accepted form: a dictionary, a list of texts, or one text."""
+    for name, bound in value.items() if isinstance(value, Mapping) else ():
+        if not isinstance(name, str) or not isinstance(bound, str):
+            raise GpuperfError(
+                f"the limit of {show_repr(name)} is {show_repr(bound)} {where}".rstrip(),
+                expected="a comparison in quotes, such as '>= 60'",
+            )
     try:
-        return parse_limits(value)
+        texts = value if isinstance(value, str | Mapping) else tuple(value)
+    except Exception:  # a stranger's `__iter__`
+        texts = (value,)
+    for text in texts:
+        if not isinstance(text, str):
+            raise GpuperfError(
+                f"a limit is given as {show_repr(text)} {where}".rstrip(),
+                expected="a dictionary or a list of texts, such as 'memory_throughput >= 60'",
+            )
+    try:
+        return parse_limits(texts)
     except GpuperfError as error:
-        raise GpuperfError(f"{error.found} {where}", expected=error.expected) from None
+        raise GpuperfError(f"{error.found} {where}".rstrip(), expected=error.expected) from None
 
 
 def _preset(value: object, where: str) -> tuple[str, ...]:
@@ -196,7 +213,7 @@ class ItemState(msgspec.Struct, gc=False):
         Raises:
             GpuperfError: One of them cannot be read.
         """
-        found = parse_limits(limits)
+        found = _limits(limits)
         for limit in found:
             if limit.doubt:
                 warnings.warn(pytest.PytestWarning(f"gpuperf: {limit.doubt}"), stacklevel=3)

@@ -320,7 +320,7 @@ class Settler:
 
         def code_differs(label: str, code: LaunchedCode) -> str:
             stored = known.get(label)
-            return "; ".join(compare_code(code, stored.code).differences) if stored is not None else ""
+            return "; ".join(compare_code(code, stored.code)) if stored is not None else ""
 
         stored_codes = [known[label] for label in labels if label in known and known[label].code is not None]
         alike = any(self._is_code_of(state.nodeid, commit, _runs(stored)) for stored in stored_codes)

@@ -6,9 +6,9 @@ import pytest
 from pytest_gpuperf.baseline.merge import plan
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import ClockModel, GpuInfo, Measurement
+from pytest_gpuperf.records import ClockModel, Measurement
 from pytest_gpuperf.statistics.estimate import trimmed_mean
-from run_builders import NODEID, measured, profile, record, run, timing
+from run_builders import NODEID, measured, profile, record, timing
 from session_builders import accepted, content, days, on_day, time_of
 
 COUNTERS = {"registers_per_thread": 32.0, "instructions": 1000.0, "l2_hit_rate": 80.0}
@@ -128,13 +128,6 @@ def test_test_failed_in_one_run_is_taken_from_others(store: BaselineStore) -> No
     result = accepted(store, on_day(1), failed)
     assert [entry.kind for entry in result.entries] == ["new", "refused"]
     assert days(store) == [1]
-
-
-def test_runs_of_two_models_of_gpu_are_refused(store: BaselineStore) -> None:
-    a100 = run(record(main=measured()), id="other", gpu=GpuInfo(name="NVIDIA A100", slug="nvidia-a100"))
-    with pytest.raises(GpuperfError, match=r"several models of GPU: nvidia-a100, nvidia-h200"):
-        accepted(store, on_day(1), a100)
-    assert not store.root.exists()
 
 
 def test_one_interrupted_run_of_several_refuses_all(store: BaselineStore) -> None:

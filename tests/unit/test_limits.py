@@ -30,6 +30,7 @@ from pytest_gpuperf.records import (
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
 from pytest_gpuperf.records.values import VALUES, is_of
+from pytest_gpuperf.session.marker import ItemState, Marker
 from run_builders import measured, profile, record, timing
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -158,7 +159,7 @@ def test_a_word_is_among_the_others_or_not(text: str, words: str, status: Status
 @pytest.mark.parametrize("limits", [{"sm_throughput": 60}, [60], 60, None, {3: ">= 1"}])
 def test_limits_of_a_wrong_type_are_refused(limits: Any) -> None:
     with pytest.raises(GpuperfError):
-        parse_limits(limits)
+        ItemState("t.py::t", Marker()).state_limits(limits)
 
 
 def test_broken_limit_shows_limit_actual_and_baseline() -> None:

@@ -132,7 +132,7 @@ def test_other_packages_that_launch_kernels_count_as_well() -> None:
     before = replace(note.toolchain, packages={"flash-attn": "2.6", "liger": "1", "gone": "3"})
     now = replace(note.toolchain, packages={"flash-attn": "2.7", "liger": "1", "added": "4"})
     found = Origin(origin.card, now, {run: replace(note, toolchain=before)})
-    assert found.differences([Session(run=run, time_us=1.0)]).packages == ("flash-attn 2.6 -> 2.7",)
+    assert found.differences([Session(run=run, time_us=1.0)])[0] == ["flash-attn 2.6 -> 2.7"]
 
 
 def test_alike_with_machine_and_packages_changed_is_not_decided() -> None:
