@@ -149,35 +149,25 @@ def test_linked_repository_with_a_space_in_its_name(tmp_path: Path) -> None:
     assert times(compared(project, cwd=link)) == (10.0, 8.0)
 
 
-def test_a_temporary_folder_inside_the_checkout(project: Project) -> None:
-    two_versions(project, "src/pkg", {".gitignore": "tmp\n"})
-    project.path.append(project.root / "src")
+def test_what_git_ignores_is_shared(project: Project, site: Path, tmp_path: Path) -> None:
+    """Share a virtual environment, a generated module, and data of tools and of outside."""
+    packages = project.root / ".venv" / "lib" / "site-packages"
+    data = (tmp_path / "data", project.root / ".cache" / "data")
+    for path in (packages / "installed.py", *data):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    reads = "".join(f"open({str(path)!r}).read()\n" for path in data)
+    test = f"import installed\nfrom pkg._version import version\n{reads}{TEST}"
+    ignored = ".cache\n.venv\n_version.py\ntmp\n"
+    two_versions(project, "src/pkg", {"tests/test_k.py": test, ".gitignore": ignored})
+    project.write({"src/pkg/_version.py": "version = 1\n"})
+    (site / "venv.pth").write_text(f"{packages}\n{project.root}/src\n")
     project.temporary = project.root / "tmp"
     project.temporary.mkdir()
     assert times(compared(project)) == (10.0, 8.0)
 
 
-def test_virtual_environment_inside_the_checkout_is_shared(project: Project, site: Path) -> None:
-    two_versions(
-        project, "src/pkg", {"tests/test_k.py": f"import installed\n{TEST}", ".gitignore": ".venv\n"}
-    )
-    packages = project.root / ".venv" / "lib" / "site-packages"
-    packages.mkdir(parents=True)
-    (packages / "installed.py").write_text("")
-    (site / "venv.pth").write_text(f"{packages}\n{project.root}/src\n")
-    assert times(compared(project)) == (10.0, 8.0)
-
-
 BUILDS = "; gpuperf_build = COMMAND builds it for old code too, such as"
-
-
-def test_generated_version_is_shared(project: Project) -> None:
-    two_versions(project, "src/pkg", {"src/pkg/_version.py": "version = 1\n", ".gitignore": "_version.py\n"})
-    imports = "from pkg._version import version\n"
-    project.commit({"src/pkg/__init__.py": imports + kernel(10.0)})
-    project.write({"src/pkg/__init__.py": imports + kernel(8.0)})
-    project.path.append(project.root / "src")
-    assert times(compared(project)) == (10.0, 8.0)
 
 
 def test_compiled_extension_of_the_checkout_is_refused(project: Project) -> None:
@@ -195,44 +185,30 @@ def test_compiled_extension_of_the_checkout_is_refused(project: Project) -> None
     )
 
 
-def test_shared_object_in_a_hidden_folder_of_the_checkout_is_refused(project: Project) -> None:
-    place = project.root / ".build" / "kernels.so"
-    place.parent.mkdir()
-    shutil.copy(Path(msgspec._core.__file__), place)
-    test = f"import ctypes\nctypes.CDLL({str(place)!r})\n{TEST}"
-    two_versions(project, "pkg", {"tests/test_k.py": test, ".gitignore": ".build\n"})
-    found = compared(project)
-    assert found.how == "impossible"
-    assert found.reason.startswith("file kernels.so (.build/kernels.so) is not in git, so old code has none")
+READS = {
+    "open": "open(root + '/data').read()",
+    "mmap": "mmap.mmap(os.open(root + '/data', os.O_RDWR), 0)",
+    "native": "ctypes.CDLL(None).open(root.encode() + b'/data', 0)",
+    "library": "ctypes.CDLL(root + '/.build/kernels.so')",
+}
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        "open(path).read()",
-        "__import__('mmap').mmap(os.open(path, os.O_RDWR), 0)",
-        "__import__('ctypes').CDLL(None).open(path.encode(), 0)",
-    ],
-    ids=["open", "mmap", "native"],
-)
-def test_data_of_the_checkout_is_refused(project: Project, read: str) -> None:
-    test = f"import os\npath = {str(project.root)!r} + '/data'\nDATA = {read}\n{TEST}"
-    two_versions(project, "pkg", {"tests/test_k.py": test, "data": "x"})
-    found = compared(project)
-    assert (found.how, found.reason.partition(";")[0]) == (
-        "impossible",
-        "file data was loaded from data of the checkout",
-    )
-
-
-def test_data_outside_and_files_of_tools_are_alike(project: Project, tmp_path: Path) -> None:
-    places = (tmp_path / "data", project.root / ".cache" / "data")
-    for place in places:
-        place.parent.mkdir(exist_ok=True)
-        place.write_text("x")
-    reads = "".join(f"open({str(place)!r}).read()\n" for place in places)
-    two_versions(project, "pkg", {"tests/test_k.py": reads + TEST, ".gitignore": ".cache\n"})
-    assert times(compared(project)) == (10.0, 8.0)
+def test_files_of_the_checkout_are_refused(project: Project) -> None:
+    library = project.root / ".build" / "kernels.so"
+    library.parent.mkdir()
+    shutil.copy(Path(msgspec._core.__file__), library)
+    head = f"import ctypes, mmap, os\nroot = {str(project.root)!r}\n"
+    tests = {
+        f"tests/test_{name}.py": f"{head}READ = {read}\n{TEST.replace('test_k', f'test_{name}')}"
+        for name, read in READS.items()
+    }
+    two_versions(project, "pkg", {**tests, "data": "x", ".gitignore": ".build\n"})
+    project.session("--gpuperf-against=HEAD", *tests)
+    found = project.settlements()
+    assert {found[f"test_{name}"].how for name in READS} == {"impossible"}
+    reasons = [found[f"test_{name}"].reason.partition(";")[0] for name in READS]
+    assert reasons[:3] == ["file data was loaded from data of the checkout"] * 3
+    assert reasons[3] == "file kernels.so (.build/kernels.so) is not in git, so old code has none"
 
 
 FINDER = """
