@@ -83,7 +83,7 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
     hooks = Hooks(settings, link, reports)
     register(config, hooks, "gpuperf-hooks")
     if child is None and settings.side is None:
-        register(config, hooks.suspects, "gpuperf-suspects")
+        register(config, hooks.late_report, "gpuperf-late-report")
     if settings.brief:
         from pytest_gpuperf.plugin.brief_reports import BriefReports
 

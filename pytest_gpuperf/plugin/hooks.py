@@ -12,9 +12,9 @@ from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
 from pytest_gpuperf.measure.counters.name_check import check_names
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.plugin.guard import stop_timers
+from pytest_gpuperf.plugin.late_report import LateReport
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
 from pytest_gpuperf.plugin.reports import Reports, invocation_of
-from pytest_gpuperf.plugin.suspects import Suspects
 from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.durations import load_durations
@@ -26,7 +26,7 @@ from pytest_gpuperf.session.seeds import forget_compiled_code
 from pytest_gpuperf.session.spread import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Generator
+    from collections.abc import Callable, Container, Generator, Mapping
 
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.progress import Terminal
@@ -103,8 +103,8 @@ class Hooks:
         self._settings = settings
         self._link = link
         self._reports = reports
-        self.suspects = Suspects()
-        """Hooks of a process that settles."""
+        self.late_report = LateReport()
+        """Reports tests that are timed again later; registered in a process that measures."""
         self._runner: Runner | None = None
         self._seen: set[str] = set()
 
@@ -146,13 +146,19 @@ class Hooks:
         self._keep_shard(config, items)
 
     def _keep_shard(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        if self._settings.shard is not None:
-            number, count = self._settings.shard
-            report = self._runner.report if self._runner is not None else None
-            judge = report.judge if report is not None else None
-            known = judge is not None and load_durations(judge.expected.store, judge.environment.gpu.slug)
-            parts = spread([name_of(item) for item in items], known or {}, {}, [""] * count)
-            _keep(config, items, frozenset(parts[number]))
+        """Keep the part of the tests that `--gpuperf-shard=K/N` names; parts take about as long as each other.
+
+        Tests that do not measure are spread, too: each test runs in one part.
+        """
+        if self._settings.shard is None:
+            return
+        number, count = self._settings.shard
+        report = self._runner.report if self._runner is not None else None
+        durations: Mapping[str, float] = {}
+        if report is not None:
+            durations = load_durations(report.judge.expected.store, report.judge.environment.gpu.slug)
+        parts = spread([name_of(item) for item in items], durations, {}, [""] * count)
+        _keep(config, items, frozenset(parts[number]))
 
     def _read_other_markers(self, items: list[pytest.Item]) -> None:
         """Refuse mistakes in markers of tests that do not measure, and warn of markers without an effect."""
@@ -249,11 +255,17 @@ class Hooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Judge the measurements of a test as part of the test."""
+        """Judge the measurements of a test as part of the test, so that a slower kernel fails it.
+
+        The test ends in one of four ways: it is skipped, or fails as expected, and is not judged; it raises, and
+        what it measured is kept with the name of the exception; it returns, and its verdict passes or fails it;
+        or it is a unittest, whose runner hands its exception over instead of raising it.
+        """
         state = item.stash.get(STATE, None)
         if state is None or self._runner is None or self._runner.report is None:
             return (yield)
         if not state.may_run:
+            # Its verdict is known, and fails it here.
             self._conclude(item, state)
         try:
             outcome = yield
@@ -299,13 +311,18 @@ class Hooks:
         return result
 
     def _conclude(self, item: pytest.Item, state: ItemState, *, may_wait: bool = True) -> None:
+        """Judge a test that has ended, and fail it if its verdict does.
+
+        A suspect (its time is outside of the noise of its baseline) is timed again in turn with its old code
+        first. That waits until the teardown of the test has freed its memory, unless `may_wait` is False.
+        """
         result, runner = self._result(state), self._runner
         assert runner is not None
         if not runner.suspects(result):
             self._show(item, result)
             return
         settle = partial(self._settle, item, state, result)
-        if not (may_wait and self.suspects.wait(settle)):
+        if not (may_wait and self.late_report.wait(settle)):
             stop_timers(item)
             settle()
 

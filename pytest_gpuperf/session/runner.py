@@ -29,8 +29,9 @@ class Runner:
 
     Args:
         settings: The options.
-        source: The source of the measurements, or the reason why nothing can be measured.
-        report: Keeps the results; None in a child, whose parent judges.
+        source: Answers the calls of the tests: by measuring, from a recording, or with what a pass has read. Or
+            the error that each of these calls raises, because there is neither a GPU nor a recording.
+        report: Keeps the results; None in a process that profiles or times for another one, which judges.
     """
 
     on_gpu: ClassVar[bool] = False
@@ -44,10 +45,10 @@ class Runner:
         self.report = report
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
-        """Compile for each architecture, which needs no GPU.
+        """Answer `gpuperf.static`: compile, which needs no GPU. A replay of a named run has it recorded.
 
         Args:
-            call: Compiles, and launches nothing.
+            call: Compiles for each architecture, and launches nothing.
 
         Raises:
             GpuperfError: The kernel does not compile, or cannot be launched on one of them.
@@ -80,6 +81,7 @@ class Runner:
         assert self.report is not None
         judge = self.report.judge
         record, mistakes = judge.record(state, failure), state.mistakes
+        # A test that only asks for the fixture would pass for ever; with a baseline, what it lacks fails it.
         measures = state.called or record.measurements or record.sanitizer or failure or mistakes
         if not measures and not judge.guards(state.nodeid):
             mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}"]

@@ -248,7 +248,9 @@ def _recorded(
             _stamped(fns[block % len(fns)], calls, stamps)
             kept.synchronize()
             clocks.append(_clock(stamps))
-    # After the second stamp of a block both are copied to the host, which is not work of the calls.
+    # Without stamps a block is what follows its blocking kernel: [before, block, block, ...]. With stamps it
+    # lies between its two, and every other part has the next blocking kernel and the stamps' copies to the
+    # host, which are not work of the calls: [before, block, between, block, ..., after].
     parts = _parted(activities, SPIN if stamps is None else STAMP)
     of_blocks = parts[1:] if stamps is None else parts[1::2]
     if stamps is not None and any(one.name and SPIN not in one.name for part in parts[::2] for one in part):

@@ -1,4 +1,4 @@
-"""Suspects: the report of their test waits until its fixtures have ended, and old and new code were timed."""
+"""The report of a suspect waits until the fixtures of its test have ended, and old and new code were timed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 
-class Suspects:
+class LateReport:
     """Settles a test when it holds no memory any more, and reports it then.
 
     That is after its teardown. pytest would have logged the report of the call before: it is held, and made
