@@ -233,6 +233,7 @@ def test_contributing_names_existing_files() -> None:
     assert [name for name in named if "PAGE" not in name and not (ROOT / name).exists()] == []
 
 
+@pytest.mark.usefixtures("forked_runs")
 @pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
 def test_examples_of_guides_run_on_a_cpu(pytester: pytest.Pytester, path: Path) -> None:
     pytester.makeconftest(ON_CPU)
