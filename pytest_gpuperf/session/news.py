@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+ERROR = "error: "
+"""Beginning of an error among the notices."""
+
 
 class News(msgspec.Struct, tag=True):
     """Facts and errors of a run that no verdict has."""
 
     notices: list[str] = []
-    """Lines about the whole run; errors begin with `error`."""
+    """Lines about the whole run; errors begin with `ERROR`."""
     failed: bool = False
     """True if one of these errors fails the run."""
     failures: dict[str, str] = {}
@@ -23,7 +26,7 @@ class News(msgspec.Struct, tag=True):
 
     def error(self, *lines: object) -> None:
         """Add errors that fail the run."""
-        self.notices += [f"error: {line}" for line in lines]
+        self.notices += [f"{ERROR}{line}" for line in lines]
         self.failed = self.failed or bool(lines)
 
     def merge(self, other: News) -> None:

@@ -91,12 +91,13 @@ def table_pieces(section: Section, entries: Sequence[Entry], first: int) -> Iter
         entries: Its rows, at least one.
         first: Number of the first row on the page.
     """
-    end_pct = scale_of([entry.decision for entry in entries if entry.decision is not None])
+    decisions = [entry.decision for entry in entries if entry.decision is not None]
+    end_pct = scale_of(decisions)
     rows = [_cells(entry, end_pct) for entry in entries]
     columns = [cells[0] for cells in zip(*rows, strict=True) if any(cell.shown for cell in cells)]
     titles = [column.title for column in columns]
     yield '<div class="scroll" role="region" tabindex="0" aria-label="Table of the tests">\n'
-    yield f"<table><caption>{_caption(section, titles, end_pct)}</caption>\n<thead><tr>"
+    yield f"<table><caption>{_caption(section, end_pct if decisions else 0)}</caption>\n<thead><tr>"
     for column in columns:
         yield f'<th scope="col" class="{column.kind}">{column.title}</th>'
     yield "</tr></thead>\n"
@@ -110,8 +111,8 @@ def table_pieces(section: Section, entries: Sequence[Entry], first: int) -> Iter
     yield "</table></div>\n"
 
 
-def _caption(section: Section, titles: Sequence[str], end_pct: int) -> str:
-    if "change" not in titles:
+def _caption(section: Section, end_pct: int) -> str:
+    if not end_pct:
         return "All measurements, the worst verdict first."
     against = f"the run {text(section.against)}" if section.against else "the baseline"
     return (

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.details import details_of
 from pytest_gpuperf.features.page.main_table import entries_of, table_pieces
-from pytest_gpuperf.features.page.markup import AT_ONCE, items, link, packed, text, whole_page
+from pytest_gpuperf.features.page.markup import AT_ONCE, items, link, packed, sentence, text, whole_page
 from pytest_gpuperf.features.page.overview import overview
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.notices import notices, undecided
 from pytest_gpuperf.report.rows import SEVERITY, header_lines
 from pytest_gpuperf.report.show import count
+from pytest_gpuperf.session.news import ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ def page_pieces(sections: Sequence[Section]) -> Iterator[bytes]:
     """
     entries = [entries_of(section.summary.results) for section in sections]
     title = f"Performance of GPU kernels: {_counted(list(chain.from_iterable(entries))) or 'no tests'}"
+    if errors := sum(len(_errors(section)) for section in sections):
+        title += f", {count(errors, 'error')}"
     for piece in whole_page(title, "page/page.css", "page/page.js", _content(title, sections, entries)):
         yield piece.encode()
 
@@ -44,6 +47,11 @@ def _content(title: str, sections: Sequence[Section], entries: Sequence[Sequence
         yield from _section(section, number, some, first)
         first += len(some)
     yield "</main>\n"
+
+
+def _errors(section: Section) -> list[str]:
+    """Return the errors that fail a run and are of no test."""
+    return [line for line in section.summary.notices if line.startswith(ERROR)]
 
 
 def _counts(entries: Sequence[Entry]) -> dict[tuple[str, Tone], int]:
@@ -71,7 +79,12 @@ def _section(section: Section, number: int, entries: Sequence[Entry], first: int
     data = f'data-first="{first}" data-pack="{AT_ONCE}"'
     yield f'<section id="s{number}" aria-labelledby="h{number}" {data}>\n'
     yield f'<h2 id="h{number}">{text(section.title)}</h2>\n{_source(section)}'
-    if lines := [*notices(section.summary), *section.summary.notices, *undecided(section.summary.results)]:
+    errors, summary = _errors(section), section.summary
+    for line in errors:
+        error = f'<span class="verdict">error</span> {sentence(line.removeprefix(ERROR))}'
+        yield f'<div class="finding bad">{error}</div>\n'
+    facts = [line for line in summary.notices if line not in errors]
+    if lines := [*notices(summary), *facts, *undecided(summary.results)]:
         shown = count(len(lines), "notice")
         yield f"<details><summary>{shown}</summary>{items(lines, 'notices')}</details>\n"
     yield _list_of_counts(entries)

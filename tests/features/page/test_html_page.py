@@ -78,6 +78,15 @@ def test_failure_by_strict_is_one_and_says_why() -> None:
     assert "inconclusive (failed)" in Page(shown.data[0]).text
 
 
+def test_error_of_the_run_is_in_title_and_not_folded() -> None:
+    plain = section(result())
+    summary = dataclasses.replace(plain.summary, notices=["error: there is no baseline for b200", "a fact"])
+    source = page(dataclasses.replace(plain, summary=summary))
+    assert "<title>Performance of GPU kernels: 1 pass, 1 error</title>" in source
+    assert '<div class="finding bad"><span class="verdict">error</span> there is no baseline' in source
+    assert "<summary>1 notice</summary>" in source
+
+
 def test_same_line_of_two_findings_is_shown_once() -> None:
     found = tuple(Finding(Status.PASS, line, details=("now runs other",)) for line in ("first", "second"))
     twice = replace(result(), verdict=TestVerdict(Status.PASS, found))
