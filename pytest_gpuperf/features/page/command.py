@@ -39,7 +39,7 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
     from pytest_gpuperf.report.rows import Summary
 
     loaded = [run for ref in runs or [None] for run in project.load_all(ref)]
-    links = source_links(project.root, commits=[run.environment.commit for run in loaded])
+    links = source_links(project.root)
     before = project.load_all(against) if against else []
     if against and not any(run.tests for run in before):
         raise GpuperfError(f"the run {against} of --against has no tests", expected="a run that measured")

@@ -107,8 +107,7 @@ def _source(section: Section) -> str:
     if environment.commit:
         commit = link(section.links.of_commit(environment.commit), environment.commit[:7])
         changes = " with changes" if environment.dirty else ""
-        strange = ", not in this clone" if environment.commit in section.links.strange else ""
-        parts.append(f"commit {commit}{changes}{strange}")
+        parts.append(f"commit {commit}{changes}")
     if section.against:
         parts.append(f"against run {text(section.against)}")
     if not run.complete:

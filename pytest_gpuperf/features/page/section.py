@@ -26,8 +26,6 @@ class SourceLinks:
     """Address of the repository on a web site, without a slash at its end; empty if it has none."""
     prefix: str = ""
     """Folder of pytest's rootdir in the repository; empty for its top."""
-    strange: frozenset[str] = frozenset()
-    """Commits that the clone does not have, so that links may lead nowhere."""
 
     def of_commit(self, commit: str) -> str:
         """Return the address of a commit; empty if it is not known."""
@@ -47,7 +45,7 @@ class SourceLinks:
         return f"{self.repository}/blob/{quote(commit)}/{quote(path)}" + (f"#L{line}" if line else "")
 
     def _has(self, commit: str) -> bool:
-        return bool(self.repository and commit) and commit not in self.strange
+        return bool(self.repository and commit)
 
 
 @dataclass(frozen=True)

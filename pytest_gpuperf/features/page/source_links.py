@@ -12,50 +12,30 @@ from pytest_gpuperf.features.page.section import SourceLinks
 from pytest_gpuperf.processes.git import GitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 _REMOTE = re.compile(
     r"(?:https?://|ssh://|git://)?(?:[^@/\s]*@)?(?P<host>[\w.-]+)(?::\d+)?[:/](?P<path>[\w./~-]+?)"
 )
 """A remote of git, without its user name and password."""
-_HASH = re.compile(r"[0-9a-f]{7,64}")
 
 
-def source_links(
-    root: Path, environ: Mapping[str, str] = os.environ, commits: Iterable[str] = ()
-) -> SourceLinks:
+def source_links(root: Path, environ: Mapping[str, str] = os.environ) -> SourceLinks:
     """Find the repository of a project on GitHub or GitLab; the links are empty without one.
 
     Args:
         root: pytest's rootdir.
         environ: The environment variables, in which GitHub and GitLab name the repository.
-        commits: Commits that may be of another repository.
     """
     with suppress(GitError):
         repository = Repository(root)
         prefix = repository.git("rev-parse", "--show-prefix").strip().strip("/")
-        strange = _strange(repository, commits)
         site = _of_ci(environ)
         with suppress(GitError):
             site = site or web_site(repository.git("remote", "get-url", "origin"))
-        return SourceLinks(site, prefix, strange)
+        return SourceLinks(site, prefix)
     return SourceLinks(_of_ci(environ))
-
-
-def _strange(repository: Repository, commits: Iterable[str]) -> frozenset[str]:
-    """Return the commits that a whole clone does not have; a shallow one has only the newest."""
-    asked = frozenset(filter(_HASH.fullmatch, commits))
-    if not asked or repository.git("rev-parse", "--is-shallow-repository").strip() == "true":
-        return frozenset()
-    return frozenset(commit for commit in asked if not _is_known(repository, commit))
-
-
-def _is_known(repository: Repository, commit: str) -> bool:
-    with suppress(GitError):
-        repository.git("cat-file", "-e", f"{commit}^{{commit}}")
-        return True
-    return False
 
 
 def web_site(remote: str) -> str:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import re
 from pathlib import Path
@@ -133,14 +132,6 @@ def test_policy_allows_only_the_style_and_script_of_the_page() -> None:
         assert f"'sha256-{digest}'" in parsed.policy
     assert parsed.policy.startswith("default-src 'none'; ")
     assert parsed.policy.count("sha256-") == 2
-
-
-def test_commit_of_another_repository_is_said_and_not_linked() -> None:
-    kept = run()
-    links = dataclasses.replace(GITHUB, strange=frozenset({kept.environment.commit}))
-    shown = page(section(result("t/test_a.py::test_b"), kept=kept, links=links))
-    assert "commit c0ffee1, not in this clone" in shown
-    assert "/commit/" not in shown
 
 
 def hostile_page(name: str) -> str:

@@ -49,18 +49,3 @@ def test_ci_names_the_repository(tmp_path: Path) -> None:
     assert source_links(tmp_path, github).repository == "https://git.example/o/r"
     assert source_links(tmp_path, {"CI_PROJECT_URL": "https://lab/o/r"}).repository == "https://lab/o/r"
     assert source_links(tmp_path, {}) == SourceLinks()
-
-
-def test_commit_of_another_repository_has_no_link(tmp_path: Path) -> None:
-    def git(*arguments: str) -> str:
-        identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-        command = ["git", "-C", str(tmp_path), *identity, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    git("init", "-q")
-    git("commit", "-q", "--allow-empty", "-m", "first")
-    own, other = git("rev-parse", "HEAD"), "c0ffee1234"
-    links = source_links(tmp_path, {"CI_PROJECT_URL": "https://lab/o/r"}, [own, other, "", "--help"])
-    assert links.strange == {other}
-    assert links.of_commit(own) == f"https://lab/o/r/commit/{own}"
-    assert links.of_commit(other) == links.of_test(other, "test_a.py::test") == ""
