@@ -25,14 +25,9 @@ if TYPE_CHECKING:
     help="Choose the rows, separated by commas: metrics by short or raw name, presets, or all (default: "
     "times, launches, speed of light, occupancy, registers, hit rates and the largest stalls).",
 )
-@click.option(
-    "--shares",
-    is_flag=True,
-    help="Show shares of the first value, 97.4 %, in place of changes, -2.6 %.",
-)
 @output_form
 @project_options
-def command(project: Project, what: tuple[str, ...], metrics: str, shares: bool, form: str) -> None:
+def command(project: Project, what: tuple[str, ...], metrics: str, form: str) -> None:
     """Compare runs, tests or parameters with the first one.
 
     A and B are runs (an id, the start of an id, a run.json, its folder, or latest), tests of a run as
@@ -40,10 +35,10 @@ def command(project: Project, what: tuple[str, ...], metrics: str, shares: bool,
     parameters, or a part of names. A single test compares its own parameters or labels.
     """
     names = [name.strip() for name in metrics.split(",") if name.strip()]
-    show(_report(project, what, names, shares=shares), form)
+    show(_report(project, what, names), form)
 
 
-def _report(project: Project, what: Sequence[str], names: Sequence[str], *, shares: bool) -> Report:
+def _report(project: Project, what: Sequence[str], names: Sequence[str]) -> Report:
     """Return the comparison."""
     from pytest_gpuperf.features.compare.choosing import choose_all
     from pytest_gpuperf.features.compare.measurements import compare_measurements
@@ -53,4 +48,4 @@ def _report(project: Project, what: Sequence[str], names: Sequence[str], *, shar
     load = cache(project.load_all)  # a run is often named twice, with two tests
     choices = [choice for ref in what for choice in choose_all(ref, load)]
     source = source_lines(choice.run for choice in choices)
-    return comparison_report(compare_measurements(choices, names), source, shares=shares)
+    return comparison_report(compare_measurements(choices, names), source)

@@ -25,17 +25,16 @@ MOVERS_SHOWN = 8
 _EFFECTS: dict[bool | None, Tone] = {True: "worse", False: "better", None: ""}
 
 
-def comparison_report(found: Comparison, source: Sequence[str], *, shares: bool = False) -> Report:
+def comparison_report(found: Comparison, source: Sequence[str]) -> Report:
     """Return every line of a comparison.
 
     Args:
         found: The comparison.
         source: Lines above the table: where the values are from.
-        shares: True to show the share of the first value in place of the change.
     """
     # A heading above every single line would be half of the table.
     flat = len({line.metric for line in found.lines}) == 1 and len({line.subject for line in found.lines}) > 1
-    columns = _columns(found.lines, found.columns, flat=flat, shares=shares)
+    columns = _columns(found.lines, found.columns, flat=flat)
     return _report(found, [Table(columns, source, found.notes)])
 
 
@@ -117,7 +116,6 @@ def _columns(
     *,
     group: str = "test",
     flat: bool = False,
-    shares: bool = False,
 ) -> list[Column]:
     if not lines:
         return []
@@ -127,7 +125,7 @@ def _columns(
         Column(lines[0].metric if flat else "metric", names, "name", code=True),
         Column("unit", [line.unit for line in lines], "unit"),
     ]
-    return columns + _value_columns(lines, titles, _value, shares=shares)
+    return columns + _value_columns(lines, titles, _value)
 
 
 def _duration_columns(lines: Sequence[Line], titles: Sequence[str]) -> list[Column]:
@@ -138,17 +136,16 @@ def _duration_columns(lines: Sequence[Line], titles: Sequence[str]) -> list[Colu
 
 
 def _value_columns(
-    lines: Sequence[Line], titles: Sequence[str], show: Callable[[Line, int], str], *, shares: bool = False
+    lines: Sequence[Line], titles: Sequence[str], show: Callable[[Line, int], str]
 ) -> list[Column]:
     """Return a column of values for each title, its changes, and words for the changes of two columns."""
     columns = []
     for index, title in enumerate(titles):
         cells = [line.cells[index] for line in lines]
-        # A share of another implementation is no verdict on it.
-        tones = ["" if shares or not cell.change else _EFFECTS[cell.change.worse] for cell in cells]
-        moves = [_movement(line, cell, shares) for line, cell in zip(lines, cells, strict=True)]
+        tones = [_EFFECTS[cell.change.worse] if cell.change else "" for cell in cells]
+        moves = [_movement(line, cell) for line, cell in zip(lines, cells, strict=True)]
         columns.append(Column(title, [show(line, index) for line in lines]))
-        columns.append(Column("share" if shares else "change", moves, tones=tones, follows=True))
+        columns.append(Column("change", moves, tones=tones, follows=True))
     if len(titles) == 2:
         columns.append(Column("", list(tones), "outcome", left=True, tones=tones))
     return columns
@@ -170,12 +167,9 @@ def _value(line: Line, index: int) -> str:
     return show_pair(change.baseline, change.actual)[index]
 
 
-def _movement(line: Line, cell: Cell, shares: bool) -> str:
+def _movement(line: Line, cell: Cell) -> str:
     if cell.not_compared:
         return NOT_COMPARED
     if cell.change is None:
         return ""
-    if shares:
-        pct = cell.change.change_pct
-        return "" if pct is None else f"{100 + pct:.1f} %"
     return show_movement(cell.change, line.unit)

@@ -42,18 +42,6 @@ def test_parameters_of_one_test_are_compared(project: Path) -> None:
     )
 
 
-def test_shares_replace_changes(project: Path) -> None:
-    two_tiles(project)
-    asked = (GEMM, "--shares", "--metrics", "time_us,sm_throughput,achieved_occupancy,occupancy_limiter")
-    assert shown(*asked)[4:] == [
-        "time_us             us           200         180  90.0 %",
-        "sm_throughput       %           80.0        86.0 107.5 %",
-        "achieved_occupancy  %            6.0         6.0",
-        "occupancy_limiter         shared_mem  shared_mem",
-    ]
-    assert shown(*asked, "--markdown")[2] == "| metric | unit | 128x128 | 128x256 | share |"
-
-
 def test_two_runs_are_compared_test_by_test(project: Path) -> None:
     store(
         project, record(GEMM, main=measured(200.0)), record("t/test_a.py::test_a", main=measured(5.0)), id="a"
