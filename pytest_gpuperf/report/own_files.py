@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 HEAD_BYTES = 1000
 """Length of the beginning of a file that may have a mark."""
 TAIL_BYTES = 2**14
-"""Length of the end that may have it: PDF and Parquet tell their writer there."""
+"""Length of the end that may have it: Parquet tells its writer there."""
 GENERATOR = '<meta name="generator" content="pytest-gpuperf'
 """Mark of a page."""
 COMMENT = "<!-- gpuperf: "
@@ -24,7 +24,6 @@ PARQUET_WRITER = "written by pytest-gpuperf"
 MARKS = (
     *(GENERATOR, COMMENT, PARQUET_WRITER),
     '"gpuperf":',  # a run, and verdicts
-    *("<dc:title>pytest-gpuperf</dc:title>", "Software\0pytest-gpuperf", "/Creator (pytest-gpuperf)"),
     *("nodeid,label,kernel,launch,metric,", '[\n{"nodeid":'),
     '"compute_capability": "',  # a file of pytest-benchmark with the GPU in `machine_info`
 )

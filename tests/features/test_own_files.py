@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 NEEDED = {
     "parquet": "pyarrow",
     "pytest-benchmark": "pytest_benchmark",
-    "png": "vl_convert",
-    "pdf": "vl_convert",
 }
 COMMANDS = {
     "report": ["report", "-o", "out.html"],
@@ -31,7 +29,7 @@ COMMANDS = {
         form: ["export", "--format", form, "-o", "out"]
         for form in ("csv", "json", "parquet", "pytest-benchmark")
     },
-    **{form: ["plot", "latest", "-o", f"out.{form}"] for form in ("svg", "png", "pdf")},
+    "plot": ["plot", "latest", "-o", "out.svg"],
 }
 
 

@@ -3,7 +3,6 @@
 Commands: `gpuperf compare`; `gpuperf plot`, if `page` is there, which draws pictures.
 Names: `pytest_gpuperf.break_even` and `BreakEven`, for two ways to launch the same work.
 Public to other features: `choosing` (names of measurements), `pairing`, `changes`, `comparison` and `report`.
-Extra: `plot` (vl-convert) for files other than SVG.
 """
 
 from __future__ import annotations

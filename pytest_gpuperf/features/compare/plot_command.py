@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option("--log-y", is_flag=True, help="Make the y axis logarithmic; by default it begins at 0.")
 @click.option("--title", help="Set the title (default: the file or folder of the tests).")
-@output_file("-o", "--output", required=True, help="Write to this file: .svg, .png or .pdf.")
+@output_file("-o", "--output", required=True, help="Write to this file: plot.svg.")
 @project_options
 def command(
     project: Project,
@@ -44,7 +44,7 @@ def command(
     """Draw tests over one of their parameters.
 
     There is a line for each function, label and other parameter. A and B are runs or tests, as
-    `gpuperf compare` takes them. PNG and PDF need vl-convert: pip install "pytest-gpuperf[plot]".
+    `gpuperf compare` takes them.
     """
     from pytest_gpuperf.features.compare.choosing import choose_all
     from pytest_gpuperf.features.compare.curve_picture import picture_of_curves

@@ -116,7 +116,7 @@ def _left_out(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
     show_default=True,
     help="Show the newest N commits of a test; 0 shows all.",
 )
-@output_file("-o", "--output", help="Draw one test: .svg, .png or .pdf.")
+@output_file("-o", "--output", help="Draw one test: test.svg.")
 @click.option(
     "--site",
     type=click.Path(path_type=Path, file_okay=False),

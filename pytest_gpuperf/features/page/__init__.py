@@ -3,7 +3,6 @@
 Command: `gpuperf report`. Option: `--gpuperf-html`.
 A picture is plain data (`picture`), which `svg` draws for pages and files (`picture_file`).
 Public to other features: `picture`, `picture_file`, `svg`, `markup`, `section` and `source_links`.
-Extra: `plot` (vl-convert) for pictures as PNG and PDF.
 """
 
 from __future__ import annotations
