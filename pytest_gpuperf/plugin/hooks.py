@@ -146,7 +146,7 @@ class Hooks:
         self._keep_shard(config, items)
 
     def _keep_shard(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep the part of the tests that `--gpuperf-shard=K/N` names; parts take about as long as each other.
+        """Keep the part of the tests that `--gpuperf-shard=K/N` names, of N that take about the same time.
 
         Tests that do not measure are spread, too: each test runs in one part.
         """
@@ -257,9 +257,9 @@ class Hooks:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Judge the measurements of a test as part of the test, so that a slower kernel fails it.
 
-        The test ends in one of four ways: it is skipped, or fails as expected, and is not judged; it raises, and
-        what it measured is kept with the name of the exception; it returns, and its verdict passes or fails it;
-        or it is a unittest, whose runner hands its exception over instead of raising it.
+        The test ends in one of four ways: it is skipped, or fails as expected, and is not judged; it raises,
+        and what it measured is kept with the name of the exception; it returns, and its verdict passes or fails
+        it; or it is a unittest, whose runner hands its exception over instead of raising it.
         """
         state = item.stash.get(STATE, None)
         if state is None or self._runner is None or self._runner.report is None:

@@ -29,7 +29,7 @@ def notices(summary: Summary) -> list[str]:
     if summary.counters_unavailable:
         lines = [f"no counters: {printable(summary.counters_unavailable)}"]
     else:
-        lines = _missing_profiles(results)
+        lines = _grouped(results, "without counters", _unread)
     lines.extend(_grouped(results, WITHOUT_CUPTI, _held_by_others))
     lines.extend(
         _doubt(results, "with other processes on the GPU", lambda timing: _other_processes(timing) > 0)
@@ -38,7 +38,7 @@ def notices(summary: Summary) -> list[str]:
     when = f"while the clocks were held back ({', '.join(reasons)})"
     lines.extend(_doubt(results, when, lambda timing: bool(timing.held_back)))
     lines.extend(_doubt(results, "before the time was steady", _unsteady))
-    lines.extend(_not_captured(results))
+    lines.extend(_grouped(results, "timed without a CUDA graph", _not_captured))
     lines.extend(_grouped(results, "timed without verified outputs", _not_verified))
     lines.extend(_read_otherwise(results))
     lines.extend(_drifts(results))
@@ -138,29 +138,13 @@ def _unsteady(timing: Timing) -> bool:
     return timing.warm_up is not None and not timing.warm_up.steady
 
 
-def _missing_profiles(results: Sequence[TestResult]) -> list[str]:
-    by_count = _by_reason(
-        results,
-        lambda result: (
-            m.profile.unavailable
-            for m in result.record.measurements.values()
-            if m.profile and OTHER_CLIENT not in m.profile.unavailable
-        ),
-    )
-    lines = [printable(f"no counters for {_names(tests)}: {reason}") for reason, tests in by_count[:SHOWN]]
-    rest = sum(len(tests) for _, tests in by_count[SHOWN:])
-    return [*lines, f"no counters for {_tests(rest)} more, for other reasons"] if rest else lines
+def _unread(result: TestResult) -> Iterable[str]:
+    profiles = (measurement.profile for measurement in result.record.measurements.values())
+    return (one.unavailable for one in profiles if one and OTHER_CLIENT not in one.unavailable)
 
 
-def _not_captured(results: Sequence[TestResult]) -> list[str]:
-    by_count = _by_reason(results, lambda result: map("\0".join, map(not_captured, _timings(result))))
-    lines = []
-    for found, tests in by_count[:SHOWN]:
-        how, _, why = found.partition("\0")
-        lines.append(printable(f"{_timed(tests, how)} cannot be captured: {_names(tests)}: {why}"))
-    if rest := [test for _, tests in by_count[SHOWN:] for test in tests]:
-        lines.append(f"{_timed(rest, 'without a graph')} cannot be captured for other reasons")
-    return lines
+def _not_captured(result: TestResult) -> Iterable[str]:
+    return map(": ".join, map(not_captured, _timings(result)))
 
 
 def _grouped(
@@ -189,10 +173,6 @@ def _not_verified(result: TestResult) -> Iterable[str]:
 def _low_signals(result: TestResult) -> Iterable[str]:
     checks = (measurement.correctness for measurement in result.record.measurements.values())
     return (check.low_signal for check in checks if check is not None and check.passed)
-
-
-def _timed(tests: Sequence[TestResult], how: str) -> str:
-    return f"{_tests(len(tests))} timed {how} because {'it' if len(tests) == 1 else 'they'}"
 
 
 def _by_reason(

@@ -136,8 +136,8 @@ def test_without_ncu_a_line_says_why_a_call_has_no_counters(pytester: pytest.Pyt
     result = run(pytester, "-n0", ncu=None)
     result.assert_outcomes(passed=4, xpassed=1)
     assert (
-        "no counters for test_both, test_limit, test_expected: the call launches a CUDA graph, whose kernels "
-        "CUPTI counts as one; expected a call that launches its kernels one by one; install ncu"
+        "3 tests without counters: test_both, test_limit, test_expected: the call launches a CUDA graph, "
+        "whose kernels CUPTI counts as one; expected a call that launches its kernels one by one; install ncu"
         in said(result)
     )
 
@@ -147,8 +147,9 @@ def test_an_ncu_that_fails_costs_no_report(pytester: pytest.Pytester, process: t
     result = run(pytester, *process, ncu="is denied")
     result.assert_outcomes(passed=4, xpassed=1)
     assert (
-        "no counters for test_both, test_limit, test_expected: the call launches a CUDA graph, whose kernels "
-        "CUPTI counts as one, and ncu has not read it: the driver denies hardware counters" in said(result)
+        "3 tests without counters: test_both, test_limit, test_expected: the call launches a CUDA graph, "
+        "whose kernels CUPTI counts as one, and ncu has not read it: the driver denies hardware counters"
+        in said(result)
     )
 
 

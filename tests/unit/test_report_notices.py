@@ -36,7 +36,9 @@ def test_missing_counters_are_named_once_per_session() -> None:
 
 def test_missing_counters_are_grouped_by_reason() -> None:
     without = result(measurements={"main": Measurement(profile=profile(metrics={}, unavailable="no match"))})
-    assert notices_of([without, result()], "", replayed=False) == ["no counters for test_square: no match"]
+    assert notices_of([without, result()], "", replayed=False) == [
+        "1 test without counters: test_square: no match"
+    ]
 
 
 def test_tests_without_cupti_are_in_one_line() -> None:
@@ -77,9 +79,9 @@ def test_doubtful_measurements_are_named_with_their_reason() -> None:
 1 test timed with other processes on the GPU: test_neighbour
 1 test timed while the clocks were held back (sw_power_cap): test_throttled
 1 test timed before the time was steady: test_unsteady
-2 tests timed by kernels because they cannot be captured: test_waits, test_waits_too: it synchronises
-1 test timed queued because it cannot be captured: test_queued: it synchronises
-1 test timed by the host's clock because it cannot be captured: test_host: it synchronises; CUPTI: torch.profiler holds CUPTI
+2 tests timed without a CUDA graph: test_waits, test_waits_too: by kernels: it synchronises
+1 test timed without a CUDA graph: test_queued: queued: it synchronises
+1 test timed without a CUDA graph: test_host: by the host's clock: it synchronises; CUPTI: torch.profiler holds CUPTI
 1 test timed without verified outputs: test_random: it draws numbers
 1 test with a reference that tells little: test_dull: the reference is all zero\
 """)  # noqa: E501

@@ -100,7 +100,7 @@ test_square                                                improved
     faster
       registers_per_thread 32 -> 40 (+25.0 %)
 
-1 test timed queued because it cannot be captured: test_queued: it synchronises
+1 test timed without a CUDA graph: test_queued: queued: it synchronises
 1 test without a baseline: pytest --gpuperf --gpuperf-update=new, on this GPU, makes one\
 """)
 
