@@ -258,8 +258,8 @@ class Hooks:
         """Judge the measurements of a test as part of the test, so that a slower kernel fails it.
 
         The test ends in one of four ways: it is skipped, or fails as expected, and is not judged; it raises,
-        and what it measured is kept with the name of the exception; it returns, and its verdict passes or fails
-        it; or it is a unittest, whose runner hands its exception over instead of raising it.
+        and what it measured is kept with the name of the exception; it returns, and its verdict passes it or
+        fails it; or it is a unittest, whose runner hands its exception over instead of raising it.
         """
         state = item.stash.get(STATE, None)
         if state is None or self._runner is None or self._runner.report is None:
