@@ -1,4 +1,4 @@
-"""The report of a suspect waits until the fixtures of its test have ended, and old and new code were timed."""
+"""The report of a suspect waits until its fixtures have ended, and old and new code were timed."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ class Runner:
 
     Args:
         settings: The options.
-        source: Answers the calls of the tests: by measuring, from a recording, or with what a pass has read. Or
-            the error that each of these calls raises, because there is neither a GPU nor a recording.
+        source: Answers the calls of the tests: by measuring, from a recording, or with what a pass has read.
+            Or the error that each of these calls raises, because there is neither a GPU nor a recording.
         report: Keeps the results; None in a process that profiles or times for another one, which judges.
     """
 
