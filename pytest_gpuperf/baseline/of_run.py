@@ -29,7 +29,7 @@ ACCEPT = "gpuperf baseline accept"
 
 
 class Expectations:
-    """Reads each baseline file once.
+    """Baselines of the tests of a run on the present GPU, and of kernels that were only compiled.
 
     Args:
         store: The baseline files.
@@ -43,7 +43,6 @@ class Expectations:
         self.store = store
         self._environment = environment
         self._cards = cards or {}
-        self._files: dict[tuple[str, str], tuple[Baseline | None, str]] = {}
 
     def add(self, nodeid: str) -> None:
         """Add a test of the run, and read its baseline.
@@ -56,12 +55,12 @@ class Expectations:
 
     def of(self, nodeid: str, slug: str = "") -> TestBaseline | None:
         """Return the baseline of a test on the present GPU, or in another folder of the baselines."""
-        baseline, _ = self._file(nodeid, slug)
+        baseline = self._file(nodeid, slug)
         return baseline.tests.get(nodeid) if baseline else None
 
     def runs(self, nodeid: str, slug: str = "") -> Mapping[str, RunNote]:
         """Return the origins of the sessions in a test's baseline file, by run id."""
-        baseline, _ = self._file(nodeid, slug)
+        baseline = self._file(nodeid, slug)
         return baseline.runs if baseline else {}
 
     def expected(
@@ -78,8 +77,10 @@ class Expectations:
         nodeid, origin = test.nodeid, self.origin(test.nodeid)
         tolerance_pct = self.tolerance_pct(nodeid, test.tolerance_pct or tolerance_pct)
 
+        gpu = self._environment.gpu
+
         def of(slug: str, hints: Hints) -> Expected:
-            file, gpu = self._file(nodeid, slug)[1], self._environment.gpu
+            file = show_path(self.store.path(slug or gpu.slug, suite_of(nodeid)))
             return Expected(self.of(nodeid, slug), origin, tolerance_pct, hints, file, gpu)
 
         return of("", hints), of(STATIC_SOURCE, compiled_hints)
@@ -114,13 +115,8 @@ class Expectations:
         card = self._cards.get(nodeid, environment.gpu.uuid)
         return Origin(card, environment.toolchain, self.runs(nodeid))
 
-    def _file(self, nodeid: str, slug: str = "") -> tuple[Baseline | None, str]:
-        key = (slug or self._environment.gpu.slug, nodeid.partition("::")[0])
-        if key not in self._files:
-            suite = suite_of(nodeid)
-            path = self.store.path(key[0], suite)
-            self._files[key] = self.store.load(key[0], suite), show_path(path)
-        return self._files[key]
+    def _file(self, nodeid: str, slug: str) -> Baseline | None:
+        return self.store.load(slug or self._environment.gpu.slug, suite_of(nodeid))
 
 
 def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> list[TestResult]:

@@ -18,7 +18,7 @@ from pytest_gpuperf.judge.counters import (
     distinct_kernels,
 )
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.judge.times import judge_time
+from pytest_gpuperf.judge.times import judge_time, other_call
 from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
 from pytest_gpuperf.records.change import Change, show_pair, show_signed, show_value
 from pytest_gpuperf.records.counters import STATIC_SOURCE
@@ -128,7 +128,7 @@ def update(
         or counters.changes
         or counters.kernels
         or errors
-        or _is_other_call(measurement, stored)
+        or other_call(measurement, stored)
     ):
         kind = "changed"
     elif only_new.has_values:
@@ -179,18 +179,13 @@ def _why_replaced(
         return ""
     if not same_quantity(timing, known):
         return f"they were taken {known.mode} by {known.source}"
-    if _is_other_call(measurement, stored):
+    if other_call(measurement, stored):
         return "they are of another call"
     # If a run of the same code is stored, that is the code of the sessions.
     same_code = not accepted.same_code.isdisjoint(session.run for session in known.sessions)
     if same_code or time is None or time.outcome is Outcome.PASS:
         return ""
     return f"time moved {show_signed(time.decision.change_pct)} %"
-
-
-def _is_other_call(measurement: Measurement, stored: MeasurementBaseline) -> bool:
-    now, before = measurement.call, stored.call
-    return now is not None and before is not None and bool(now.difference(before))
 
 
 def _counters(measurement: Measurement, stored: MeasurementBaseline, run: str) -> dict[str, Any]:

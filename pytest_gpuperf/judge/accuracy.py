@@ -7,6 +7,7 @@ errors moves by a few percent, that of few by factors, and so does the largest e
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.result import Finding, Status
@@ -50,7 +51,19 @@ def compare_accuracy(
     if now is None or known is None:
         return
     for one, before in paired_outputs(now, known):
-        yield from _compare_output(one, before, label, accept, f" of {one.output}" if now.others else "")
+        of = f" of {one.output}" if now.others else ""
+        if one.rms_ulp is None or before.rms_ulp is None or one.kind != before.kind:
+            if narrower := _narrower(one, before):
+                yield Finding(Status.REGRESSED, narrower, label, (), accept)
+            elif before.rms_ulp is not None:
+                line = f"the accuracy is {_kind(one)}, the baseline's {_kind(before)}: not compared"
+                yield Finding(Status.PASS, line, label)
+            continue
+        for name, (value, stored, most) in islice(worse_figures(one, before).items(), 1):
+            actual, expected = show_pair(value, stored)
+            worse = f"{name}{of} {actual} is worse than the baseline {expected}"
+            line = f"{worse} (tolerated: {show_value(most)})"
+            yield Finding(Status.REGRESSED, line, label, tuple(_rounding(one, before)), accept)
     if known.same_bits and not now.same_bits:
         line = "two calls no longer give the same bits; 'same_bits == 1' as a limit demands it"
         yield Finding(Status.PASS, line, label)
@@ -61,28 +74,6 @@ def paired_outputs(now: Accuracy, known: Accuracy) -> list[tuple[Accuracy, Accur
     before = known.by_output
     pairs = [(one, before[name]) for name, one in now.by_output.items() if name in before]
     return pairs or [(now, known)]
-
-
-def _compare_output(now: Accuracy, known: Accuracy, label: str, accept: str, of: str) -> Iterator[Finding]:
-    if not is_comparable(now, known):
-        if narrower := _narrower(now, known):
-            yield Finding(Status.REGRESSED, narrower, label, (), accept)
-        elif known.rms_ulp is not None:
-            line = f"the accuracy is {_kind(now)}, the baseline's {_kind(known)}: not compared"
-            yield Finding(Status.PASS, line, label)
-    else:
-        worse = worse_figures(now, known)
-        for name, (value, before, most) in list(worse.items())[:1]:
-            actual, expected = show_pair(value, before)
-            line = (
-                f"{name}{of} {actual} is worse than the baseline {expected} (tolerated: {show_value(most)})"
-            )
-            yield Finding(Status.REGRESSED, line, label, tuple(_rounding(now, known)), accept)
-
-
-def is_comparable(now: Accuracy, known: Accuracy) -> bool:
-    """Return True if two accuracies have errors in the same unit, against the same kind of reference."""
-    return now.rms_ulp is not None and known.rms_ulp is not None and now.kind == known.kind
 
 
 def worse_figures(now: Accuracy, known: Accuracy) -> dict[str, tuple[float, float, float]]:

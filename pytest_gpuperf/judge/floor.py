@@ -103,26 +103,19 @@ def _of_memory(measurement: Measurement, timing: Timing, gpu: GpuInfo, peaks: Pe
     # A check of a call of another size says nothing of this one.
     if correctness is not None and own and correctness.argument_bytes == own:
         own, written = own + correctness.output_bytes, correctness.written_bytes
-    if not own:
-        yield from _through_l2(timing.bytes, "of bytes=", "bytes=", peaks)
-    declared = min(timing.bytes, own)
-    what = "of bytes=" if declared == timing.bytes else "of arguments and outputs (bytes= is more)"
-    yield from _moved(declared, what, "bytes=", gpu, peaks)
-    yield from _moved(written, "of new outputs", "", gpu, peaks)
-
-
-def _moved(moved: int, what: str, declared: str, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor]:
-    yield from _through_l2(moved, what, declared, peaks)
-    if peaks.dram_gb_per_s and gpu.l2_bytes and moved > gpu.l2_bytes:
-        rest = f"({_bytes(moved)} {what} - {_bytes(gpu.l2_bytes)} that L2 can hold)"
-        time_us = (moved - gpu.l2_bytes) / peaks.dram_gb_per_s / 1e3
-        yield Floor(time_us, f"{rest} / {_rate(peaks.dram_gb_per_s)} of DRAM", declared)
-
-
-def _through_l2(moved: int, what: str, declared: str, peaks: Peaks) -> Iterator[Floor]:
-    if peaks.l2_gb_per_s:
-        line = f"{_bytes(moved)} {what} / {_rate(peaks.l2_gb_per_s)} of L2"
-        yield Floor(moved / peaks.l2_gb_per_s / 1e3, line, declared)
+    is_more = "of arguments and outputs (bytes= is more)"
+    claims = [(timing.bytes, "of bytes=", "bytes="), (written, "of new outputs", "")]
+    for claimed, what, declared in claims:
+        moved = min(claimed, own or claimed)
+        shown = f"{_bytes(moved)} {what if moved == claimed else is_more}"
+        if peaks.l2_gb_per_s:
+            line = f"{shown} / {_rate(peaks.l2_gb_per_s)} of L2"
+            yield Floor(moved / peaks.l2_gb_per_s / 1e3, line, declared)
+        # Without known memory, all of them may stay in L2.
+        if own and peaks.dram_gb_per_s and gpu.l2_bytes and moved > gpu.l2_bytes:
+            rest = f"({shown} - {_bytes(gpu.l2_bytes)} that L2 can hold)"
+            time_us = (moved - gpu.l2_bytes) / peaks.dram_gb_per_s / 1e3
+            yield Floor(time_us, f"{rest} / {_rate(peaks.dram_gb_per_s)} of DRAM", declared)
 
 
 def _of_operations(timing: Timing, peaks: Peaks) -> Iterator[Floor]:

@@ -69,10 +69,9 @@ def judge_time(
             return None, Finding(status, f"not compared with {of}: {settlement.reason}", label)
     elif known is not None:
         time = screen(timing, known, origin, tolerance_pct)
-        calls = (measurement.call, baseline.call)
         if time is None:
             return None, _not_compared(timing, known, label, hints)
-        if calls[0] is not None and calls[1] is not None and (other := calls[0].difference(calls[1])):
+        if other := other_call(measurement, baseline):
             line = f"another call than the baseline's: {other}"
             return None, Finding(Status.INCONCLUSIVE, line, label, (), hints.accept)
         if time.outcome is not Outcome.PASS:
@@ -81,6 +80,12 @@ def judge_time(
         return time, None
     step = hints.accept if drift or time.outcome is not Outcome.PASS else ""
     return time, Finding(Status(time.outcome.value), time_line(time, timing.mode), label, (), step, drift)
+
+
+def other_call(measurement: Measurement, baseline: MeasurementBaseline) -> str:
+    """Return how a call differs from that of the baseline; empty if it does not, or one is not known."""
+    now, before = measurement.call, baseline.call
+    return now.difference(before) if now is not None and before is not None else ""
 
 
 def _settled(
