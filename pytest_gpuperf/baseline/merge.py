@@ -26,7 +26,7 @@ from pytest_gpuperf.records.baseline import (
 from pytest_gpuperf.settings.settings import in_ci
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.baseline.store import BaselineStore
@@ -124,16 +124,15 @@ class _Planner:
         self, run: Run, test: TestRecord, gpu: GpuInfo, measurements: Mapping[str, Measurement]
     ) -> Iterator[Entry]:
         """Take a part of a test; what it no longer measures goes."""
-        file = self._file(gpu, suite_of(test.nodeid), create=bool(measurements))
-        if file is None:
-            return
+        file = self._file(gpu, suite_of(test.nodeid))
         before = file.tests.get(test.nodeid, TestBaseline())
         known, seconds = dict(before.measurements), before.seconds
         if self._which != "new":
             for label, one in before.measurements.items():
                 if gone := one.missing_in(measurements.get(label, Measurement())):
-                    fields = {name for part_name in gone for name in OF_PART[part_name]}
-                    known[label] = _without(one, fields)
+                    fields = [name for part_name in gone for name in OF_PART[part_name]]
+                    empty = MeasurementBaseline()
+                    known[label] = replace(one, **{name: getattr(empty, name) for name in fields})
                     yield Entry(test.nodeid, label, "changed", (f"no longer measured: {', '.join(gone)}",))
         # Notes of runs that no value is from are left out at the end.
         file.runs[run.id] = _note(run)
@@ -157,14 +156,11 @@ class _Planner:
         if left != before.measurements:
             file.tests[test.nodeid] = replace(before, measurements=left, seconds=seconds)
 
-    def _file(self, gpu: GpuInfo, suite: str, *, create: bool) -> Baseline | None:
+    def _file(self, gpu: GpuInfo, suite: str) -> Baseline:
         path = self._store.path(gpu.slug, suite)
         if path not in self._files:
-            found = self._store.read(gpu.slug, suite)
-            if found is None and not create:
-                return None
-            gpu_of_file = BaselineGpu(slug=gpu.slug, name=gpu.name)
-            file = found or Baseline(schema=BASELINE_SCHEMA, gpu=gpu_of_file)
+            empty = Baseline(schema=BASELINE_SCHEMA, gpu=BaselineGpu(slug=gpu.slug, name=gpu.name))
+            file = self._store.read(gpu.slug, suite) or empty
             self._files[path] = dict(file.tests), file
         return self._files[path][1]
 
@@ -175,11 +171,6 @@ class _Planner:
             for path, (before, file) in self._files.items()
             if file.tests != before
         }
-
-
-def _without(known: MeasurementBaseline, fields: Iterable[str]) -> MeasurementBaseline:
-    empty = MeasurementBaseline()
-    return replace(known, **{name: getattr(empty, name) for name in fields})
 
 
 def _note(run: Run) -> RunNote:

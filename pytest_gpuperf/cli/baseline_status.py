@@ -51,7 +51,7 @@ class _Suite:
     @property
     def runs(self) -> list[RunNote]:
         """The runs of its values, oldest first."""
-        return sorted(self._notes(), key=lambda note: note.date)
+        return sorted(self.known.runs.values(), key=lambda note: note.date) if self.known else []
 
     @property
     def lines(self) -> list[str]:
@@ -62,14 +62,6 @@ class _Suite:
             *(f"not in the run: {nodeid}" for nodeid in (["all tests"] if gone else self.not_in_run)),
             *(f"without baseline: {nodeid}" for nodeid in self.without_baseline),
         ]
-
-    def _notes(self) -> list[RunNote]:
-        if self.known is None:
-            return []
-        used = {session.run for time in self.known.times for session in time.sessions}
-        tests = self.known.tests.values()
-        used |= {measured.counters_run for test in tests for measured in test.measurements.values()}
-        return [note for run, note in self.known.runs.items() if run in used]
 
 
 @click.command("status")

@@ -107,10 +107,6 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
         own = timing.clock_model
         return self if own is None or alike_shares(own, self.model) else OneClock(own, self.at_mhz)
 
-    def blocks_us(self, timing: Timing) -> tuple[float, ...]:
-        """Return the blocks of a time at the one clock; its clocks have to be known."""
-        return tuple(normalise_blocks(timing.blocks_us, timing.blocks_mhz, self.model, self.at_mhz))
-
     def error(self, mhz: float) -> float:
         """Return the relative error of a time from an SM clock, in MHz; 0 if the clock is not known."""
         return normalisation_error(mhz, self.model, self.at_mhz) if mhz else 0.0
@@ -201,7 +197,7 @@ def _at_one_clock(timing: Timing, known: TimeBaseline) -> _Sides | None:
         return None
     stored = [(session, us) for session in known.sessions if (us := clock.stored_us(session)) > 0]
     own = clock.for_time(timing)
-    blocks = own.blocks_us(timing)
+    blocks = normalise_blocks(timing.blocks_us, timing.blocks_mhz, own.model, own.at_mhz)
     # Cold blocks below 0 may outweigh the others by the model of another session.
     if not stored or (time_us := trimmed_mean(blocks)) <= 0:
         return None
