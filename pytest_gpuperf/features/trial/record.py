@@ -129,14 +129,6 @@ class Floor(Record, frozen=True, kw_only=True):
     """`524 MB of new outputs - 63 MB in L2 = 461 MB / 4.92 TB/s of DRAM`."""
 
 
-class SideTime(Record, frozen=True, kw_only=True):
-    """Time of one side."""
-
-    time_us: Interval
-    """Microseconds a call."""
-    mode: TimingMode
-
-
 class CaseResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Result of one case."""
 
@@ -153,8 +145,11 @@ class CaseResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Seeds of the inputs that were checked."""
     error: Correctness | None = None
     """Error figures of the worst of them."""
-    reference: SideTime | None = None
-    solution: SideTime | None = None
+    reference_us: TimeOrZero = 0.0
+    """Time of the reference in turn with the solution, in microseconds a call; 0 if it was not timed."""
+    solution_us: TimeOrZero = 0.0
+    mode: TimingMode | None = None
+    """Mode of both times."""
     speed_up: Interval | None = None
     """Time of the reference over time of the solution."""
     seconds: Seconds = 0.0

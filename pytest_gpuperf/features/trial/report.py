@@ -12,7 +12,7 @@ from pytest_gpuperf.report.table import Column, Report, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.features.trial.record import CaseResult, Interval, SideTime, TrialResult
+    from pytest_gpuperf.features.trial.record import CaseResult, Interval, TrialResult
     from pytest_gpuperf.report.table import Tone
 
 
@@ -31,8 +31,8 @@ def _table(result: TrialResult) -> Table:
         Column("case", [case.name or result.problem for case in cases], "name", code=True),
         Column("verdict", [case.verdict or "" for case in cases], "outcome", tones=list(map(_tone, cases))),
         Column("error", list(map(_error, cases))),
-        Column("reference", [_time(case.reference) for case in cases]),
-        Column("solution", [_time(case.solution) for case in cases]),
+        Column("reference", [_time(case.reference_us) for case in cases]),
+        Column("solution", [_time(case.solution_us) for case in cases]),
         Column("speed-up", [_ratio(case.speed_up) for case in cases]),
         Column("90 %", [_range(case.speed_up) for case in cases], left=True),
         Column(
@@ -70,8 +70,8 @@ def _error(case: CaseResult) -> str:
     return f"{three_digits(accuracy.max_ulp)} ulp"
 
 
-def _time(side: SideTime | None) -> str:
-    return show_time(side.time_us.value) if side is not None else ""
+def _time(time_us: float) -> str:
+    return show_time(time_us) if time_us else ""
 
 
 def _ratio(speed_up: Interval | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf._version import __version__
@@ -16,16 +17,15 @@ from pytest_gpuperf.features.trial.record import (
     CaseResult,
     Floor,
     Interval,
-    SideTime,
     TrialResult,
 )
-from pytest_gpuperf.features.trial.rounds import mean_bounds, rounded, time_bounds
+from pytest_gpuperf.features.trial.rounds import mean_bounds, rounded
 from pytest_gpuperf.judge.floor import floor_of
 from pytest_gpuperf.judge.times import compare_restarts
 from pytest_gpuperf.records import NO_GPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from pytest_gpuperf.features.trial.child import Tried
     from pytest_gpuperf.features.trial.record import CaseTimes, TrialCase, TrialPlan, TrialVerdict
@@ -106,8 +106,9 @@ def _judge_case(
         seeds=report.seeds,
         seconds=report.seconds,
         error=_worst(record),
-        reference=_side(times, times.reference_rounds_us) if times else None,
-        solution=_side(times, times.solution_rounds_us) if times else None,
+        reference_us=round(geometric_mean(times.reference_rounds_us), 6) if times else 0.0,
+        solution_us=round(geometric_mean(times.solution_rounds_us), 6) if times else 0.0,
+        mode=times.in_turn.mode if times else None,
         speed_up=_speed_up(times) if times else None,
         floor=_floor(record, gpu),
     )
@@ -153,11 +154,6 @@ def _floor(record: TestRecord | None, gpu: GpuInfo) -> Floor | None:
     if found is None or not found.time_us:
         return None
     return Floor(time_us=found.time_us, arithmetic=found.arithmetic)
-
-
-def _side(times: CaseTimes, rounds_us: Sequence[float]) -> SideTime:
-    assert times.in_turn.mode is not None
-    return SideTime(time_us=time_bounds(rounds_us), mode=times.in_turn.mode)
 
 
 def _speed_up(times: CaseTimes) -> Interval | None:
