@@ -27,8 +27,6 @@ _LEAST_PLOT = 12
 _MOST_PLOT = 60
 _LEAST_SPAN = 0.002
 """Least range of the plot, as a part of the time: noise is not shown as large as a change."""
-SPARKS = "▁▂▃▄▅▆▇█"
-_MOST_SPARKS = 24
 _LONGEST_NAME = 36
 _DIGITS = 4
 """Digits of a time in a table of commits."""
@@ -60,7 +58,6 @@ def overview(series: Sequence[Series], ranges: Sequence[Range], order: Order) ->
         ),
         Column("runs", [str(len(one.points)) for one in series]),
         Column("time", [show_four_digits(one.points[-1].time_us) for one in series]),
-        Column("course", [_sparks(one) for one in series], left=True),
         Column("newest change", [show_interval(found[0]) if found else "" for found in newest], left=True),
         Column(
             "status",
@@ -164,11 +161,3 @@ def _dots(points: Sequence[Point], low: float, high: float, columns: int) -> str
     for point in points:
         cells[place(point.time_us)] = "○" if point.line.dirty else "●"
     return "".join(cells)
-
-
-def _sparks(series: Series) -> str:
-    """Draw the newest times in a line; noise below 0.2 % is level."""
-    points = series.points[-_MOST_SPARKS:]
-    low, high = _limits(points)
-    steps = len(SPARKS) - 1
-    return "".join(SPARKS[round((point.time_us - low) / (high - low) * steps)] for point in points)

@@ -100,10 +100,10 @@ in the order of dates: git does not know 12 of 12 commits here, such as 0000000
 def test_all_tests_are_listed(project: Path) -> None:
     step(project)
     assert history("show").output == snapshot("""\
-  test                   runs      time  course        newest change          status
-------------------------------------------------------------------------------------
+  test                   runs      time  newest change          status
+----------------------------------------------------------------------
 nvidia-h200, suites/test_square.py
-  test_triton[1823x781]    12  5.201 µs  ▁▁▁▁▁▁██████  +4.0 % (+3.8 to +4.2)  slower
+  test_triton[1823x781]    12  5.201 µs  +4.0 % (+3.8 to +4.2)  slower
 
 1 time at 12 commits, in the order of dates: git does not know 12 of 12 commits here, such as
   0000000
