@@ -92,13 +92,8 @@ def _parts(section: Section, result: TestResult, label: str, measurement: Measur
     facts = facts_of(measurement, result.record.sanitizer)
     pairs = "".join(f"<dt>{text(name)}</dt><dd>{sentence(fact)}</dd>" for name, fact in facts)
     yield f'<div class="part"><h3>Measurement</h3><dl class="facts">{pairs}</dl></div>'
-    pictures = pictures_of(
-        measurement,
-        gpu,
-        baseline=known,
-        runs=runs,
-        comparison=result.verdict.times.get(label),
-    )
+    comparison = result.verdict.times.get(label)
+    pictures = pictures_of(measurement, baseline=known, runs=runs, comparison=comparison)
     yield f'<div class="pictures">{"".join(map(svg, pictures))}</div>' if pictures else ""
     if (profile := measurement.profile) and profile.kernels and not measurement.is_static:
         yield _part("Counters", Table(kernel_columns(profile.kernels[:KERNELS_SHOWN])))

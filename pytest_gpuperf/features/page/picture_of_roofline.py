@@ -1,8 +1,8 @@
 """Roofline of a call: operations per second over operations per byte of DRAM, L2 and L1.
 
 The formulas are those of ncu's hierarchical roofline sections: work and traffic of the call by counters, over
-its time under the profiler; ceilings are what each unit can do in a cycle, at the clock of that time. A run
-without these counters has the work that the test declares over its time, and the peaks of the GPU.
+its time under the profiler; ceilings are what each unit can do in a cycle, at the clock of that time. The
+counters are those of the preset `roofline`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.picture import Axis, Line, Picture, Points, Tone
-from pytest_gpuperf.metrics.peaks import SPARSE, peaks_of
 from pytest_gpuperf.report.show import number_in, three_digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.records import GpuInfo, MetricValue, Timing
+    from pytest_gpuperf.records import MetricValue
 
 _TYPES: Mapping[str, str] = {
     "fp64": "float64",
@@ -51,7 +50,7 @@ class Work:
     bytes: Mapping[str, float]
     """By level of memory: DRAM, L2, L1."""
     types: Mapping[str, float]
-    """Operations by type; empty if they are not told apart."""
+    """Operations by type."""
 
     @property
     def tflop_per_s(self) -> float:
@@ -71,35 +70,24 @@ class Roofs:
     """In 10⁹ bytes per second, by level."""
     compute: Mapping[str, float]
     """In 10¹² operations per second, by type."""
-    note: str
-    """Source of the ceilings."""
 
 
-def roofline(
-    now: Mapping[str, MetricValue],
-    before: Mapping[str, MetricValue],
-    timing: Timing | None,
-    gpu: GpuInfo,
-) -> Picture | None:
+def roofline(now: Mapping[str, MetricValue], before: Mapping[str, MetricValue]) -> Picture | None:
     """Draw the roofline of a call.
 
     Args:
         now: Counters of the call by short name.
         before: Counters of the baseline, read in the same way; empty without any.
-        timing: Time of the call, with the work that the test declares.
-        gpu: The GPU, for peaks of runs without ceilings.
 
     Returns:
-        None if operations, bytes or all roofs of memory are unknown.
+        None if operations, bytes or all roofs of memory were not measured.
     """
-    work = _counted(now) or _declared(now, timing)
+    work, old, roofs = _counted(now), _counted(before), _roofs(now)
     if work is None:
         return None
-    roofs = _measured_roofs(now) or _known_roofs(now, timing, gpu)
     levels = [level for level in _TONES if level in work.bytes and level in roofs.memory]
     if not levels:
         return None
-    old = _counted(before) if _counted(now) else None
     points = [_point(work, level, roofs) for level in levels]
     if old is not None:
         points += [_point(old, level, roofs, old=True) for level in levels if level in old.bytes]
@@ -114,7 +102,7 @@ def roofline(
         x=Axis(label="operations per byte", log=True),
         y=Axis(label="TFLOP/s", log=True, low=lowest / _ROOM, high=_HEADROOM * highest),
         marks=(*lines, *points),
-        notes=(roofs.note,),
+        notes=("Ceilings by ncu's .peak_sustained, at the clocks of the profiled call.",),
     )
 
 
@@ -130,38 +118,11 @@ def _counted(metrics: Mapping[str, MetricValue]) -> Work | None:
     return Work(operations, time_us, {level: found for level, found in moved.items() if found}, types)
 
 
-def _declared(metrics: Mapping[str, MetricValue], timing: Timing | None) -> Work | None:
-    """Return the work that the test declares, with the bytes that a profiler counted."""
-    if timing is None or not timing.flops:
-        return None
-    sources = {"DRAM": "dram_bytes", "L2": "l2_bytes"}
-    moved = {level: found for level, name in sources.items() if (found := _number(metrics, name))}
-    return Work(float(timing.flops), timing.time_us, moved, {}) if moved else None
-
-
-def _measured_roofs(metrics: Mapping[str, MetricValue]) -> Roofs | None:
+def _roofs(metrics: Mapping[str, MetricValue]) -> Roofs:
     names = {"DRAM": "ceiling.dram", "L2": "ceiling.l2", "L1": "ceiling.l1"}
-    memory = {level: found for level, name in names.items() if (found := _number(metrics, name))}
-    compute = {name: found for name in _TYPES if (found := _number(metrics, f"ceiling.{name}"))}
-    if not memory:
-        return None
-    return Roofs(memory, compute, "Ceilings by ncu's .peak_sustained, at the clocks of the profiled call.")
-
-
-def _known_roofs(metrics: Mapping[str, MetricValue], timing: Timing | None, gpu: GpuInfo) -> Roofs:
-    """Return the peaks of a GPU; that of tensor cores only if the call uses them."""
-    clock = 0.0
-    if timing is not None:
-        clock = timing.sm_clock_mhz or (timing.conditions.max_sm_clock_mhz if timing.conditions else 0.0)
-    peaks = peaks_of(gpu, float(clock))
-    # The peak of L2 is of requested bytes, which other presets count.
-    memory = {"DRAM": peaks.dram_gb_per_s, "L2": peaks.l2_gb_per_s * bool(_number(metrics, "l2_bytes"))}
-    compute = {"tensor_fp16": peaks.float16_tflop_per_s / SPARSE * bool(_number(metrics, "tensor_active"))}
     return Roofs(
-        {level: peak for level, peak in memory.items() if peak},
-        {name: peak for name, peak in compute.items() if peak},
-        "Peaks of the GPU, as the profile has no ceilings (preset roofline): DRAM by clock and bus width, "
-        f"L2 and float16 at {clock:.0f} MHz.",
+        {level: found for level, name in names.items() if (found := _number(metrics, name))},
+        {name: found for name in _TYPES if (found := _number(metrics, f"ceiling.{name}"))},
     )
 
 
@@ -183,7 +144,7 @@ def _lines(work: Work, roofs: Roofs, places: Sequence[float]) -> list[Line]:
         lines.append(Line(x=ends, y=y, name=f"{level} {shown}", beside=True, tone=_TONES[level]))
     for types in alike.values():
         top = roofs.compute[types[0]]
-        used = not work.types or any(work.types.get(name, 0.0) > _USED * work.operations for name in types)
+        used = any(work.types.get(name, 0.0) > _USED * work.operations for name in types)
         x = (top * 1e3 / fastest, right)
         shown = f"{_in_words(types)} {three_digits(top)}"
         lines.append(Line(x=x, y=(top, top), name=shown, beside=True, tone="quiet", dashed=not used))
@@ -212,7 +173,7 @@ def _point(work: Work, level: str, roofs: Roofs, *, old: bool = False) -> Points
 def _share(work: Work, level: str, roofs: Roofs) -> float:
     """Return the rate, in %, of the most that a roof and the ceiling of the most frequent type allow."""
     limit = work.intensity(level) * roofs.memory[level] / 1e3
-    known = [name for name in roofs.compute if work.types.get(name) or not work.types]
+    known = [name for name in roofs.compute if work.types.get(name)]
     if known:
         limit = min(limit, roofs.compute[max(known, key=lambda name: work.types.get(name, 0.0))])
     return 100 * work.tflop_per_s / limit

@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.page.picture import Picture
     from pytest_gpuperf.judge.screen import TimeComparison
-    from pytest_gpuperf.records import GpuInfo, Measurement, MetricValue, Profile
+    from pytest_gpuperf.records import Measurement, MetricValue, Profile
     from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote
 
 
 def pictures_of(
     measurement: Measurement,
-    gpu: GpuInfo,
     *,
     baseline: MeasurementBaseline | None,
     runs: Mapping[str, RunNote],
@@ -30,7 +29,6 @@ def pictures_of(
 
     Args:
         measurement: The measured values.
-        gpu: The GPU that measured them.
         baseline: The expected values.
         runs: Origins of the sessions in the baseline, by run id.
         comparison: The time judged by the baseline, or by older code in turn.
@@ -47,7 +45,7 @@ def pictures_of(
         found.append(blocks(timing))
     if profile is not None and profile.combined:
         before = _before(profile, baseline)
-        found += [roofline(profile.combined, before, timing, gpu), stalls(profile.combined, before)]
+        found += [roofline(profile.combined, before), stalls(profile.combined, before)]
     return [picture for picture in found if picture is not None]
 
 

@@ -18,7 +18,7 @@ from pytest_gpuperf.judge.screen import screen
 from pytest_gpuperf.judge.times import compare_restarts
 from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue, Settlement
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
-from run_builders import H200, measured, timing
+from run_builders import measured, timing
 
 COUNTERS: dict[str, MetricValue] = {
     "stall.long_scoreboard": 60.0,
@@ -36,7 +36,7 @@ BASELINE = MeasurementBaseline(
 def pictures_of(measurement: Measurement, **known: Any) -> dict[str, Picture]:
     """Return the pictures of a measurement by title."""
     others: dict[str, Any] = {"baseline": None, "runs": {}, "comparison": None}
-    return {one.title: one for one in pictures_module.pictures_of(measurement, H200, **(others | known))}
+    return {one.title: one for one in pictures_module.pictures_of(measurement, **(others | known))}
 
 
 def with_blocks(times: list[float], clocks: list[float]) -> Measurement:
