@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from pytest_gpuperf.features.ncu.report_file import read_report
@@ -14,11 +13,9 @@ from pytest_gpuperf.features.page.picture_of_roofline import roofline
 from pytest_gpuperf.measure.ncu.report_reader import read_report as read_raw
 from pytest_gpuperf.metrics import short_metrics
 from pytest_gpuperf.records import MetricValue
-from run_builders import H200
 
 CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
 Counters = dict[str, MetricValue]
-WITH_DRAM = msgspec.structs.replace(H200, compute_capability="9.0", dram_gb_per_s=4814.3, multiprocessors=132)
 
 
 @pytest.fixture(scope="module")
