@@ -8,7 +8,7 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,12 +24,13 @@ from pytest_gpuperf.session.marker import name_of
 from pytest_gpuperf.settings.settings import SIDE_ENV
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Generator, Mapping
-    from typing import Any
+    from collections.abc import Container, Generator, Mapping
 
     from pytest_gpuperf.against.messages import Answer, Command
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
-    from pytest_gpuperf.records import Timing, TimingMode
+    from pytest_gpuperf.measure.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.timer import Timer
+    from pytest_gpuperf.records import Timing
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.settings.settings import Settings
 
@@ -168,49 +169,6 @@ class Conversation:
         return report
 
 
-class MeasuredBlock(Protocol):
-    """One block."""
-
-    @property
-    def time_us(self) -> float:
-        """Microseconds per call."""
-
-    @property
-    def sm_clock_mhz(self) -> float:
-        """Mean SM clock, in MHz; 0 if unknown."""
-
-
-class TimedCall(Protocol):
-    """A callable, compiled and captured."""
-
-    @property
-    def mode(self) -> TimingMode:
-        """Its timing mode."""
-
-    def block(self, *, recorded: bool = False) -> MeasuredBlock:
-        """Time one block; `recorded` by CUPTI."""
-
-    def is_short(self) -> bool:
-        """Return True if CUPTI should time it."""
-
-
-class Preparer(Protocol):
-    """Makes a callable ready to be timed."""
-
-    def prepare(self, fn: Callable[[], Any], mode: str) -> TimedCall:
-        """Compile and capture it."""
-
-
-class Parent(Protocol):
-    """The parent, as a call sees it."""
-
-    def tell(self, answer: Answer) -> None:
-        """Tell it something."""
-
-    def command(self) -> Command:
-        """Wait for its next command."""
-
-
 class SideSource(ChildSource):
     """Times blocks of some calls for the parent, as many as it asks for.
 
@@ -222,7 +180,7 @@ class SideSource(ChildSource):
     """
 
     def __init__(
-        self, parent: Parent, timer: Preparer, labels: Container[str], reader: CodeReader | None = None
+        self, parent: Conversation, timer: Timer, labels: Container[str], reader: CodeReader | None = None
     ) -> None:
         self._parent = parent
         self._timer = timer
@@ -243,7 +201,7 @@ class SideSource(ChildSource):
         return super().time(call, mode=mode, bytes=bytes, flops=flops)
 
 
-def _timed(prepared: TimedCall, command: RunBlock) -> Timed:
+def _timed(prepared: Prepared, command: RunBlock) -> Timed:
     """Time a block; without a record of CUPTI's it has no time, which costs its quad of blocks."""
     try:
         block = prepared.block(recorded=command.recorded)
@@ -261,7 +219,7 @@ class SideRunner(ChildRunner):
         from pytest_gpuperf.measure.timing.timer import Timer
 
         parent = conversation_of(path)
-        timer = cast("Preparer", Timer(gpu_info().l2_bytes, settings.budget_s, lambda: None))
+        timer = Timer(gpu_info().l2_bytes, settings.budget_s, lambda: None)
         driver = parent.plan.driver
         reader = CodeReader(driver) if driver is not None else None
         super().__init__(settings, SideSource(parent, timer, parent.plan.labels, reader))

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from pytest_gpuperf.features.trial.problem import Problem
-    from pytest_gpuperf.session.side import Preparer, TimedCall
+    from pytest_gpuperf.measure.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.statistics.sequential import Side
 
 NO_COMMIT = Commit("reference", "")
@@ -86,7 +87,7 @@ class InTurn:
     """
 
     def __init__(
-        self, problem: Problem, preparer: Preparer, mode: str, budget_s: float, tolerance: Tolerance
+        self, problem: Problem, preparer: Timer, mode: str, budget_s: float, tolerance: Tolerance
     ) -> None:
         self._problem = problem
         self._preparer = preparer
@@ -182,7 +183,7 @@ class InTurn:
 
     def _prepared(
         self, calls: Mapping[Side, _TimedCall], order: tuple[Side, Side]
-    ) -> Mapping[Side, TimedCall]:
+    ) -> Mapping[Side, Prepared]:
         """Prepare both sides in one mode; if one side does not allow it, by their kernels, or by the host.
 
         Raises:
@@ -200,7 +201,7 @@ class InTurn:
                 return prepared
         raise refused or GpuperfError("reference and solution have no timing mode in common")
 
-    def _check(self, call: _TimedCall, prepared: TimedCall, seed: int) -> None:
+    def _check(self, call: _TimedCall, prepared: Prepared, seed: int) -> None:
         """Run the timed calls once more, on other values at the same addresses, and compare the last output.
 
         The reference runs after them: nobody can find its output in memory before.

@@ -12,7 +12,7 @@ of its own (JAX, Warp), and the timing counts the work of the whole device.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -26,9 +26,10 @@ from pytest_gpuperf.measure.device.held_gpu import held_gpu
 from pytest_gpuperf.measure.device.kept import now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from pytest_gpuperf.measure.correctness.arguments import Arguments
+    from pytest_gpuperf.measure.device.held_gpu import HeldGpu
 
 _LEAST_US = 5000.0
 """Time for which the GPU is held at least, if the call waits for it."""
@@ -36,32 +37,12 @@ _MOST_US = 25_000.0
 """The outputs of a call that takes the host so long that this is not enough are not looked at."""
 
 
-class Holdable(Protocol):
-    """A GPU that can be held: `HeldGpu`."""
-
-    @property
-    def device(self) -> torch.device:
-        """The device."""
-
-    def hold(self, microseconds: float) -> None:
-        """Let no kernel begin until `release`, or for this time."""
-
-    def release(self) -> None:
-        """Let kernels begin."""
-
-    def is_idle(self) -> bool:
-        """Return True if nothing waits on the current stream."""
-
-    def read(self, tensors: Sequence[torch.Tensor]) -> Callable[[], list[bytes]]:
-        """Read parts of tensors in the order of the current stream; the result is called after its end."""
-
-
 def late_outputs(
     fn: Callable[..., object],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     arguments: Arguments,
-    gpu: Holdable | None = None,
+    gpu: HeldGpu | None = None,
 ) -> str:
     """Return the message of a call with late outputs; empty if there is none, or if it cannot be known.
 

@@ -72,7 +72,8 @@ class Prepared:
 
 
 def rounds(problem: Doubling, preparer: Preparer | None = None, mode: str = "auto") -> InTurn:
-    return InTurn(problem, preparer or Preparer(), mode, 0.0, Tolerance(0.0, 0.0))
+    timer: Any = preparer or Preparer()
+    return InTurn(problem, timer, mode, 0.0, Tolerance(0.0, 0.0))
 
 
 def test_each_round_has_its_own_inputs_and_order() -> None:
