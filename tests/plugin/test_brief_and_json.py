@@ -121,20 +121,15 @@ def test_ini_file_chooses_both(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.usefixtures("replay")
-def test_refused_run_leaves_no_older_verdicts(pytester: pytest.Pytester) -> None:
+def test_refused_run_removes_older_verdicts_and_no_file_of_others(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=MEASURES)
     pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}")
     assert VERDICTS.exists()
-    refused = pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}", "--gpuperf-replay=nowhere")
-    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused = ("--gpuperf", f"--gpuperf-json={VERDICTS}", "--gpuperf-replay=nowhere")
+    assert pytester.runpytest(*refused).ret == pytest.ExitCode.USAGE_ERROR
     assert not VERDICTS.exists()
-
-
-@pytest.mark.usefixtures("replay")
-def test_file_of_others_stays_if_the_run_is_refused(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k=MEASURES)
     VERDICTS.write_text('{"schema": 1}')
-    pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}", "--gpuperf-replay=nowhere")
+    pytester.runpytest(*refused)
     assert VERDICTS.read_text() == '{"schema": 1}'
 
 
