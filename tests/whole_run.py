@@ -8,7 +8,6 @@ from pytest_gpuperf.records import (
     Conditions,
     Correctness,
     Fingerprint,
-    FusionCandidate,
     KernelProfile,
     Measurement,
     Profile,
@@ -61,9 +60,6 @@ MEASURED = Measurement(
         copies=2,
         copy_us=2.0,
         class_shares_pct={"other": 60.0, "data_movement": 40.0},
-        fusion_candidates=(
-            FusionCandidate(kernels=("k", "k"), times=1, saved_launches=1, saved_us=1.0, at_most_us=2.0),
-        ),
     ),
     call=Fingerprint(mode="hot", bytes=8),
     settlement=Settlement(

@@ -27,7 +27,6 @@ from pytest_gpuperf.records.timing import (
 )
 from pytest_gpuperf.records.trace import (
     Communication,
-    FusionCandidate,
     Idle,
     KernelClass,
     Trace,
@@ -47,7 +46,6 @@ __all__ = [
     "Correctness",
     "Environment",
     "Fingerprint",
-    "FusionCandidate",
     "Fuzzing",
     "GpuInfo",
     "Idle",

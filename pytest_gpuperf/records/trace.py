@@ -86,22 +86,6 @@ class TracedKernel(Record, frozen=True, kw_only=True):
     """Place of its first launch among the first launches of all kernels, from 0."""
 
 
-class FusionCandidate(Record, frozen=True, kw_only=True):
-    """Small kernels that run one after the other on one stream, and the saving if they were one kernel."""
-
-    kernels: tuple[str, ...]
-    """Names, in launch order."""
-    times: Count
-    """Number of times that this row of kernels runs in the call."""
-    saved_launches: Count
-    """Saved launches over all those times."""
-    saved_us: Duration
-    """`saved_launches` times the usual launch gap, in microseconds: an upper bound, without memory traffic
-    that is saved, too."""
-    at_most_us: Duration
-    """`saved_us` and the time of all kernels except the longest of each row: if those cost nothing."""
-
-
 class Communication(Record, frozen=True, kw_only=True):
     """Time of the kernels that move data between GPUs, by `pytest_gpuperf.features.trace.overlap`."""
 
@@ -181,8 +165,6 @@ class Trace(Record, frozen=True, kw_only=True):
     """Share of `gpu_time_us` in kernels that are known to use tensor cores, in %."""
     tensor_cores_unknown_pct: Share = 0.0
     """Share in kernels that may use tensor cores or not, in %."""
-    fusion_candidates: tuple[FusionCandidate, ...] = ()
-    """The most `saved_us` first."""
     streams: Count = 0
     region: str = ""
     """Annotation around the call, the median of its occurrences; empty for a whole file."""

@@ -134,9 +134,6 @@ def test_small_kernels_leave_gaps_that_a_graph_closes(traced: Traced) -> None:
     assert eager.values["gpu_busy"] < 70
     assert 0.5 < eager.launch_gap_us < 30
     assert graphed.launch_gap_us < eager.launch_gap_us / 1.5
-    [candidate] = eager.fusion_candidates
-    assert (len(candidate.kernels), candidate.saved_launches) == (50, 49)
-    assert 0 < candidate.saved_us <= eager.span_us
 
 
 def test_span_is_the_shortest_of_three(traced: Traced) -> None:

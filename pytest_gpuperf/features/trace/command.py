@@ -179,8 +179,4 @@ def _with_kernel(found: Sequence[FoundTrace], regex: str) -> list[FoundTrace]:
 
 def _only(one: FoundTrace, kernel: str) -> FoundTrace:
     kernels = tuple(row for row in one.trace.kernels if re.search(kernel, row.name))
-    fusion = tuple(
-        row for row in one.trace.fusion_candidates if any(re.search(kernel, name) for name in row.kernels)
-    )
-    trace = msgspec.structs.replace(one.trace, kernels=kernels, fusion_candidates=fusion)
-    return replace(one, trace=trace)
+    return replace(one, trace=msgspec.structs.replace(one.trace, kernels=kernels))

@@ -1,4 +1,4 @@
-"""Kernel tables of traces, one below the other, and the chains of kernels that could be one."""
+"""Kernel tables of traces, one below the other."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.show import count, show_time
 from pytest_gpuperf.report.table import Report, Table
-from pytest_gpuperf.report.trace_report import kernel_table, region_line, short_name, trace_line, transfers
+from pytest_gpuperf.report.trace_report import kernel_table, region_line, trace_line, transfers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_gpuperf.features.trace.files import GpuTrace
-    from pytest_gpuperf.records import FusionCandidate, Trace, TracedKernel
+    from pytest_gpuperf.records import Trace, TracedKernel
 
 ROWS_OF_SEVERAL = 10
 """Maximum number of kernels of each of several ranks or GPUs."""
-ROW_NAMES = 4
-"""Kernels of a fusion candidate that are named."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,6 @@ def trace_report(
         ]
         above += split_lines(one.trace) if one.trace.computation_us is not None else []
         tables.append(Table(shown.columns, above, [*shown.notes, *_outside(one)]))
-        tables.append(Table(notes=[] if several else fusion_lines(one.trace.fusion_candidates)))
         tables.append(Table(notes=_explanation(one.trace) if explained else []))
     tables.append(Table(notes=remarks))
     return Report(
@@ -132,7 +129,7 @@ def all_fields(value: object) -> object:
 
 
 def _without_kernels(step: Trace) -> dict[str, object]:
-    left_out = ("kernels", "fusion_candidates", "file", "occurrences")
+    left_out = ("kernels", "file", "occurrences")
     return {name: all_fields(getattr(step, name)) for name in step.__struct_fields__ if name not in left_out}
 
 
@@ -164,18 +161,3 @@ def _outside(one: FoundTrace) -> list[str]:
 def _record(kernel: TracedKernel) -> dict[str, object]:
     record = msgspec.structs.asdict(kernel)
     return {**record, "grid": "x".join(map(str, kernel.grid)), "block": "x".join(map(str, kernel.block))}
-
-
-def fusion_lines(candidates: Sequence[FusionCandidate]) -> list[str]:
-    """Return the chains of kernels that could be one kernel, with the most that each saves."""
-    if not candidates:
-        return []
-    lines = ["could be one kernel (saves idle time up to, with memory traffic up to):"]
-    for one in candidates:
-        names = [short_name(name) for name in one.kernels[:ROW_NAMES]]
-        more = f" + {len(one.kernels) - ROW_NAMES} more" if len(one.kernels) > ROW_NAMES else ""
-        saved = f"{show_time(one.saved_us)}, {show_time(one.at_most_us)}"
-        launches = count(one.saved_launches, "launch", "launches")
-        times = "once" if one.times == 1 else f"{one.times:,} times"
-        lines.append(f"{saved}; {launches}; {times} {' + '.join(names)}{more}")
-    return lines

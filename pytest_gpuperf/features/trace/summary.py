@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import statistics
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trace.categories import category_of
 from pytest_gpuperf.features.trace.classes import classify
-from pytest_gpuperf.features.trace.fusion import Launch, fusion_candidates
 from pytest_gpuperf.features.trace.kernel_names import tensor_cores_of
 from pytest_gpuperf.features.trace.overlap import split_span
 from pytest_gpuperf.features.trace.regions import CALL_MARK, annotations_of, regions_of, whole
@@ -118,7 +116,6 @@ def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> T
     """
     activities = trace.launches + trace.copies + trace.memsets
     gap_us = max(0.0, span_us - busy_us) / (activities - 1) if activities > 1 else 0.0
-    scale = gap_us / trace.launch_gap_us if trace.launch_gap_us else 0.0
     return replace(
         trace,
         span_us=span_us,
@@ -127,14 +124,6 @@ def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> T
         idle=trace.idle if by == "profiler" else None,
         gpu_busy_pct=None if trace.gpu_busy_pct is None else min(100.0, _share(busy_us, span_us)),
         launch_gap_us=0.0 if trace.gpu_busy_pct is None else gap_us,
-        fusion_candidates=tuple(
-            replace(
-                one,
-                saved_us=one.saved_us * scale,
-                at_most_us=one.at_most_us - one.saved_us * (1 - scale),
-            )
-            for one in trace.fusion_candidates
-        ),
     )
 
 
@@ -172,12 +161,6 @@ def table(
     split = split_span(activities, trace.launched_us)
     busy = split.busy_us
     gap_us = (span_us - busy) / (len(activities) - 1) if len(activities) > 1 else 0.0
-    streams: dict[int | str, list[Launch]] = defaultdict(list)
-    for one in activities:
-        kernel_class = classes[_group(one)] if one.kind == "kernel" else None
-        streams[one.stream].append(Launch(one.name, one.end_us - one.start_us, kernel_class))
-    # Kernels that were not recorded may lie between others.
-    neighbours = list(streams.values()) if region.is_complete else []
     return Trace(
         kernels=tuple(kernels),
         launches=sum(kernel.calls for kernel in kernels),
@@ -205,21 +188,11 @@ def table(
         category_us=_sums(((one.category, one.total_us) for one in kernels), moved_us),
         tensor_core_share_pct=_sum_of_shares(kernels, known=True),
         tensor_cores_unknown_pct=_sum_of_shares(kernels, known=None),
-        fusion_candidates=fusion_candidates(neighbours, _usual_gap_us(activities)),
-        streams=len(streams),
+        streams=len({one.stream for one in activities}),
         region=region.name,
         gpu=device.name,
         device=device_id,
     )
-
-
-def _usual_gap_us(activities: Sequence[Activity]) -> float:
-    """Return the median idle time before an activity, at most the mean: pauses do not count."""
-    gaps, covered = [], activities[0].end_us
-    for one in activities[1:]:
-        gaps.append(max(0.0, one.start_us - covered))
-        covered = max(covered, one.end_us)
-    return min(statistics.median(gaps), statistics.fmean(gaps)) if gaps else 0.0
 
 
 def _group(one: Activity) -> tuple[object, ...]:

@@ -74,10 +74,6 @@ def test_table_has_region_figures_kernels_and_bounds(project: Path, monkeypatch:
             "ampere_sgemm_64x64_nn",
             "    medium_auxiliary      2   210 µs   105 µs   3.9 %       4.00      ≤25 %  no",
             "",
-            "could be one kernel (saves idle time up to, with memory traffic up to):",
-            "192 µs, 672 µs; 96 launches; 96 times ampere_sgemm_32x32_sliced1x4_tn +",
-            "  softmax_warp_forward<float, float, 8>",
-            "",
             "tensor-cores-idle: 91 % of the GPU's time goes into products of matrices without tensor",
             "  cores, of float32 by its name",
             "  next: TF32 if 10 bits of mantissa are enough (torch.set_float32_matmul_precision), or",
@@ -137,17 +133,6 @@ def test_short_names_keep_the_tile_size() -> None:
     }
     assert len(shown) == 4
     assert short_name("std::enable_if<!(false), void>::type gemvx::kernel<int>(P)") == "gemvx::kernel<int>(P)"
-
-
-def test_command_shows_fusion_candidates(project: Path) -> None:
-    chain = TraceBuilder()
-    for start in range(100, 140, 10):
-        chain.kernel("void at::native::vectorized_elementwise_kernel<4, Add>(int)", start, 4.0)
-    (project / "x.json").write_bytes(chain.data())
-    assert (
-        "18.0 µs, 30.0 µs; 3 launches; once vectorized_elementwise_kernel<4, Add>" in trace("x.json").stdout
-    )
-    assert "could be one kernel" not in trace("x.json", "--kernel", "gemm").stdout
 
 
 def test_command_shows_the_bounds_of_a_call(project: Path) -> None:

@@ -1,4 +1,4 @@
-"""Classes of kernels by name and launch facts, and candidates for fusion."""
+"""Classes of kernels by name and launch facts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.features.trace.classes import classify
-from pytest_gpuperf.features.trace.fusion import Launch, fusion_candidates
 from pytest_gpuperf.features.trace.kernel_names import kind_of, tensor_cores_of
 from pytest_gpuperf.records import TracedKernel
 
@@ -110,46 +109,3 @@ def test_classes_do_not_depend_on_gpu_speed() -> None:
     ]
     slower = [row(r.name, r.calls, r.mean_us * 7, r.blocks_per_sm, r.waves) for r in rows]
     assert classify(rows) == classify(slower) == ["large_core", "small_frequent", "medium_auxiliary", "other"]
-
-
-def small(name: str, duration_us: float = 3.0) -> Launch:
-    return Launch(name, duration_us, "elementwise")
-
-
-def test_row_of_k_kernels_saves_k_minus_one_launches() -> None:
-    [found] = fusion_candidates([[small("a"), small("b", 5.0), small("c")]], 2.0)
-    assert (found.kernels, found.times, found.saved_launches) == (("a", "b", "c"), 1, 2)
-    # Two gaps; at most also the time of a and c.
-    assert (found.saved_us, found.at_most_us) == (4.0, 10.0)
-
-
-def test_equal_rows_merge_and_sort_by_saving() -> None:
-    core = Launch("gemm", 90.0, "large_core")
-    stream = [small("a"), small("b"), core, small("c"), small("d"), core, small("a"), small("b")]
-    found = fusion_candidates([stream], 2.0)
-    assert [(one.kernels, one.times, one.saved_us) for one in found] == [
-        (("a", "b"), 2, 4.0),
-        (("c", "d"), 1, 2.0),
-    ]
-
-
-def test_copies_large_kernels_and_other_streams_end_a_row() -> None:
-    copy = Launch("Memcpy DtoD", 2.0, None)
-    core = Launch("gemm", 90.0, "large_core")
-    assert fusion_candidates([[small("a"), copy, small("b"), core], [small("c")]], 2.0) == ()
-
-
-def test_product_can_only_begin_a_row() -> None:
-    product = Launch("gemm_of_a_head", 9.0, "small_frequent")
-    [found] = fusion_candidates([[small("norm"), product, small("bias"), product, small("bias")]], 2.0)
-    assert (found.kernels, found.times, found.saved_launches) == (("gemm_of_a_head", "bias"), 2, 2)
-    assert (found.saved_us, found.at_most_us) == (4.0, 10.0)
-
-
-def test_memory_decides_without_launch_gaps() -> None:
-    core = Launch("gemm", 90.0, "large_core")
-    found = fusion_candidates([[small("a"), small("b"), core, small("c", 50.0), small("d", 60.0)]], 0.0)
-    assert [(one.kernels, one.saved_us, one.at_most_us) for one in found] == [
-        (("c", "d"), 0.0, 50.0),
-        (("a", "b"), 0.0, 3.0),
-    ]
