@@ -1,4 +1,4 @@
-"""The results as one HTML page, with pictures: rooflines, times, stalls.
+"""The results as one HTML page, with pictures: rooflines and times.
 
 Command: `gpuperf report`. Option: `--gpuperf-html`.
 A picture is plain data (`picture`), which `svg` draws for pages and files (`picture_file`).

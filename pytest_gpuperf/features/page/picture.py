@@ -24,7 +24,7 @@ class Axis:
     ticks: Numbers = ()
     """Places of the ticks; empty to choose round numbers."""
     names: tuple[str, ...] = ()
-    """Names of the ticks. Without `ticks` they are rows 0, 1, 2 …, the first at the top."""
+    """Names of the ticks, one for each; empty for their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,20 +62,6 @@ class Points:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bars:
-    """Horizontal bars, each in a row of the y axis."""
-
-    to: Numbers
-    start: Numbers = ()
-    """Left ends; empty for 0."""
-    rows: tuple[int, ...]
-    """Row of each bar."""
-    name: str = ""
-    tone: Tone = ""
-    tips: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Band:
     """Area between two values of one axis."""
 
@@ -87,7 +73,7 @@ class Band:
     tone: Tone = "quiet"
 
 
-Mark: TypeAlias = Line | Points | Bars | Band
+Mark: TypeAlias = Line | Points | Band
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.picture_of_roofline import roofline
-from pytest_gpuperf.features.page.picture_of_stalls import stalls
 from pytest_gpuperf.features.page.picture_of_times import blocks, restarts, sessions
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 
@@ -44,8 +43,7 @@ def pictures_of(
     if timing is not None and len(timing.blocks_us) > 1:
         found.append(blocks(timing))
     if profile is not None and profile.combined:
-        before = _before(profile, baseline)
-        found += [roofline(profile.combined, before), stalls(profile.combined, before)]
+        found.append(roofline(profile.combined, _before(profile, baseline)))
     return [picture for picture in found if picture is not None]
 
 

@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.features.page.markup import anchor, text
-from pytest_gpuperf.features.page.picture import Band, Bars, Line, Points
+from pytest_gpuperf.features.page.picture import Band, Line, Points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,14 +30,11 @@ COLOURS = {
 """Colour of each tone on white; `page.css` has those of pages."""
 CYCLE = ("now", "second", "third", "good", "bad", "quiet")
 """Tones of marks without one."""
-WIDTH, HEIGHT, ROW = 560.0, 250.0, 20.0
-"""Size of a picture, height of its axes, and of a row of bars, in pixels."""
+WIDTH, HEIGHT = 560.0, 250.0
+"""Size of a picture, and height of its axes, in pixels."""
 MARGIN = 6.0
 LETTER, LINE = 6.1, 15.0
 """Mean width of a letter of 11 pixels, and height of a line of text."""
-LONGEST = 34
-"""Maximum length of the name of a row."""
-_PALE = 'opacity=".16"'
 _SHAPES = (
     "M-3.2,0a3.2,3.2 0 1,0 6.4,0a3.2,3.2 0 1,0 -6.4,0z",
     "M-3,-3h6v6h-6z",
@@ -64,8 +61,6 @@ class _Axes(NamedTuple):
     top: float
     right: float
     bottom: float
-    row: float
-    """Height of a row."""
 
 
 class _Style(NamedTuple):
@@ -73,9 +68,6 @@ class _Style(NamedTuple):
 
     tone: str
     shape: str
-    share: int = 0
-    """Place among the bars of a row."""
-    shares: int = 1
 
 
 def svg(picture: Picture) -> str:
@@ -86,7 +78,7 @@ def svg(picture: Picture) -> str:
 def _pieces(picture: Picture) -> Iterator[str]:
     styles = list(_styles(picture.marks))
     legend, top = _legend(picture.marks, styles)
-    axes = _axes(picture, top, ROW * (1.3 if any(style.shares > 1 for style in styles) else 1))
+    axes = _axes(picture, top)
     notes = [line for note in picture.notes for line in textwrap.wrap(note, int(WIDTH / LETTER))]
     below = axes.bottom + (40 if picture.x.label else 24)
     size = WIDTH + 2 * MARGIN, below + LINE * len(notes) + 2 * MARGIN
@@ -105,7 +97,7 @@ def _pieces(picture: Picture) -> Iterator[str]:
         yield _text(at, axes.bottom + LINE, name, 'text-anchor="middle"')
     for value, name in axes.y.ticks:
         at = axes.y.at(value)
-        yield "" if axes.row else _grid(f"M{axes.left:.1f},{at:.1f}H{axes.right:.1f}")
+        yield _grid(f"M{axes.left:.1f},{at:.1f}H{axes.right:.1f}")
         yield _text(axes.left - 6, at + 4, name, 'text-anchor="end"')
     middle = (axes.left + axes.right) / 2, (axes.top + axes.bottom) / 2
     yield _text(middle[0], axes.bottom + 33, picture.x.label, 'text-anchor="middle"')
@@ -123,24 +115,21 @@ def _pieces(picture: Picture) -> Iterator[str]:
     yield "</svg>"
 
 
-def _axes(picture: Picture, top: float, row: float) -> _Axes:
-    rows = 0 if picture.y.ticks else len(picture.y.names)
-    bottom = top + (rows * row if rows else HEIGHT)
-    y = _scale(picture.y, _values(picture.marks, "y"), (top, bottom) if rows else (bottom, top), 6)
+def _axes(picture: Picture, top: float) -> _Axes:
+    bottom = top + HEIGHT
+    y = _scale(picture.y, _values(picture.marks, "y"), (bottom, top), 6)
     widest = max((len(name) for _, name in y.ticks), default=1)
     left, right = LETTER * widest + (30 if picture.y.label else 12), WIDTH - 14
     x = _scale(picture.x, _values(picture.marks, "x"), (left, right), max(3, int((right - left) / 64)))
-    return _Axes(x, y, left, top, right, bottom, row if rows else 0.0)
+    return _Axes(x, y, left, top, right, bottom)
 
 
 def _styles(marks: Sequence[Mark]) -> Iterator[_Style]:
     """Yield the look of each mark: its tone, or the next of the cycle."""
-    bars = [mark for mark in marks if isinstance(mark, Bars) and not mark.start]
     numbers = count()
     for mark in marks:
         number = 0 if mark.tone else next(numbers)
-        place = (bars.index(mark), len(bars)) if mark in bars else (0, 1)
-        yield _Style(mark.tone or CYCLE[number % len(CYCLE)], _SHAPES[number % len(_SHAPES)], *place)
+        yield _Style(mark.tone or CYCLE[number % len(CYCLE)], _SHAPES[number % len(_SHAPES)])
 
 
 def _values(marks: Sequence[Mark], axis: str) -> list[float]:
@@ -149,8 +138,6 @@ def _values(marks: Sequence[Mark], axis: str) -> list[float]:
     for mark in marks:
         if isinstance(mark, Band):
             found += (mark.low, mark.high) if mark.along == axis else ()
-        elif isinstance(mark, Bars):
-            found += (*(mark.start or (0.0,)), *mark.to) if axis == "x" else ()
         elif axis == "x":
             found += mark.x
         else:
@@ -159,22 +146,15 @@ def _values(marks: Sequence[Mark], axis: str) -> list[float]:
 
 
 def _scale(axis: Axis, values: Sequence[float], pixels: tuple[float, float], most: int) -> _Scale:
-    if axis.names and not axis.ticks:
-        low, high = -0.5, len(axis.names) - 0.5
-        names = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in axis.names]
-        ticks = list(zip(map(float, range(len(names))), names, strict=True))
-    else:
-        usable = [value for value in values if math.isfinite(value) and (not axis.log or value > 0)]
-        usable = usable or [1.0, 10.0]
-        a, b = (_forward(axis, end) for end in (min(usable), max(usable)))
-        pad = 0.05 * (b - a) or 0.05 * abs(a) or 0.5
-        low = a - pad if axis.low is None else _forward(axis, axis.low)
-        high = b + pad if axis.high is None else _forward(axis, axis.high)
-        names = list(axis.names) or [f"{tick:.5g}" for tick in axis.ticks]
-        ticks = list(zip(axis.ticks, names, strict=True))
-        if not ticks:
-            round_ = _log_ticks(low, high, most) if axis.log else _linear_ticks(low, high, most)
-            ticks = [(tick, f"{tick:.5g}") for tick in round_]
+    usable = [value for value in values if math.isfinite(value) and (not axis.log or value > 0)]
+    usable = usable or [1.0, 10.0]
+    a, b = (_forward(axis, end) for end in (min(usable), max(usable)))
+    pad = 0.05 * (b - a) or 0.05 * abs(a) or 0.5
+    low = a - pad if axis.low is None else _forward(axis, axis.low)
+    high = b + pad if axis.high is None else _forward(axis, axis.high)
+    places = axis.ticks or (_log_ticks(low, high, most) if axis.log else _linear_ticks(low, high, most))
+    names = axis.names or [f"{tick:.5g}" for tick in places]
+    ticks = list(zip(places, names, strict=True))
 
     def at(value: float) -> float:
         share = (_forward(axis, value) - low) / (high - low)
@@ -215,8 +195,8 @@ def _legend(marks: Sequence[Mark], styles: Sequence[_Style]) -> tuple[str, float
         if left and left + width > WIDTH:
             left, line = 0.0, line + 1
         y = 8 + LINE * line
-        if isinstance(mark, (Bars, Band)):
-            sample = _rectangle(left + 2, y - 5, 18, 10, mark.name, _PALE * isinstance(mark, Band))
+        if isinstance(mark, Band):
+            sample = _rectangle(left + 2, y - 5, 18, 10, mark.name)
         else:
             sample = _path(f"M{left:g},{y:g}h22", mark) if isinstance(mark, Line) else ""
             if isinstance(mark, Points) or mark.dots:
@@ -245,19 +225,12 @@ def _drawn(mark: Mark, style: _Style, axes: _Axes) -> Iterator[str]:
             tip = mark.tips[index] if mark.tips else f"{a:.5g}: {b:.5g}"
             dot = _dot(x(a), y(b), style, hollow=mark.hollow, tip=tip)
             yield anchor(mark.links[index], dot, tip) if mark.links else dot
-    elif isinstance(mark, Bars):
-        height = min(axes.row * 0.76, 26) / style.shares
-        starts = mark.start or (0.0,) * len(mark.to)
-        tips = mark.tips or [f"{mark.name} {end:.5g}" for end in mark.to]
-        for row, start, end, tip in zip(mark.rows, starts, mark.to, tips, strict=True):
-            above = y(row) + (style.share - style.shares / 2) * height
-            yield _rectangle(x(start), above, max(x(end) - x(start), 0.6), height, tip)
     elif mark.along == "x":
         left, right = x(mark.low), x(mark.high)
-        yield _rectangle(left, axes.top, right - left, axes.bottom - axes.top, mark.name, _PALE)
+        yield _rectangle(left, axes.top, right - left, axes.bottom - axes.top, mark.name)
     else:
         top, bottom = y(mark.high), y(mark.low)
-        yield _rectangle(axes.left, top, axes.right - axes.left, bottom - top, mark.name, _PALE)
+        yield _rectangle(axes.left, top, axes.right - axes.left, bottom - top, mark.name)
 
 
 def _name_beside(name: str, start: tuple[float, float], end: tuple[float, float], axes: _Axes) -> str:
@@ -292,9 +265,9 @@ def _dot(x: float, y: float, style: _Style, *, hollow: bool = False, tip: str = 
     return f'<path {kind} d="{style.shape}" {place} stroke="currentColor" stroke-width="1.2">{title}</path>'
 
 
-def _rectangle(x: float, y: float, width: float, height: float, tip: str = "", attributes: str = "") -> str:
+def _rectangle(x: float, y: float, width: float, height: float, tip: str) -> str:
     box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    return f"<rect {box} {attributes}><title>{text(tip)}</title></rect>"
+    return f'<rect {box} opacity=".16"><title>{text(tip)}</title></rect>'
 
 
 def _text(x: float, y: float, shown: str, attributes: str = "") -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.features.page.picture import Axis, Band, Bars, Line, Mark, Picture, Points
+from pytest_gpuperf.features.page.picture import Axis, Band, Line, Mark, Picture, Points
 from pytest_gpuperf.features.page.svg import svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -43,14 +43,6 @@ def test_picture_has_title_legend_axes_and_notes() -> None:
 def test_logarithmic_axis_has_round_ticks(values: tuple[float, ...], ticks: list[str]) -> None:
     found = texts(drawn(Line(x=values, y=(0.3, 0.4)), x=Axis(log=True)))
     assert [text for text in found if text in ticks] == ticks
-
-
-def test_rows_of_bars_stand_in_their_order() -> None:
-    bars = [Bars(to=(5.0, 2.0), rows=(0, 1), name="now"), Bars(to=(4.0,), rows=(1,), name="before")]
-    found = drawn(*bars, y=Axis(names=("first", "second")))
-    tops = [float(rect.get("y", "0")) for rect in found.iter(f"{SVG}rect") if rect.get("height") == "9.9"]
-    assert tops[0] < tops[1] < tops[2]
-    assert [text for text in texts(found) if text in ("first", "second")] == ["first", "second"]
 
 
 def test_points_link_only_to_web_sites() -> None:
