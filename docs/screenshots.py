@@ -41,9 +41,7 @@ class Screenshot(NamedTuple):
 
 
 SCREENSHOTS = (
-    Screenshot(
-        "report_table.png", ("20261122-235542", "--against", "20261122-145918"), scheme="light", height=700
-    ),
+    Screenshot("report_table.png", ("20261122-235542",), scheme="light", height=700),
     Screenshot(
         "report_details.png",
         ("benchmarks/results/roofline_run.json",),

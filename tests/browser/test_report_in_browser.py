@@ -24,20 +24,20 @@ SMALLEST = min(
     (path for path in RECORDINGS if "nvidia-h200" in path.parts), key=lambda path: path.stat().st_size
 )
 SERIOUS = ("serious", "critical")
-NAMES = (*(path.stem for path in RECORDINGS), "against", "two models")
+NEWEST = RECORDINGS[-1].stem
+NAMES = (*(path.stem for path in RECORDINGS), "two models")
 ROWS = "main .scroll > table > tbody:visible"
 
 
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Reports by name: one for each recording, one against another, and one of two GPU models."""
+    """Reports by name: one for each recording, and one of two GPU models."""
     folder = tmp_path_factory.mktemp("reports")
     other = load_run(SMALLEST)
     gpu = GpuInfo(name="NVIDIA B200", slug="nvidia-b200", compute_capability="10.0")
     environment = replace(other.environment, gpu=gpu)
     (folder / "b200.json").write_bytes(encode_run(replace(other, id="of-b200", environment=environment)))
     arguments = {path.stem: [str(path)] for path in RECORDINGS}
-    arguments["against"] = [str(RECORDINGS[-1]), "--against", str(RECORDINGS[-2])]
     arguments["two models"] = [str(SMALLEST), str(folder / "b200.json")]
     for name, given in arguments.items():
         write_report(given, folder / f"{name}.html")
@@ -87,7 +87,7 @@ def test_page_has_no_serious_accessibility_fault(
 
 
 def test_titles_sort_the_rows(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
-    page = opened(reports["against"])
+    page = opened(reports[NEWEST])
     head = page.locator("thead th", has_text="time")
     times = page.locator(f"{ROWS} > tr:first-child > :nth-child(3)")
     for order, descending in (("descending", True), ("ascending", False)):
@@ -102,7 +102,7 @@ def test_titles_sort_the_rows(reports: dict[str, Path], opened: Callable[..., Pa
 
 
 def test_words_and_verdicts_filter_the_rows(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
-    page = opened(reports["against"])
+    page = opened(reports[NEWEST])
     total = page.locator(ROWS).count()
     page.fill("input[type=search]", "liger RMS")
     assert [name for name in names_of(page) if "liger" not in name] == []
@@ -117,7 +117,7 @@ def test_words_and_verdicts_filter_the_rows(reports: dict[str, Path], opened: Ca
 
 
 def test_row_opens_and_closes_by_keyboard(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
-    page = opened(reports["against"])
+    page = opened(reports[NEWEST])
     button = page.locator(f"{ROWS} .name button").first
     button.focus()
     page.keyboard.press("Enter")
@@ -166,14 +166,14 @@ def test_table_is_complete_without_javascript(reports: dict[str, Path], browser:
 def test_page_is_not_wider_than_its_window(
     reports: dict[str, Path], opened: Callable[..., Page], width: int
 ) -> None:
-    page = opened(reports["against"], viewport={"width": width, "height": 800})
+    page = opened(reports[NEWEST], viewport={"width": width, "height": 800})
     page.locator(f"{ROWS} .name button").nth(3).click()
     page.wait_for_selector(".details .part")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_table_fits_a_phone_and_breaks_no_time(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
-    page = opened(reports["against"], viewport={"width": 390, "height": 844})
+    page = opened(reports[NEWEST], viewport={"width": 390, "height": 844})
     box = page.locator("main .scroll")
     assert box.evaluate("one => one.scrollWidth - one.clientWidth") <= 0
     assert "\N{NO-BREAK SPACE}µs" in (page.locator(f"{ROWS} td.number").first.text_content() or "")

@@ -12,19 +12,14 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-
-    from pytest_gpuperf.baseline.store import BaselineStore
-    from pytest_gpuperf.records import Run
 
 
 @click.command("report")
 @click.argument("runs", metavar="[RUN …]", nargs=-1)
-@click.option("--against", metavar="RUN", help="Compare with this run (default: with the baselines).")
 @output_file("-o", "--output", required=True, help="Write to this file: report.html.")
 @project_options
-def command(project: Project, runs: tuple[str, ...], against: str | None, output: Path) -> None:
+def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
     """Write runs as one HTML page that needs no other file.
 
     RUN is an id, the start of an id, a run.json, its folder, or what `gpuperf merge` wrote; the newest run by
@@ -40,33 +35,14 @@ def command(project: Project, runs: tuple[str, ...], against: str | None, output
 
     loaded = [run for ref in runs or [None] for run in project.load_all(ref)]
     links = source_links(project.root)
-    before = project.load_all(against) if against else []
-    if against and not any(run.tests for run in before):
-        raise GpuperfError(f"the run {against} of --against has no tests", expected="a run that measured")
     sections = []
     for run in loaded:
-        store, other = _store(project, run, before)
-        results = judge_run(run, store, project.tolerance_pct)
+        results = judge_run(run, project.store, project.tolerance_pct)
         summary = Summary(
             results, run.environment, None, counters_unavailable=run.counters_unavailable, root=project.root
         )
-        expected = Expectations(store, run.environment)
-        sections.append(Section(run, summary, expected, other, links))
+        sections.append(Section(run, summary, Expectations(project.store, run.environment), links))
     tests = [test for section in sections for test in section.run.tests]
     write({output: page_pieces(sections)}, f"wrote {show_path(output)} ({count_tests(tests)})")
     if not tests:
         raise GpuperfError("no test was judged", expected="runs with tests")
-
-
-def _store(project: Project, run: Run, before: Sequence[Run]) -> tuple[BaselineStore, str]:
-    """Return the baselines to judge a run by, and the id of the run that they are from, if any."""
-    from pytest_gpuperf.features.page.of_run import RunAsBaseline
-
-    if not before:
-        return project.store, ""
-    slug = run.environment.gpu.slug
-    for other in before:
-        if other.environment.gpu.slug == slug:
-            return RunAsBaseline(other), other.id
-    models = ", ".join(sorted({other.environment.gpu.slug for other in before}))
-    raise GpuperfError(f"--against is a run of {models}", expected=f"one of {slug}, as the run {run.id}")

@@ -78,7 +78,7 @@ def _parts(section: Section, result: TestResult, label: str, measurement: Measur
     known, runs = section.known(result, label)
     gpu = section.run.environment.gpu
     if known is not None and (moved := compare_counters(measurement, known).changes):
-        table = _moved_table(moved, "before" if section.against else "baseline")
+        table = _moved_table(moved)
         yield _part("Counters that moved", table, kind="tall")
     if "explain" in registry().features:
         from pytest_gpuperf.features.explain.explained import explain_measurement
@@ -108,14 +108,14 @@ def _part(title: str, table: Table, *lines: str, kind: str = "") -> str:
     return f'<div class="part {kind}"><h3>{title}</h3>{above}{html_table(table, title)}</div>'
 
 
-def _moved_table(changes: Sequence[Change], before: str) -> Table:
+def _moved_table(changes: Sequence[Change]) -> Table:
     pairs = [show_pair(change.baseline, change.actual) for change in changes]
     units = [METRICS[change.metric].unit if change.metric in METRICS else "" for change in changes]
     moves = [show_movement(change, unit) for change, unit in zip(changes, units, strict=True)]
     return Table(
         [
             Column("counter", [change.metric for change in changes], "name", code=True),
-            Column(before, [old for old, _ in pairs]),
+            Column("baseline", [old for old, _ in pairs]),
             Column("now", [new for _, new in pairs]),
             Column("unit", units, "unit"),
             Column("change", moves, tones=[_EFFECTS[change.worse] for change in changes]),

@@ -13,7 +13,6 @@ from pytest_gpuperf.report.show import number_in, show_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.features.page.section import Section
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.report.rows import Row
@@ -83,11 +82,10 @@ class _Cell(NamedTuple):
     """Class of the column: `less` is left out on narrow screens, `least` on most."""
 
 
-def table_pieces(section: Section, entries: Sequence[Entry], first: int) -> Iterator[str]:
+def table_pieces(entries: Sequence[Entry], first: int) -> Iterator[str]:
     """Yield the table.
 
     Args:
-        section: The section.
         entries: Its rows, at least one.
         first: Number of the first row on the page.
     """
@@ -97,7 +95,7 @@ def table_pieces(section: Section, entries: Sequence[Entry], first: int) -> Iter
     columns = [cells[0] for cells in zip(*rows, strict=True) if any(cell.shown for cell in cells)]
     titles = [column.title for column in columns]
     yield '<div class="scroll" role="region" tabindex="0" aria-label="Table of the tests">\n'
-    yield f"<table><caption>{_caption(section, end_pct if decisions else 0)}</caption>\n<thead><tr>"
+    yield f"<table><caption>{_caption(end_pct if decisions else 0)}</caption>\n<thead><tr>"
     for column in columns:
         yield f'<th scope="col" class="{column.kind}">{column.title}</th>'
     yield "</tr></thead>\n"
@@ -111,12 +109,11 @@ def table_pieces(section: Section, entries: Sequence[Entry], first: int) -> Iter
     yield "</table></div>\n"
 
 
-def _caption(section: Section, end_pct: int) -> str:
+def _caption(end_pct: int) -> str:
     if not end_pct:
         return "All measurements, the worst verdict first."
-    against = f"the run {text(section.against)}" if section.against else "the baseline"
     return (
-        f"All measurements, the worst verdict first. The change of the time against {against} has its 90 % "
+        "All measurements, the worst verdict first. The change of the time against the baseline has its 90 % "
         f"interval; the bars reach from -{end_pct} % (faster) to +{end_pct} % (slower)."
     )
 

@@ -89,7 +89,7 @@ def _section(section: Section, number: int, entries: Sequence[Entry], first: int
         yield f"<details><summary>{shown}</summary>{items(lines, 'notices')}</details>\n"
     yield _list_of_counts(entries)
     if section.summary.results:
-        yield from table_pieces(section, entries, first)
+        yield from table_pieces(entries, first)
         yield '<noscript><p class="note">Sorting, filtering and the details of each test need JavaScript.</p>'
         yield "</noscript>\n"
     else:
@@ -108,8 +108,6 @@ def _source(section: Section) -> str:
         commit = link(section.links.of_commit(environment.commit), environment.commit[:7])
         changes = " with changes" if environment.dirty else ""
         parts.append(f"commit {commit}{changes}")
-    if section.against:
-        parts.append(f"against run {text(section.against)}")
     if not run.complete:
         parts.append("interrupted before its end")
     return f'<p class="source">{" · ".join(parts)}</p>\n'

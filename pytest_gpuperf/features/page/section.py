@@ -57,8 +57,6 @@ class Section:
     summary: Summary
     expected: Expectations
     """Baselines of the tests."""
-    against: str = ""
-    """Id of the run that takes the place of the baselines; empty for the baselines."""
     links: SourceLinks = field(default_factory=SourceLinks)
 
     @property

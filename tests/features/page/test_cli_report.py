@@ -9,7 +9,6 @@ from command_line import gpuperf
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli.project import find_project
-from pytest_gpuperf.records import GpuInfo
 from pytest_gpuperf.records.runs import RunStore, recordings
 from run_builders import measured, one_test, record, run
 
@@ -40,33 +39,6 @@ def test_newest_run_is_judged_by_the_baselines(project: Path) -> None:
     page = Path("report.html").read_text(encoding="utf-8")
     assert "1 inconclusive" in page
     assert "20.0&nbsp;% slower: 5 → 6&nbsp;µs (" in page
-
-
-def test_other_run_takes_the_place_of_the_baselines(project: Path) -> None:
-    before = keep(project, one_test(time_us=5.0, counters={"registers_per_thread": 32}))
-    after = one_test(time_us=4.0, counters={"registers_per_thread": 40})
-    keep(project, replace(after, id="20261121-000000-0000"))
-    assert report("20261121", "--against", before.id).exit_code == 0
-    page = Path("report.html").read_text(encoding="utf-8")
-    assert "1 regressed" in page
-    assert f"against run {before.id}" in page
-    assert str(project) not in page
-    assert not (project / "baselines").exists()
-
-
-def test_comparison_with_a_run_without_tests_is_refused(project: Path) -> None:
-    keep(project, one_test())
-    empty = keep(project, run(id="20261119-000000-aaaa"))
-    assert "of --against has no tests" in report(one_test().id, "--against", empty.id).stderr
-
-
-def test_run_of_another_gpu_is_not_compared(project: Path) -> None:
-    keep(project, one_test())
-    other = keep(project, run(record(), gpu=GpuInfo(name="NVIDIA B200", slug="nvidia-b200"), id="b200"))
-    done = report(one_test().id, "--against", other.id)
-    assert done.exit_code == 2
-    assert "--against is a run of nvidia-b200; expected one of nvidia-h200" in done.output
-    assert not Path("report.html").exists()
 
 
 def test_run_without_tests_is_an_error(project: Path) -> None:

@@ -146,7 +146,7 @@ def hostile_page(name: str) -> str:
     verdict = TestVerdict(Status.LIMIT, (finding,), {"main": compared(1.0)})
     kept = run(gpu=GpuInfo(name=name, slug="nvidia-h200"))
     kept = replace(kept, environment=replace(kept.environment, commit=name))
-    found = section(TestResult(record, verdict), kept=kept, against=name, links=GITHUB)
+    found = section(TestResult(record, verdict), kept=kept, links=GITHUB)
     found.summary.__dict__["notices"] = [name]
     return page(found)
 
