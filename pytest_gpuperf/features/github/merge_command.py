@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     "--output",
     type=click.Path(path_type=Path),
     required=True,
-    help="Write a folder with a folder for each GPU, or, if the name ends in .json and all runs are of one "
-    "GPU, a run file.",
+    help="Write a folder with a folder for each GPU.",
 )
 @FORCE
 @project_options
@@ -62,17 +61,8 @@ def _targets(output: Path, runs: Sequence[Run]) -> dict[Path, Run]:
     """Return the path of each run.
 
     Raises:
-        GpuperfError: There are several runs for one file, or something else is in the folder.
+        GpuperfError: Something else is in the folder.
     """
-    if output.name.endswith(".json"):
-        if len(runs) > 1:
-            names = ", ".join(dict.fromkeys(run.environment.gpu.name for run in runs))
-            raise GpuperfError(
-                f"{len(runs)} runs, of {names}, do not fit into one file",
-                expected="a folder, which gets a run.json for each",
-                next_step=f"type -o {show_path(output.with_suffix(''))}",
-            )
-        return {output: runs[0]}
     targets: dict[Path, Run] = {}
     for run in runs:
         slug = run.environment.gpu.slug
