@@ -21,17 +21,9 @@ class BreakEven:
     """Cost of the launches added at each size, in microseconds a call."""
     net_us: tuple[float, ...]
     """`saved_us` less `cost_us`: the change pays if it is above 0."""
-    affordable_launches: tuple[float, ...]
-    """Number of launches that the change may add at each size until it no longer pays; infinite if launches
-    cost nothing and time is saved, 0 if no time is saved."""
     size: float | None
     """The change pays at every measured size above this one: interpolated between two measured sizes, or the
     smallest size if it pays at all of them; None if it does not pay at the largest."""
-
-    @property
-    def always(self) -> bool:
-        """True if the change pays at every measured size: it may break even below all of them."""
-        return min(self.net_us) > 0
 
     def __str__(self) -> str:
         """`pays above 283, interpolated between 224 and 448`."""
@@ -41,7 +33,7 @@ class BreakEven:
             if max(self.net_us) > 0:
                 return f"does not pay at {largest:g}, the largest measured"
             return f"never pays in the measured range ({measured})"
-        if self.always:
+        if min(self.net_us) > 0:
             return f"pays in all of the measured range ({measured})"
         below = max(size for size, net in zip(self.sizes, self.net_us, strict=True) if net <= 0)
         above = min(size for size in self.sizes if size > below)
@@ -102,15 +94,8 @@ def break_even(
         saved_us=tuple(saved_us),
         cost_us=cost,
         net_us=net,
-        affordable_launches=tuple(_affordable(saved, launch_us) for saved in saved_us),
         size=_crossing(sizes, net),
     )
-
-
-def _affordable(saved_us: float, launch_us: float) -> float:
-    if saved_us <= 0:
-        return 0.0
-    return saved_us / launch_us if launch_us else math.inf
 
 
 def _crossing(sizes: Sequence[float], net_us: Sequence[float]) -> float | None:

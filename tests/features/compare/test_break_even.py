@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pytest_gpuperf import BreakEven, GpuperfError, break_even
+from pytest_gpuperf import GpuperfError, break_even
 
 numbers = st.floats(-1e4, 1e4)
 
@@ -29,8 +29,6 @@ def test_token_reduction_pays_above_the_cost_of_500_launches() -> None:
     assert found.cost_us == (4000, 4000)
     assert found.net_us == (-3000, 3000)
     assert found.size == 336  # halfway from 224 to 448
-    assert found.affordable_launches == (125, 875)
-    assert not found.always
     assert str(found) == "pays above 336, interpolated between 224 and 448"
 
 
@@ -54,7 +52,6 @@ def test_change_paying_only_at_small_sizes_has_no_break_even() -> None:
 
 def test_change_that_adds_nothing_and_saves_always_pays() -> None:
     found = break_even([224, 448], [100, 200], launches_added=0, launch_us=8)
-    assert found.always
     assert found.size == 224
     assert str(found) == "pays in all of the measured range (224 to 448)"
 
@@ -62,10 +59,6 @@ def test_change_that_adds_nothing_and_saves_always_pays() -> None:
 def test_break_even_follows_the_last_size_without_savings() -> None:
     # The change pays at 1 and 3, but not at 2.
     assert break_even([1, 2, 3], [5, -5, 15], 0, 0).size == 2.25
-
-
-def test_affordable_launches_are_zero_without_savings_and_infinite_if_free() -> None:
-    assert break_even([1, 2], [-1, 1], 3, 0).affordable_launches == (0, math.inf)
 
 
 @given(changes(), st.floats(0, 100), st.floats(0, 100))
@@ -103,17 +96,6 @@ def test_break_even_does_not_depend_on_the_time_unit(
     assert (one.size is None) == (other.size is None)
     if one.size is not None:
         assert other.size == pytest.approx(one.size, rel=1e-6)
-
-
-@given(changes(), st.floats(0.1, 100))
-def test_affordable_launches_use_up_the_savings(
-    change: tuple[list[float], list[float], list[float]], launch_us: float
-) -> None:
-    sizes, saved, added = change
-    found: BreakEven = break_even(sizes, saved, added, launch_us)
-    again = break_even(found.sizes, found.saved_us, found.affordable_launches, launch_us)
-    for before, net in zip(found.saved_us, again.net_us, strict=True):
-        assert net == pytest.approx(min(before, 0), abs=1e-6)
 
 
 @pytest.mark.parametrize(
