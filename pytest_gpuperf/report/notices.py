@@ -117,7 +117,9 @@ def undecided(results: Sequence[TestResult]) -> list[str]:
     suspects = [result for result in results if result.verdict.status is Status.INCONCLUSIVE]
     slower = sum(result.verdict.loss_pct > 0 for result in suspects)
     if slower:
-        lines.append(f"{count(slower, 'slowdown')} not decided")
+        replayed = any(result.replayed for result in suspects)
+        hint = ": pytest --gpuperf on this model of GPU times old and new code in turn" if replayed else ""
+        lines.append(f"{count(slower, 'slowdown')} not decided{hint}")
     if len(suspects) > slower:
         lines.append(f"{_tests(len(suspects) - slower)} not decided for other reasons")
     doubted = sum(bool(timing.doubts) for result in results for timing in _timings(result))
