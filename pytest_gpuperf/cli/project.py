@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -11,10 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.runs import STATE_FOLDER, RunStore, load_run
 from pytest_gpuperf.report.show import count
-from pytest_gpuperf.settings.options import RUNS_KEPT, whole_number
+from pytest_gpuperf.settings.options import RUNS_KEPT, number_of, runs_kept
 from pytest_gpuperf.settings.pytest_config import find_config
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
@@ -95,7 +93,7 @@ def find_project(root: Path | None = None, baselines: Path | None = None) -> Pro
         baselines: Folder that replaces `gpuperf_baselines`.
 
     Raises:
-        GpuperfError: pytest's configuration is broken.
+        GpuperfError: pytest's configuration is broken, or has an invalid value.
     """
     config = find_config(root or Path.cwd())
     values = config.values if config else {}
@@ -103,29 +101,12 @@ def find_project(root: Path | None = None, baselines: Path | None = None) -> Pro
     return Project(
         root=found,
         baselines=baselines or found / values.get("gpuperf_baselines", "baselines"),
-        tolerance_pct=_tolerance(values.get("gpuperf_tolerance", "0")),
-        keep=_keep(values.get("gpuperf_keep", str(RUNS_KEPT))),
+        tolerance_pct=number_of(
+            "gpuperf_tolerance", values.get("gpuperf_tolerance", "0"), most=MAX_TOLERANCE_PCT
+        ),
+        keep=runs_kept(values.get("gpuperf_keep", str(RUNS_KEPT))),
         values=values,
     )
-
-
-def _tolerance(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= MAX_TOLERANCE_PCT:
-        raise GpuperfError(
-            f"gpuperf_tolerance is {text!r}", expected=f"a number from 0 to {MAX_TOLERANCE_PCT:,}"
-        )
-    return value
-
-
-def _keep(text: str) -> int:
-    number = whole_number(text)
-    if number is None:
-        raise GpuperfError(f"gpuperf_keep is {text!r}", expected="a whole number, at least 0")
-    return number
 
 
 def project_options(command: Callable[Concatenate[Project, P], R]) -> Callable[P, R]:

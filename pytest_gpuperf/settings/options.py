@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 
 import pytest
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.registry import Option, registry
 
 MAX_TIMEOUT_S = 10**6
@@ -218,8 +220,42 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that a value of `gpuperf_keep` is; None if it is not one."""
+    """Return the whole number that a text is; None if it is not one."""
     return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
+
+
+def runs_kept(text: str) -> int:
+    """Return the value of `gpuperf_keep`.
+
+    Raises:
+        GpuperfError: It is not a whole number.
+    """
+    number = whole_number(text)
+    if number is None:
+        raise GpuperfError(f"gpuperf_keep is {text!r}", expected="a whole number, at least 0")
+    return number
+
+
+def number_of(key: str, text: str, *, above_0: bool = False, most: float = sys.float_info.max) -> float:
+    """Return the value of an option that is a number.
+
+    Args:
+        key: The option or its ini key.
+        text: The value.
+        above_0: True if 0 is refused.
+        most: Largest valid value.
+
+    Raises:
+        GpuperfError: It is no number, or outside the limits.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= most or (above_0 and not value):
+        expected = "a number above 0" if above_0 else f"a number from 0 to {most:,}"
+        raise GpuperfError(f"{key} is {text!r}", expected=expected)
+    return value
 
 
 def is_enabled(config: pytest.Config) -> bool:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
-import pytest
-
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, all_options, whole_number
+from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, all_options, number_of, runs_kept, whole_number
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import pytest
 
 PROFILING_PASS_ENV = "GPUPERF_PROFILING_PASS"  # noqa: S105
 """Variable of the child pytest under ncu: the folder of its plan."""
@@ -103,7 +103,7 @@ class Settings:
             first_on_path: The first import folder before pytest added those of tests.
 
         Raises:
-            pytest.UsageError, GpuperfError: An option has an invalid value.
+            GpuperfError: An option has an invalid value.
         """
         from pytest_gpuperf.metrics.presets import check_presets
 
@@ -112,14 +112,12 @@ class Settings:
             given = None if option.key_only else config.getoption(option.ini)
             value = str(config.getini(option.ini) if given is None else given).strip()
             if "\0" in value:
-                raise pytest.UsageError(f"gpuperf: {option.ini} has a NUL character: {value!r}")
+                raise GpuperfError(f"{option.ini} has a NUL character: {value!r}")
             choices = ("yes", "no") if option.switch else option.choices
             if choices and value not in choices:
-                raise pytest.UsageError(
-                    f"gpuperf: {option.ini} is {value!r}; expected one of {', '.join(choices)}"
-                )
+                raise GpuperfError(f"{option.ini} is {value!r}", expected=f"one of {', '.join(choices)}")
             if option.most:
-                _number(option.ini, value, most=option.most)
+                number_of(option.ini, value, most=option.most)
             values[option.name] = value
         profiling_pass = os.environ.get(PROFILING_PASS_ENV)
         side = os.environ.get(SIDE_ENV)
@@ -129,11 +127,11 @@ class Settings:
             # A run with compute-sanitizer reads no counters.
             counters="off" if sanitize != "off" else values["counters"],
             mode=values["mode"],
-            budget_s=_number("gpuperf_budget", values["budget"], above_0=True),
-            keep=_keep(values["keep"]),
-            timeout_s=_number("--gpuperf-timeout", values["timeout"], most=MAX_TIMEOUT_S),
+            budget_s=number_of("gpuperf_budget", values["budget"], above_0=True),
+            keep=runs_kept(values["keep"]),
+            timeout_s=number_of("--gpuperf-timeout", values["timeout"], most=MAX_TIMEOUT_S),
             shard=None if profiling_pass or side or sanitizing_pass else _shard(values["shard"]),
-            tolerance_pct=_number("gpuperf_tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
+            tolerance_pct=number_of("gpuperf_tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
             verify=values["verify"],
             baselines=config.rootpath / values["baselines"],
@@ -142,7 +140,7 @@ class Settings:
             replay_gpu=values["replay-gpu"],
             against="" if profiling_pass or side or sanitizing_pass else values["against"],
             build=values["build"],
-            settle_s=_number("gpuperf_settle_seconds", values["settle-seconds"])
+            settle_s=number_of("gpuperf_settle_seconds", values["settle-seconds"])
             if values["settle-seconds"]
             else None,
             sanitize=sanitize,
@@ -166,13 +164,6 @@ def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get("CI", "").lower() not in ("", "0", "false")
 
 
-def _keep(text: str) -> int:
-    number = whole_number(text)
-    if number is None:
-        raise pytest.UsageError(f"gpuperf: gpuperf_keep is {text!r}; expected a whole number, at least 0")
-    return number
-
-
 def _shard(text: str) -> tuple[int, int] | None:
     if not text:
         return None
@@ -181,17 +172,4 @@ def _shard(text: str) -> tuple[int, int] | None:
         number, count = cast("list[int]", numbers)
         if 1 <= number <= count:
             return number - 1, count
-    raise pytest.UsageError(
-        f"gpuperf: --gpuperf-shard is {text!r}; expected a part and the number of parts, such as 2/5"
-    )
-
-
-def _number(key: str, text: str, *, above_0: bool = False, most: float = sys.float_info.max) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= most or (above_0 and not value):
-        expected = "a number above 0" if above_0 else f"a number from 0 to {most:,}"
-        raise pytest.UsageError(f"gpuperf: {key} is {text!r}; expected {expected}")
-    return value
+    raise GpuperfError(f"--gpuperf-shard is {text!r}", expected="a part and the number of parts, such as 2/5")

@@ -34,12 +34,12 @@ def test_the_ini_key_gpuperf_turns_the_plugin_on(pytester: pytest.Pytester) -> N
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])
 @pytest.mark.parametrize(("option", "expected"), [("budget", "above 0"), ("tolerance", "from 0 to 1,000")])
 def test_invalid_number_is_named(pytester: pytest.Pytester, option: str, value: str, expected: str) -> None:
-    with pytest.raises(pytest.UsageError, match=f"gpuperf_{option} is '{value}'; expected.*{expected}"):
+    with pytest.raises(GpuperfError, match=f"gpuperf_{option} is '{value}'; expected.*{expected}"):
         settings(pytester, f"-ogpuperf_{option}={value}")
 
 
 def test_zero_budget_is_an_error_but_zero_tolerance_is_valid(pytester: pytest.Pytester) -> None:
-    with pytest.raises(pytest.UsageError, match="gpuperf_budget is '0'; expected a number above 0"):
+    with pytest.raises(GpuperfError, match="gpuperf_budget is '0'; expected a number above 0"):
         settings(pytester, "-ogpuperf_budget=0")
     assert settings(pytester, "-ogpuperf_tolerance=0").tolerance_pct == 0
 
@@ -54,7 +54,7 @@ def test_strict_is_a_flag_and_an_ini_word(pytester: pytest.Pytester) -> None:
 def test_invalid_ini_word_is_named(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf_mode = lukewarm\n")
     with pytest.raises(
-        pytest.UsageError, match="gpuperf_mode is 'lukewarm'; expected one of auto, hot, cold, queued"
+        GpuperfError, match="gpuperf_mode is 'lukewarm'; expected one of auto, hot, cold, queued"
     ):
         settings(pytester)
 
@@ -84,7 +84,7 @@ def test_nul_character_in_an_ini_key_is_named(pytester: pytest.Pytester, key: st
 
 @pytest.mark.parametrize("value", ["-1", "nan", "1.5", "many", "9" * 20])
 def test_impossible_number_of_runs_to_keep_is_named(pytester: pytest.Pytester, value: str) -> None:
-    with pytest.raises(pytest.UsageError, match=f"gpuperf_keep is '{value}'; expected a whole number"):
+    with pytest.raises(GpuperfError, match=f"gpuperf_keep is '{value}'; expected a whole number"):
         Settings.from_config(pytester.parseconfig(f"-ogpuperf_keep={value}"))
 
 
