@@ -228,11 +228,7 @@ def accept(
     return result
 
 
-def refuse_in_ci(
-    environ: Mapping[str, str] = os.environ,
-    next_step: str = "download the run.json artifact and type `gpuperf baseline accept run.json` "
-    "on your machine",
-) -> None:
+def refuse_in_ci(environ: Mapping[str, str] = os.environ) -> None:
     """Refuse to change baselines in CI, because no person looks at the change.
 
     Raises:
@@ -242,5 +238,6 @@ def refuse_in_ci(
         raise GpuperfError(
             "the baselines were left as they are, because CI is set",
             expected="a person who looks at what changes",
-            next_step=next_step,
+            next_step="download the run.json artifact and type `gpuperf baseline accept run.json` on your "
+            "machine",
         )

@@ -12,6 +12,7 @@ from pytest_gpuperf.baseline.merge import in_order
 from pytest_gpuperf.cli.output import DEFAULT, echo, show
 from pytest_gpuperf.cli.project import count_tests
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.runs import load_run
 from pytest_gpuperf.report.table import Column, Report, Table
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.baseline.merge import UpdatePlan
-    from pytest_gpuperf.baseline.update import Entry
     from pytest_gpuperf.cli.project import Project
     from pytest_gpuperf.records import Run
 
@@ -91,7 +91,7 @@ def _report(project: Project, runs: Sequence[Run], plan: UpdatePlan) -> Report:
     above.append(f"{last}, {gpu.name}, compared with {show_path(project.baselines / gpu.slug)}")
     shown = [entry for entry in plan.entries if entry.kind != "refreshed"]
     columns = [
-        Column("test", [_name_of(entry) for entry in shown], "name", code=True),
+        Column("test", [with_label(entry.nodeid, entry.label) for entry in shown], "name", code=True),
         Column("effect", [entry.kind for entry in shown], "outcome", left=True),
         Column("details", ["\n".join(entry.lines) for entry in shown], "detail"),
     ]
@@ -118,10 +118,6 @@ def show_run(run: Run) -> str:
     """Describe a run: `run 20261120-173012-3f9a, commit c0ffee1+, 2026-11-20`, with a plus if dirty."""
     commit = run.environment.commit[:7] + ("+" if run.environment.commit and run.environment.dirty else "")
     return f"run {run.id}" + (f", commit {commit}" if commit else "") + f", {run.started_at[:10]}"
-
-
-def _name_of(entry: Entry) -> str:
-    return entry.nodeid if entry.label in ("", "main") else f"{entry.nodeid} ({entry.label})"
 
 
 def _notes(plan: UpdatePlan) -> list[str]:

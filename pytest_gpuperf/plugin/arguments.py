@@ -11,6 +11,7 @@ from numbers import Real
 from typing import Any
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
+from pytest_gpuperf.records.call import Reference
 from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS
 
 MODES = next(option.choices for option in OPTIONS if option.name == "mode")
@@ -182,6 +183,17 @@ def check_mutates(mutates: object) -> bool | Collection[int | str]:
             expected="positions and names of arguments, such as (0, 'out'), or True for all",
         )
     return keys
+
+
+def reference_of(expected: Any, rtol: object, atol: object, equal_nan: object, mutates: object) -> Reference:
+    """Return the reference of a call, whose expected output is checked already."""
+    return Reference(
+        expected,
+        rtol=check_tolerance("rtol", rtol),
+        atol=check_tolerance("atol", atol),
+        equal_nan=check_flag("equal_nan", equal_nan),
+        mutates=check_mutates(mutates),
+    )
 
 
 def check_static(given: Mapping[str, object], archs: object) -> None:

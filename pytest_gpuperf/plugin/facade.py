@@ -13,15 +13,14 @@ from pytest_gpuperf.metrics.peaks import with_peaks
 from pytest_gpuperf.plugin.arguments import (
     check_count,
     check_expected,
-    check_flag,
     check_mode,
     check_mutates,
     check_static,
-    check_tolerance,
+    reference_of,
 )
 from pytest_gpuperf.plugin.fuzz_method import Fuzzes
 from pytest_gpuperf.records import Measurement, Profile
-from pytest_gpuperf.records.call import Call, Reference
+from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.compiled import ARCHITECTURES, label_of, profile_of
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.selection import Selection, check_kernels, check_launches
@@ -148,13 +147,7 @@ class Gpuperf(Fuzzes):
         __tracebackhide__ = True
         source, call = self._begin("correctness", label, fn, args, kwargs, inputs)
         try:
-            reference = Reference(
-                check_expected(expected),
-                rtol=check_tolerance("rtol", rtol),
-                atol=check_tolerance("atol", atol),
-                equal_nan=check_flag("equal_nan", equal_nan),
-                mutates=check_mutates(mutates),
-            )
+            reference = reference_of(check_expected(expected), rtol, atol, equal_nan, mutates)
             call = replace(call, reference=reference)
             self._checked[label] = call.without_arguments()
             result = source.check(call)

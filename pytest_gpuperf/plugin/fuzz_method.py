@@ -10,13 +10,11 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.plugin.arguments import (
     check_callable,
     check_exceptions,
-    check_flag,
-    check_mutates,
     check_seconds,
-    check_tolerance,
+    reference_of,
 )
 from pytest_gpuperf.plugin.facade_base import Recorder
-from pytest_gpuperf.records.call import LAYOUTS, FuzzCall, Reference
+from pytest_gpuperf.records.call import LAYOUTS, FuzzCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -77,13 +75,7 @@ class Fuzzes(Recorder):
         __tracebackhide__ = True
         source, call = self._begin("fuzz", label, fn, (), {})
         try:
-            reference = Reference(
-                check_callable("expected", expected),
-                rtol=check_tolerance("rtol", rtol),
-                atol=check_tolerance("atol", atol),
-                equal_nan=check_flag("equal_nan", equal_nan),
-                mutates=check_mutates(mutates),
-            )
+            reference = reference_of(check_callable("expected", expected), rtol, atol, equal_nan, mutates)
             result = source.fuzz(
                 FuzzCall(
                     call.nodeid,

@@ -78,7 +78,12 @@ class Call(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """Return its name in messages."""
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
-        return name if self.label == "main" else f"{name} ({self.label})"
+        return with_label(name, self.label)
+
+
+def with_label(name: str, label: str) -> str:
+    """Return a name, of a test for example, with a label behind it unless it is `main` or empty."""
+    return name if label in ("", "main") else f"{name} ({label})"
 
 
 LAYOUTS = ("contiguous", "transposed", "padded", "strided", "misaligned")

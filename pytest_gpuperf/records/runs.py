@@ -235,15 +235,24 @@ def load_run(path: Path) -> Run:
     refuse_trace(kind_of_content(data), shown, EXPECTED)
     refuse_ncu(data, shown, EXPECTED)
     run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown, next_step=next_step)
-    for what, name in (("run id", run.id), ("GPU", run.environment.gpu.slug)):
+    refuse_unsafe_names(run.id, run.environment.gpu.slug, shown, next_step)
+    refuse_first(in_run(run), shown, next_step)
+    return run
+
+
+def refuse_unsafe_names(run_id: str, gpu: str, shown: str, next_step: str) -> None:
+    """Refuse a file whose run id or GPU cannot be a part of a path.
+
+    Raises:
+        GpuperfError: One has other characters, or is too long.
+    """
+    for what, name in (("run id", run_id), ("GPU", gpu)):
         if not SAFE_NAME.fullmatch(name):
             raise GpuperfError(
                 f"{shown} has the {what} {name[:100]!r}",
                 expected="at most 100 letters, digits, '-', '_' and '.'",
                 next_step=next_step,
             )
-    refuse_first(in_run(run), shown, next_step)
-    return run
 
 
 def file_of_run(run_file: Path, name: str) -> Path:

@@ -352,7 +352,7 @@ def test_no_more_than_three_copies_of_an_output_are_alive(monkeypatch: pytest.Mo
         torch.mul(x, x, out=out)
 
     copies = LiveCopies()
-    monkeypatch.setattr("pytest_gpuperf.measure.correctness.copy", copies)
+    monkeypatch.setattr("pytest_gpuperf.measure.correctness.arguments.copy", copies)
     assert checked(square_into, torch.empty(5), data(5), expected=square_into, mutates=(0,)).passed
     assert copies.most == 3
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.names import Name, name_of
 from pytest_gpuperf.features.compare.values import values_of
+from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.file_kinds import type_of
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Entry:
     @property
     def shown(self) -> str:
         """Node id, then the label unless it is `main`, as all reports show it."""
-        return self.test.nodeid if self.label == "main" else f"{self.test.nodeid} ({self.label})"
+        return with_label(self.test.nodeid, self.label)
 
     @property
     def failed(self) -> bool:

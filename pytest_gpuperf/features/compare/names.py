@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_gpuperf.features.compare.pairing import pair_up
+from pytest_gpuperf.records.call import with_label
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -126,7 +127,7 @@ def short(name: Name, places: Collection[int]) -> str:
     text = function + parameters
     if not text:
         return label
-    return f"{text} ({label})" if label and label != "main" else text
+    return with_label(text, label)
 
 
 def told_apart(names: Sequence[Name], places: Collection[int]) -> list[str]:

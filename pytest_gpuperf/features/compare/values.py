@@ -14,7 +14,7 @@ from pytest_gpuperf.records.values import VALUES, is_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.records import Accuracy, Measurement, MetricValue
+    from pytest_gpuperf.records import Measurement, MetricValue
     from pytest_gpuperf.records.change import Change
 
 MODE = "mode"
@@ -29,7 +29,7 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
     if timing is not None:
         values[MODE] = timing.mode
         values |= {name: value for name in _TIMES if (value := getattr(timing, name)) is not None}
-    accuracy = accuracy_of(measurement)
+    accuracy = measurement.accuracy
     if accuracy is not None:
         values |= accuracy.values
     values |= trace_values(measurement)
@@ -38,11 +38,6 @@ def values_of(measurement: Measurement) -> dict[str, MetricValue]:
         values |= profile.kernels[0].metrics if len(profile.kernels) == 1 else {}
         values |= profile.combined
     return values
-
-
-def accuracy_of(measurement: Measurement) -> Accuracy | None:
-    """Return the accuracy that a check recorded."""
-    return measurement.correctness.accuracy if measurement.correctness is not None else None
 
 
 def trace_values(measurement: Measurement) -> Mapping[str, float]:
@@ -68,7 +63,7 @@ def why_not_compared(name: str, old: Measurement, new: Measurement) -> str:
         modes = [measured.timing.mode for measured in (old, new) if measured.timing]
         return "" if len(set(modes)) < 2 else f"{modes[0]} and {modes[1]} times"
     if is_of(name, "correctness"):
-        kinds = [found.kind for found in map(accuracy_of, (old, new)) if found is not None]
+        kinds = [one.accuracy.kind for one in (old, new) if one.accuracy is not None]
         same = name == "same_bits" or len(set(kinds)) < 2
         return "" if same else f"errors of {kinds[0]} and of {kinds[1]}"
     if name in trace_values(new) or is_read_alike(name):

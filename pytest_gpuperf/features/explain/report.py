@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_gpuperf.features.explain.diagnosis import lines_of
+from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.report.show import show_time
 from pytest_gpuperf.report.table import Column, Report, Table
 
@@ -51,7 +52,7 @@ class ExplainedMeasurement:
     @property
     def title(self) -> str:
         """The test, with a label that is not the usual one."""
-        return self.nodeid if self.label in ("", "main") else f"{self.nodeid} ({self.label})"
+        return with_label(self.nodeid, self.label)
 
 
 def explain_report(sections: Sequence[tuple[Sequence[str], Sequence[ExplainedMeasurement]]]) -> Report:

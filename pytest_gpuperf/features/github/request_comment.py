@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.github.step_summary import counted, cut, folded, within
 from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.report.forms.as_markdown import MARKS, code, code_block
 from pytest_gpuperf.report.own_files import COMMENT as TAG
 from pytest_gpuperf.report.rows import (
@@ -157,7 +158,7 @@ def _changes(judged: Sequence[JudgedRun]) -> list[str]:
         # Without any baseline, a row for each new test would hide the changes.
         unchanged = (Status.PASS,) if one.known else (Status.PASS, Status.NEW)
         for result, label, row in one.rows:
-            name = _name(result.record.nodeid, label)
+            name = with_label(result.record.nodeid, label)
             cells.setdefault(name, {})[place] = row
             if row.status not in unchanged:
                 time = result.verdict.times.get(label)
@@ -222,7 +223,7 @@ def _all_times(judged: Sequence[JudgedRun], room: int) -> list[str]:
     for one in judged:
         above = "\n".join(map(_code, header_lines(one.run.environment, None)))
         head = f"{above}\n\n| test | time | change | verdict |\n| --- | ---: | ---: | --- |"
-        _, names = split_names([_name(result.record.nodeid, label) for result, label, _ in one.rows])
+        _, names = split_names([with_label(result.record.nodeid, label) for result, label, _ in one.rows])
         lines = [
             f"| {_code(name, cell=True)} | {row.time} | {row.change} | {_verdict(row)} |"
             for name, (_, _, row) in zip(names, one.rows, strict=True)
@@ -236,10 +237,6 @@ def _all_times(judged: Sequence[JudgedRun], room: int) -> list[str]:
     if not kept:
         return _left_out(total, "time")
     return [folded(f"All {count(total, 'time')}", [*kept, *_left_out(left, "time")])]
-
-
-def _name(nodeid: str, label: str) -> str:
-    return nodeid if label == "main" else f"{nodeid} ({label})"
 
 
 def _verdict(row: Row) -> str:

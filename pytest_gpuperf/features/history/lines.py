@@ -13,7 +13,7 @@ from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.decoding import decode_versioned
 from pytest_gpuperf.records.quantities import Clock, Date, DateOrNone, Schema, StandardError, Time, TimeOrZero
-from pytest_gpuperf.records.runs import SAFE_NAME
+from pytest_gpuperf.records.runs import refuse_unsafe_names
 from pytest_gpuperf.records.timing import TimingMode, TimingSource
 from pytest_gpuperf.statistics.clock_model import ClockModel
 
@@ -119,13 +119,7 @@ def decode_lines(data: bytes, file: str, shown: str) -> list[HistoryLine]:
 def _decode(text: bytes, file: str, shown: str) -> HistoryLine:
     next_step = "remove the line, or type `git restore` for the file if it is committed"
     line = decode_versioned(text, _DECODER, schema=HISTORY_SCHEMA, shown=shown, next_step=next_step)
-    for what, name in (("run id", line.run), ("GPU", line.gpu)):
-        if not SAFE_NAME.fullmatch(name):
-            raise GpuperfError(
-                f"{shown} has the {what} {name[:100]!r}",
-                expected="at most 100 letters, digits, '-', '_' and '.'",
-                next_step=next_step,
-            )
+    refuse_unsafe_names(line.run, line.gpu, shown, next_step)
     try:
         own = line.file
     except GpuperfError as error:

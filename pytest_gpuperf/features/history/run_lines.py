@@ -8,6 +8,7 @@ from pytest_gpuperf.baseline.merge import refusal
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
 from pytest_gpuperf.features.history.lines import HISTORY_SCHEMA, HistoryLine
 from pytest_gpuperf.records import NO_GPU, ClockModel
+from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.plausibility import alike
 from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
 from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
@@ -53,7 +54,7 @@ def lines_of(
         for label, measurement in test.measurements.items():
             if (measured := measurement.timing) is not None:
                 if why := _why_left_out(measured):
-                    left_out.append((_name(test.nodeid, label), why))
+                    left_out.append((with_label(test.nodeid, label), why))
                     continue
                 source = sources.get((gpu.slug, test.nodeid, label), measured.source)
                 timing = measured.by(source) or measured
@@ -94,10 +95,6 @@ def _why_left_out(timing: Timing) -> str:
     if timing.only_host:
         return "the time is by the host's clock, as CUPTI was missing"
     return timing.refused
-
-
-def _name(nodeid: str, label: str) -> str:
-    return nodeid if label in ("", "main") else f"{nodeid} ({label})"
 
 
 def _at_one_clock(timing: Timing, model: ClockModel | None) -> tuple[float, float]:

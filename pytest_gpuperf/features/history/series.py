@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pytest_gpuperf.features.history.change_points import HistoryPoint, Noise, find_steps
+from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.statistics.clock_model import (
     alike_shares,
     normalisation_error,
@@ -58,8 +59,7 @@ class Series:
     @property
     def name(self) -> str:
         """Node id, then the label unless it is `main`."""
-        test, label = self.newest.test, self.newest.label
-        return test if label == "main" else f"{test} ({label})"
+        return with_label(self.newest.test, self.newest.label)
 
     @property
     def identity(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.chips import chip_name
+from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.rows import TONES
@@ -54,9 +55,8 @@ def details_of(section: Section, result: TestResult, label: str) -> str:
 def _source(section: Section, result: TestResult, label: str) -> str:
     nodeid, commit = result.record.nodeid, section.run.environment.commit
     address = section.links.of_test(commit, nodeid, section.summary.lines.get(nodeid))
-    shown = nodeid if label == "main" else f"{nodeid} ({label})"
     where = f" · {link(address, f'source at {commit[:7]}')}" if address else ""
-    return f'<p class="source"><code>{text(shown)}</code>{where}</p>'
+    return f'<p class="source"><code>{text(with_label(nodeid, label))}</code>{where}</p>'
 
 
 def _findings(result: TestResult, label: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_gpuperf.features.page.change_bar import change_bar, scale_of
 from pytest_gpuperf.features.page.markup import sentence, text
 from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.report.rows import SEVERITY, build_rows, failure_message
 from pytest_gpuperf.report.show import number_in, show_time
 
@@ -34,8 +35,7 @@ class Entry(NamedTuple):
     @property
     def name(self) -> str:
         """Node id, then the label unless it is `main`."""
-        nodeid = self.result.record.nodeid
-        return nodeid if self.label == "main" else f"{nodeid} ({self.label})"
+        return with_label(self.result.record.nodeid, self.label)
 
     @property
     def summary(self) -> str:

@@ -6,19 +6,18 @@ others waiting.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.arguments import Arguments, named_tensors
+from pytest_gpuperf.measure.correctness.arguments import Arguments, copied_outputs
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, merge
 from pytest_gpuperf.measure.correctness.low_signal import low_signal
-from pytest_gpuperf.measure.correctness.poison import PATTERNS, copy, holds, poisoned_memory
+from pytest_gpuperf.measure.correctness.poison import PATTERNS, holds, poisoned_memory
 from pytest_gpuperf.records import Correctness
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import torch
 
@@ -45,14 +44,14 @@ def check(call: RankedCall, reference: Reference) -> Correctness:
             with poisoned_memory(byte, {call.device}):
                 value = call()
                 call.meet()
-            runs.append(_copies(arguments.written or None if value is None else value, "the function"))
+            runs.append(copied_outputs(value, "the function", arguments.written))
             del value
             changed = changed or arguments.change()
             # Another rank may still read these arguments.
             call.meet()
         call.meet()
     call.doing("compares")
-    expected = _copies(call.make_expected(), "expected")
+    expected = copied_outputs(call.make_expected(), "expected")
     call.meet()
     return Correctness(passed=False, failure=changed) if changed else _compared(runs[1:], expected, tolerance)
 
@@ -71,15 +70,3 @@ def _compared(runs: Sequence[Outputs], expected: Outputs, tolerance: Tolerance) 
         little = little or low_signal(name, target, first.dtype, tolerance)
     result = merge(results)
     return replace(result, low_signal=little) if result.passed else result
-
-
-def _copies(value: Any, who: str) -> Outputs:
-    tensors: Mapping[str, torch.Tensor] = dict(named_tensors(value, "output"))
-    if not tensors:
-        found = "None" if value is None else f"a {type(value).__name__} without tensors"
-        raise GpuperfError(
-            f"{who} returned {found}",
-            expected="a tensor, or tuples, lists and dicts of them",
-            next_step="name the arguments that it writes to: mutates=(0,)",
-        )
-    return {name: copy(tensor) for name, tensor in tensors.items()}

@@ -12,12 +12,9 @@ from pytest_gpuperf.features.ranks.source import RankCall, source_of
 from pytest_gpuperf.plugin.arguments import (
     check_callable,
     check_count,
-    check_flag,
-    check_mutates,
-    check_tolerance,
+    reference_of,
 )
 from pytest_gpuperf.plugin.facade_base import Recorder
-from pytest_gpuperf.records.call import Reference
 from pytest_gpuperf.records.ranks import BUS_FACTORS
 
 if TYPE_CHECKING:
@@ -122,13 +119,7 @@ class GpuperfRanks(Recorder):
         __tracebackhide__ = True
         ranks, call = self._begin_ranks("correctness", label, fn, inputs)
         try:
-            reference = Reference(
-                check_callable("expected", expected),
-                rtol=check_tolerance("rtol", rtol),
-                atol=check_tolerance("atol", atol),
-                equal_nan=check_flag("equal_nan", equal_nan),
-                mutates=check_mutates(mutates),
-            )
+            reference = reference_of(check_callable("expected", expected), rtol, atol, equal_nan, mutates)
             result = ranks.check_ranks(replace(call, reference=reference))
         except GpuperfError as error:
             self._fail(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.features.trace.summary import share_pct
 from pytest_gpuperf.report.show import show_time
 from pytest_gpuperf.report.table import Column, Table
 
@@ -23,14 +24,14 @@ def split_lines(trace: Trace) -> list[str]:
     `communication 1.90 ms: 1.20 ms exposed, 0.70 ms overlapped by computation`
     `idle 0.40 ms: 0.10 ms waiting for the host, 0.30 ms for kernels already launched`
     """
-    shares = ((name, _share(time_us, trace.gpu_time_us)) for name, time_us in trace.category_us.items())
+    shares = ((name, share_pct(time_us, trace.gpu_time_us)) for name, time_us in trace.category_us.items())
     shown = [f"{name} {share:.0f} %" for name, share in shares][:CATEGORIES_SHOWN]
     lines = [f"work: {', '.join(shown)}"]
     moved = trace.communication
     if moved is not None and moved.kernels:
         lines.append(
             f"communication {show_time(moved.total_us)}: {show_time(moved.exposed_us)} exposed, "
-            f"{show_time(moved.overlapped_us)} ({_share(moved.overlapped_us, moved.total_us):.0f} %) "
+            f"{show_time(moved.overlapped_us)} ({share_pct(moved.overlapped_us, moved.total_us):.0f} %) "
             "overlapped by computation"
         )
     idle = trace.idle
@@ -76,7 +77,3 @@ def _moved(trace: Trace, name: str) -> str:
 
 def _waited(trace: Trace, name: str) -> str:
     return show_time(getattr(trace.idle, name)) if trace.idle is not None else ""
-
-
-def _share(part: float, whole: float) -> float:
-    return 100 * part / whole if whole else 0.0

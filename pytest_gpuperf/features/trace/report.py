@@ -9,6 +9,7 @@ import msgspec
 
 from pytest_gpuperf.features.trace.overview import overview_table, split_lines
 from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.show import count, show_time
@@ -42,9 +43,7 @@ class FoundTrace:
     @property
     def title(self) -> str:
         """The test, or the file."""
-        return (self.nodeid or show_path(self.file)) + (
-            f" ({self.label})" if self.label not in ("", "main") else ""
-        )
+        return with_label(self.nodeid or show_path(self.file), self.label)
 
     @property
     def rank(self) -> int | None:

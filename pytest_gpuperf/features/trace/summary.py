@@ -122,7 +122,7 @@ def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> T
         span_source=by,
         busy_us=busy_us,
         idle=trace.idle if by == "profiler" else None,
-        gpu_busy_pct=None if trace.gpu_busy_pct is None else min(100.0, _share(busy_us, span_us)),
+        gpu_busy_pct=None if trace.gpu_busy_pct is None else min(100.0, share_pct(busy_us, span_us)),
         launch_gap_us=0.0 if trace.gpu_busy_pct is None else gap_us,
     )
 
@@ -153,7 +153,7 @@ def table(
     memsets = [one for one in activities if one.kind == "memset"]
     copy_us, memset_us = _time_us(copies), _time_us(memsets)
     moved_us = copy_us + memset_us
-    moved_pct = _share(moved_us, gpu_time_us)
+    moved_pct = share_pct(moved_us, gpu_time_us)
     directions: dict[str, list[Activity]] = defaultdict(list)
     for one in copies:
         directions[_direction(one.name)].append(one)
@@ -174,7 +174,7 @@ def table(
         communication=split.communication,
         exposed_copy_us=split.exposed_copy_us,
         idle=split.idle if region.is_complete else None,
-        gpu_busy_pct=min(100.0, _share(busy, span_us)) if region.is_complete else None,
+        gpu_busy_pct=min(100.0, share_pct(busy, span_us)) if region.is_complete else None,
         launch_gap_us=max(0.0, gap_us) if region.is_complete else 0.0,
         copies=len(copies),
         copy_bytes=sum(one.bytes for one in copies),
@@ -217,7 +217,7 @@ def _row(
         calls=len(group),
         total_us=total_us,
         mean_us=total_us / len(group),
-        share_pct=_share(total_us, gpu_time_us),
+        share_pct=share_pct(total_us, gpu_time_us),
         grid=first.grid,
         block=first.block,
         blocks_per_sm=blocks_per_sm,
@@ -267,5 +267,6 @@ def _sum_of_shares(kernels: Sequence[TracedKernel], *, known: bool | None) -> fl
     return sum(kernel.share_pct for kernel in kernels if kernel.tensor_cores is known)
 
 
-def _share(part: float, whole: float) -> float:
+def share_pct(part: float, whole: float) -> float:
+    """Return a part of a whole, in percent; 0 without a whole."""
     return 100 * part / whole if whole else 0.0

@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.accuracy import accuracy_of
-from pytest_gpuperf.measure.correctness.arguments import Arguments, named_tensors
+from pytest_gpuperf.measure.correctness.arguments import Arguments, copied_outputs, named_tensors
 from pytest_gpuperf.measure.correctness.arrays import moved
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, dtype_name, merge, never_written
 from pytest_gpuperf.measure.correctness.float64_reference import (
@@ -45,7 +45,7 @@ from pytest_gpuperf.measure.correctness.footprint import OutputMemory, argument_
 from pytest_gpuperf.measure.correctness.low_signal import low_signal
 from pytest_gpuperf.measure.correctness.output_types import strange_types, types_in
 from pytest_gpuperf.measure.correctness.own_check import Judged, copy_of
-from pytest_gpuperf.measure.correctness.poison import PATTERNS, copy, holds, poisoned_memory
+from pytest_gpuperf.measure.correctness.poison import PATTERNS, holds, poisoned_memory
 from pytest_gpuperf.measure.correctness.red_zones import Guarded, call_between_red_zones
 from pytest_gpuperf.measure.correctness.stream_order import late_outputs
 from pytest_gpuperf.measure.device.finish import finish
@@ -383,12 +383,4 @@ class _Call:
         return value if on is None else moved(value, on)
 
     def _outputs(self, value: object, who: str) -> _Outputs:
-        tensors = self.arguments.written if value is None else dict(named_tensors(value, "output"))
-        if not tensors:
-            found = "None" if value is None else f"a {type(value).__name__} without tensors"
-            raise GpuperfError(
-                f"{who} returned {found}",
-                expected="a tensor, or tuples, lists and dicts of them",
-                next_step="name the arguments that it writes to: mutates=(0,)",
-            )
-        return {key: copy(tensor) for key, tensor in tensors.items()}
+        return copied_outputs(value, who, self.arguments.written)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness import poison
 from pytest_gpuperf.measure.correctness.arrays import as_tensor, is_on_gpu
+from pytest_gpuperf.measure.correctness.poison import copy, fill, same_bits
 from pytest_gpuperf.measure.device.memory import bytes_of
 
 
@@ -57,6 +58,25 @@ def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterato
     yield name, tensor
 
 
+def copied_outputs(
+    value: object, who: str, written: Mapping[str, torch.Tensor] = MappingProxyType({})
+) -> dict[str, torch.Tensor]:
+    """Return copies of the tensors that a callable returned, or that it wrote to if it returned None.
+
+    Raises:
+        GpuperfError: There are none.
+    """
+    tensors = written if value is None else dict(named_tensors(value, "output"))
+    if not tensors:
+        found = "None" if value is None else f"a {type(value).__name__} without tensors"
+        raise GpuperfError(
+            f"{who} returned {found}",
+            expected="a tensor, or tuples, lists and dicts of them",
+            next_step="name the arguments that it writes to: mutates=(0,)",
+        )
+    return {name: copy(tensor) for name, tensor in tensors.items()}
+
+
 def _argument(value: object, name: str) -> torch.Tensor | None:
     if isinstance(value, torch.Tensor) or is_on_gpu(value):
         with suppress(GpuperfError):
@@ -81,13 +101,13 @@ class _Memory:
             former = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
                 self.before, tensor.storage_offset(), tensor.shape, tensor.stride()
             )
-            changed = ~poison.same_bits(tensor, former)
+            changed = ~same_bits(tensor, former)
             if changed.any():
                 index = tuple(changed.nonzero()[0].tolist())
                 return (
                     f"{name} was changed: {int(changed.sum())} of {tensor.numel()} elements, the first at "
-                    f"{list(index)} (before {poison.copy(former[index]).item()}, "
-                    f"after {poison.copy(tensor[index]).item()}); "
+                    f"{list(index)} (before {copy(former[index]).item()}, "
+                    f"after {copy(tensor[index]).item()}); "
                     "if the function is meant to write to it, name it in mutates="
                 )
         return f"memory outside of {', '.join(self.tensors)}, but in the same allocation, was changed"
@@ -139,7 +159,7 @@ class Arguments:
         """Fill the tensors of floating type that may be written to."""
         for tensor in self.written.values():
             if tensor.is_floating_point() or tensor.is_complex():
-                poison.fill(tensor, byte)
+                fill(tensor, byte)
 
     def change(self) -> str:
         """Describe the first change to a tensor that may not be written to; else empty."""
