@@ -131,7 +131,7 @@ def measure() -> Results:
     from pytest_gpuperf.measure.device.conditions import Nvml
     from pytest_gpuperf.measure.device.environment import environment
     from pytest_gpuperf.measure.device.gpu import gpu_info
-    from pytest_gpuperf.measure.timing.burn import Burn
+    from pytest_gpuperf.measure.timing.clock_shift import Burn
     from pytest_gpuperf.measure.timing.timer import Timer
 
     gpu = gpu_info()

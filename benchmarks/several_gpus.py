@@ -153,7 +153,7 @@ def _session(gpus: int, arguments: list[str]) -> Session:
 
 def session_of(gpus: int, wall_s: float, path: Path) -> Session:
     """Take the verdicts and times of a run, judged by the committed baselines."""
-    from pytest_gpuperf.baseline.of_run import judge_run
+    from pytest_gpuperf.baseline.run_verdicts import judge_run
     from pytest_gpuperf.baseline.store import BaselineStore
 
     run = load_run(path)

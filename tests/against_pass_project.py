@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from against_project import Compared
-    from pytest_gpuperf.against.series import Series
+    from pytest_gpuperf.against.restart_series import Series
     from pytest_gpuperf.records import AgainstTiming
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_gpuperf.against.git import Commit
-    from pytest_gpuperf.against.series import Series
+    from pytest_gpuperf.against.restart_series import Series
 
 PLUGIN = Path(pytest_gpuperf.__file__).parent.parent
 TESTS = Path(__file__).parent

@@ -12,9 +12,9 @@ from run_builders import NODEID, measured, record, run
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_gpuperf.baseline.acceptance import Which
     from pytest_gpuperf.baseline.merge import UpdatePlan
     from pytest_gpuperf.baseline.store import BaselineStore
-    from pytest_gpuperf.baseline.update import Which
     from pytest_gpuperf.records import Measurement, Run
 
 

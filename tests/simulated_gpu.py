@@ -13,7 +13,7 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.device import kept, l2
-from pytest_gpuperf.measure.timing import batch, burn, graph, prepared
+from pytest_gpuperf.measure.timing import batch, clock_shift, graph, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ class SimulatedGpu:
             patch.setattr(kept, name, function)
         patch.setattr(l2, "forget", lambda: None)
         patch.setattr(graph, "free_bytes", lambda: self.free_bytes)
-        patch.setattr(burn, "time", SimpleNamespace(sleep=self._rest))
+        patch.setattr(clock_shift, "time", SimpleNamespace(sleep=self._rest))
         patch.setattr(batch, "recorded", self._recorded)
         patch.setattr(prepared, "detach", lambda: self.log.append("detach"))
 

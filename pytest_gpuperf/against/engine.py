@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.against.build import build
 from pytest_gpuperf.against.launching import Launcher
 from pytest_gpuperf.against.messages import Collected
-from pytest_gpuperf.against.series import Series
+from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.against.side_process import CRASH, LostError, SideProcess
 from pytest_gpuperf.against.sides import Sides
 from pytest_gpuperf.against.turns import Taken, Turns

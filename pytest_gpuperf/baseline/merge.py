@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.baseline.acceptance import OF_PART, Accepted, Entry, update
 from pytest_gpuperf.baseline.rounding import round_to_digits
-from pytest_gpuperf.baseline.update import OF_PART, Accepted, Entry, update
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.environment_difference import Origin
 from pytest_gpuperf.judge.floor import impossible_time
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_gpuperf.baseline.acceptance import Which
     from pytest_gpuperf.baseline.store import BaselineStore
-    from pytest_gpuperf.baseline.update import Which
     from pytest_gpuperf.records import GpuInfo, TestRecord
 
 DURATION_DIGITS = 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_gpuperf.baseline.merge import accept, plan
-from pytest_gpuperf.cli.acceptance import (
+from pytest_gpuperf.cli.acceptance_options import (
     ONLY,
     RUNS,
     TOLERANCE,
@@ -21,7 +21,7 @@ from pytest_gpuperf.cli.output import DEFAULT, output_form
 from pytest_gpuperf.cli.project import Project, project_options
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.baseline.update import Which
+    from pytest_gpuperf.baseline.acceptance import Which
 
 
 @click.group("baseline", cls=CommandGroup)

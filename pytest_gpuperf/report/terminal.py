@@ -10,6 +10,7 @@ from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.forms.as_text import INDENT, row_lines, table_lines, wrapped
+from pytest_gpuperf.report.kernel_table import kernel_table, trace_line
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.rows import (
     SEVERITY,
@@ -31,7 +32,6 @@ from pytest_gpuperf.report.show import (
     three_digits,
 )
 from pytest_gpuperf.report.table import Column
-from pytest_gpuperf.report.trace_report import kernel_table, trace_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.against.git import UNSHALLOW
-from pytest_gpuperf.baseline.of_run import ACCEPT, Expectations
+from pytest_gpuperf.baseline.run_verdicts import ACCEPT, Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict

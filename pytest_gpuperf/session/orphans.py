@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_gpuperf.baseline.of_run import Expectations
+    from pytest_gpuperf.baseline.run_verdicts import Expectations
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.session.judge import Judge
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.against.blocks import SideBlock
-    from pytest_gpuperf.against.series import Series
+    from pytest_gpuperf.against.restart_series import Series
     from pytest_gpuperf.records import LaunchedCode, Measurement
     from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
     from pytest_gpuperf.records.passes import Invocation, OpenProgress

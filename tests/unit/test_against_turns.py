@@ -13,7 +13,7 @@ from pytest_gpuperf.against import blocks
 from pytest_gpuperf.against.blocks import LEAST_QUADS, MOST_QUADS
 from pytest_gpuperf.against.git import Commit
 from pytest_gpuperf.against.messages import Answer, Begin, Command, Ended, GoOn, Ready, RunBlock, Timed
-from pytest_gpuperf.against.series import Series
+from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.against.turns import Taken, Turns
 from pytest_gpuperf.records import Fingerprint
 

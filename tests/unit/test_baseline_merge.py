@@ -28,7 +28,7 @@ from session_builders import content as content_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.baseline.update import Which
+    from pytest_gpuperf.baseline.acceptance import Which
 
 NO_CI: dict[str, str] = {}
 

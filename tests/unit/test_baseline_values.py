@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from pytest_gpuperf.baseline.acceptance import TAKES, Accepted, Entry, update
 from pytest_gpuperf.baseline.sessions import MAX_SESSIONS, merged_time
-from pytest_gpuperf.baseline.update import TAKES, Accepted, Entry, update
 from pytest_gpuperf.judge.environment_difference import Origin
 from pytest_gpuperf.records import ClockModel, Measurement, SingleCall, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
 from run_builders import profile, timing
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.baseline.update import Which
+    from pytest_gpuperf.baseline.acceptance import Which
     from pytest_gpuperf.records import Timing
 
 KNOWN = MeasurementBaseline(

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_gpuperf.against.blocks import SideBlock
 from pytest_gpuperf.against.git import Commit, Repository
-from pytest_gpuperf.against.series import Series
+from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.records import Fingerprint, Measurement
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import settling

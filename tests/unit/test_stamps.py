@@ -11,7 +11,7 @@ import torch
 
 from pytest_gpuperf.measure.timing import stamp as stamp_module
 from pytest_gpuperf.measure.timing.batch import Block, HotBatch
-from pytest_gpuperf.measure.timing.burn import Burn, at_other_clocks
+from pytest_gpuperf.measure.timing.clock_shift import Burn, at_other_clocks
 from pytest_gpuperf.measure.timing.launch_gap import launch_gap_us
 from pytest_gpuperf.measure.timing.stamp import Stamps, stamps
 from simulated_gpu import SimulatedGpu, install_kernels

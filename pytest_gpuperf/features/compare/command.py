@@ -40,9 +40,9 @@ def command(project: Project, what: tuple[str, ...], metrics: str, form: str) ->
 
 def _report(project: Project, what: Sequence[str], names: Sequence[str]) -> Report:
     """Return the comparison."""
-    from pytest_gpuperf.features.compare.choosing import choose_all
-    from pytest_gpuperf.features.compare.measurements import compare_measurements
+    from pytest_gpuperf.features.compare.measurement_table import compare_measurements
     from pytest_gpuperf.features.compare.report import comparison_report
+    from pytest_gpuperf.features.compare.selectors import choose_all
     from pytest_gpuperf.report.rows import source_lines
 
     load = cache(project.load_all)  # a run is often named twice, with two tests

@@ -15,7 +15,7 @@ from pytest_gpuperf.records.values import is_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_gpuperf.features.compare.choosing import Choice, Entry
+    from pytest_gpuperf.features.compare.selectors import Choice, Entry
 
 USUAL = ("gb_per_s", "tflop_per_s", "time_us")
 """Metrics to draw by default: the first that a test has."""

@@ -46,9 +46,9 @@ def command(
     There is a line for each function, label and other parameter. A and B are runs or tests, as
     `gpuperf compare` takes them.
     """
-    from pytest_gpuperf.features.compare.choosing import choose_all
     from pytest_gpuperf.features.compare.curve_picture import picture_of_curves
     from pytest_gpuperf.features.compare.curves import curves_of
+    from pytest_gpuperf.features.compare.selectors import choose_all
     from pytest_gpuperf.features.page.picture_file import draw
     from pytest_gpuperf.report.rows import source_lines, split_names
 

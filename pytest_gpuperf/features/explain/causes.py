@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.explain.calls import OFF_TENSOR_CORES, is_for_tensor_cores
+from pytest_gpuperf.features.explain.call_evidence import OFF_TENSOR_CORES, is_for_tensor_cores
 from pytest_gpuperf.features.explain.evidence import LAUNCH_US
 from pytest_gpuperf.features.explain.rule import Rules
 

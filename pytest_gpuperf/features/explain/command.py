@@ -11,7 +11,7 @@ import click
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.compare.choosing import choose_all
+from pytest_gpuperf.features.compare.selectors import choose_all
 from pytest_gpuperf.features.explain.explained import explain_kernels, explain_measurement
 from pytest_gpuperf.features.explain.report import ExplainedMeasurement, explain_report
 from pytest_gpuperf.features.ncu.launches import failure_note
@@ -22,7 +22,7 @@ from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.rows import header_lines
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.compare.choosing import Choice, Entry
+    from pytest_gpuperf.features.compare.selectors import Choice, Entry
     from pytest_gpuperf.features.ncu.report_file import NcuFile
     from pytest_gpuperf.records import Run
     from pytest_gpuperf.report.table import Report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.explain.calls import evidence_of
+from pytest_gpuperf.features.explain.call_evidence import evidence_of
 from pytest_gpuperf.features.explain.rules import Diagnosis, diagnose
 from pytest_gpuperf.records.change import printable
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.acceptance import show_run
+from pytest_gpuperf.cli.acceptance_options import show_run
 from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.cli.output import echo, output_file, output_form, screen, show, write
 from pytest_gpuperf.cli.project import Project, project_options

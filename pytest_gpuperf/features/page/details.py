@@ -14,11 +14,11 @@ from pytest_gpuperf.metrics.chips import chip_name
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.registry import registry
+from pytest_gpuperf.report.kernel_table import kernel_table, region_line, trace_line
 from pytest_gpuperf.report.rows import TONES
 from pytest_gpuperf.report.show import show_movement
 from pytest_gpuperf.report.table import Column, Table
 from pytest_gpuperf.report.terminal import kernel_columns
-from pytest_gpuperf.report.trace_report import kernel_table, region_line, trace_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.compare.report import comparison_report
 from pytest_gpuperf.features.trace.comparison import RENAMED, compare_totals, compare_traced_kernels
+from pytest_gpuperf.report.kernel_table import short_name
 from pytest_gpuperf.report.show import show_movement, show_time
 from pytest_gpuperf.report.table import Column, Report, Table
-from pytest_gpuperf.report.trace_report import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.report.kernel_table import short_name
 from pytest_gpuperf.report.show import count, show_time
-from pytest_gpuperf.report.trace_report import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.registry import registry
+from pytest_gpuperf.report.kernel_table import kernel_table, region_line, trace_line, transfers
 from pytest_gpuperf.report.show import count, show_time
 from pytest_gpuperf.report.table import Report, Table
-from pytest_gpuperf.report.trace_report import kernel_table, region_line, trace_line, transfers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ import torch
 
 from pytest_gpuperf.against.blocks import SideBlock, in_turn, warm_up
 from pytest_gpuperf.against.git import Commit
-from pytest_gpuperf.against.series import Series
+from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.problem import cloned, fits, refill, tensors_in
 from pytest_gpuperf.features.trial.record import CaseTimes

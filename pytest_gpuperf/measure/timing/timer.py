@@ -15,7 +15,7 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
-from pytest_gpuperf.measure.timing.burn import BURN_S, Burn, at_other_clocks
+from pytest_gpuperf.measure.timing.clock_shift import BURN_S, Burn, at_other_clocks
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
 from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us
 from pytest_gpuperf.measure.timing.prepared import Prepared, prepare

@@ -10,9 +10,9 @@ import pytest
 
 from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.compare.choosing import choose
 from pytest_gpuperf.features.compare.curve_picture import axis_label, picture_of_curves
 from pytest_gpuperf.features.compare.curves import Curves, curves_of
+from pytest_gpuperf.features.compare.selectors import choose
 from pytest_gpuperf.features.page.picture import Line
 from pytest_gpuperf.records import GpuInfo, Measurement
 from pytest_gpuperf.records.runs import RunStore

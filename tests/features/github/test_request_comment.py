@@ -18,7 +18,7 @@ from msgspec import structs
 
 from command_line import gpuperf
 from pytest_gpuperf.baseline.merge import accept
-from pytest_gpuperf.baseline.of_run import judge_run
+from pytest_gpuperf.baseline.run_verdicts import judge_run
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.features.github.request_comment import (
     MOST_BYTES,

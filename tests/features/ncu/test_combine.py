@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.features.ncu.report_file import read_report
 from pytest_gpuperf.metrics import METRICS, Combining
-from pytest_gpuperf.metrics.ceilings import CEILINGS
 from pytest_gpuperf.metrics.combine import (
     combine,
     combining_of,
@@ -18,6 +17,7 @@ from pytest_gpuperf.metrics.combine import (
     weights_to_ask_for,
     weights_used,
 )
+from pytest_gpuperf.metrics.roofline import CEILINGS
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.runs import load_run

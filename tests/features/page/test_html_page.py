@@ -14,7 +14,7 @@ from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from page_parser import Page
-from pytest_gpuperf.baseline.of_run import Expectations
+from pytest_gpuperf.baseline.run_verdicts import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.features.page.change_bar import change_bar, scale_of
 from pytest_gpuperf.features.page.page import page_pieces

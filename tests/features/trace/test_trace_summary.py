@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.features.trace.regions import CALL_MARK
 from pytest_gpuperf.features.trace.summary import summarise, with_span
-from pytest_gpuperf.report.trace_report import region_line
+from pytest_gpuperf.report.kernel_table import region_line
 from trace_builders import H200_PROPERTIES, TraceBuilder
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from pytest_gpuperf.metrics.presets import PRESETS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_gpuperf.features.compare.choosing import Choice, Entry
     from pytest_gpuperf.features.compare.names import Name
+    from pytest_gpuperf.features.compare.selectors import Choice, Entry
     from pytest_gpuperf.records import MetricValue
 
 USUAL = (
