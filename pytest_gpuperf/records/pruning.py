@@ -40,11 +40,6 @@ class Old(NamedTuple):
     is_run: bool
     """True for a whole run; False for its reports, and for a cache."""
 
-    @property
-    def size_bytes(self) -> int:
-        """The size of all files."""
-        return sum(file.lstat().st_size for file in self.files)
-
     def remove(self) -> None:
         """Remove the files, and the folders of a run that are empty then.
 

@@ -87,15 +87,12 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
             if measured.correctness is not None:
                 entries += _numbers(measured.correctness, _CORRECTNESS)
                 entries += _errors(measured.correctness)
-            if measured.timing is not None:
-                entries += _numbers(measured.timing, _TIMING, measured.timing.mode)
-                entries += _by_source(measured.timing)
-                if measured.timing.single_call is not None:
-                    entries += _numbers(measured.timing.single_call, _SINGLE_CALL, measured.timing.mode)
-                if measured.timing.clock_model is not None:
-                    entries += _numbers(measured.timing.clock_model, _CLOCK_MODEL, measured.timing.mode)
-                if measured.timing.conditions is not None:
-                    entries += _numbers(measured.timing.conditions, _CONDITIONS, measured.timing.mode)
+            if (timing := measured.timing) is not None:
+                entries += _numbers(timing, _TIMING, timing.mode)
+                entries += _by_source(timing)
+                entries += _numbers(timing.single_call, _SINGLE_CALL, timing.mode)
+                entries += _numbers(timing.clock_model, _CLOCK_MODEL, timing.mode)
+                entries += _numbers(timing.conditions, _CONDITIONS, timing.mode)
             if measured.profile is not None:
                 entries += _counters(measured.profile)
             if measured.trace is not None:
@@ -105,12 +102,12 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
 
 
 def _numbers(
-    record: Correctness | Timing | SingleCall | ClockModel | Conditions,
+    record: Correctness | Timing | SingleCall | ClockModel | Conditions | None,
     units: Mapping[str, str],
     mode: str = "",
 ) -> Iterator[Entry]:
     for name, unit in units.items():
-        value = getattr(record, name)
+        value = getattr(record, name, None)
         # A time that was not measured is 0.
         if value is not None and (value or not name.endswith("_us")):
             yield "", None, name, mode, _number(value), unit, ""
@@ -149,10 +146,8 @@ def _counters(profile: Profile) -> Iterator[Entry]:
 def _metrics(kernel: str, launch: int | None, metrics: Mapping[str, MetricValue]) -> Iterator[Entry]:
     for name, value in metrics.items():
         unit = METRICS[name].unit if name in METRICS else ""
-        if isinstance(value, str):
-            yield kernel, launch, name, "", None, unit, value
-        else:
-            yield kernel, launch, name, "", _number(value), unit, ""
+        number, word = (None, value) if isinstance(value, str) else (_number(value), "")
+        yield kernel, launch, name, "", number, unit, word
 
 
 def _number(value: float) -> float | None:

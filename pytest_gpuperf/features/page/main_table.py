@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_gpuperf.features.page.change_bar import change_bar, scale_of
 from pytest_gpuperf.features.page.markup import sentence, text
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.call import with_label
@@ -21,6 +20,10 @@ if TYPE_CHECKING:
 
 EXPLAINED = (Status.INCONCLUSIVE, Status.IMPROVED)
 """Verdicts that do not fail a test and whose reason stands below its row."""
+CAPTION = (
+    "All measurements, the worst verdict first: a test may have several. The change of the time against the "
+    "baseline has its 90 % interval."
+)
 WHY_CHARACTERS = 400
 """Maximum length of a reason below a row; the details have all of it."""
 
@@ -89,13 +92,11 @@ def table_pieces(entries: Sequence[Entry], first: int) -> Iterator[str]:
         entries: Its rows, at least one.
         first: Number of the first row on the page.
     """
-    decisions = [entry.decision for entry in entries if entry.decision is not None]
-    end_pct = scale_of(decisions)
-    rows = [_cells(entry, end_pct) for entry in entries]
+    rows = [_cells(entry) for entry in entries]
     columns = [cells[0] for cells in zip(*rows, strict=True) if any(cell.shown for cell in cells)]
     titles = [column.title for column in columns]
     yield '<div class="scroll" role="region" tabindex="0" aria-label="Table of the tests">\n'
-    yield f"<table><caption>{_caption(end_pct if decisions else 0)}</caption>\n<thead><tr>"
+    yield f"<table><caption>{CAPTION}</caption>\n<thead><tr>"
     for column in columns:
         yield f'<th scope="col" class="{column.kind}">{column.title}</th>'
     yield "</tr></thead>\n"
@@ -109,22 +110,13 @@ def table_pieces(entries: Sequence[Entry], first: int) -> Iterator[str]:
     yield "</table></div>\n"
 
 
-def _caption(end_pct: int) -> str:
-    if not end_pct:
-        return "All measurements, the worst verdict first."
-    return (
-        "All measurements, the worst verdict first. The change of the time against the baseline has its 90 % "
-        f"interval; the bars reach from -{end_pct} % (faster) to +{end_pct} % (slower)."
-    )
-
-
 def _cell(cell: _Cell) -> str:
     value = "" if cell.value is None else f' data-v="{cell.value:.6g}"'
     tag, scope = ("th", ' scope="row"') if cell.title == "test" else ("td", "")
     return f'<{tag}{scope} class="{cell.kind}"{value}>{cell.shown}</{tag}>'
 
 
-def _cells(entry: Entry, end_pct: int) -> list[_Cell]:
+def _cells(entry: Entry) -> list[_Cell]:
     row, decision, measurement = entry.row, entry.decision, entry.measurement
     timing = measurement.timing if measurement else None
     metrics = measurement.profile.combined if measurement and measurement.profile else {}
@@ -134,8 +126,6 @@ def _cells(entry: Entry, end_pct: int) -> list[_Cell]:
         file, name = "", file
     test = f'<span class="file">{text(file + colons)}</span><wbr>' * bool(file) + f"<span>{text(name)}</span>"
     change = f"<span>{sentence(row.change)}</span>" if row.change else ""
-    if decision is not None:
-        change = change_bar(decision, end_pct) + change
     rate = ((timing.tflop_per_s or 0) * 1e3 or timing.gb_per_s) if timing else None
     speeds = [number_in(metrics, name) for name in ("sm_throughput", "memory_throughput")]
     return [

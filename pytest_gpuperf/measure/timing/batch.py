@@ -76,14 +76,26 @@ class Batch(Protocol):
         """
 
 
-class HotBatch:
-    """Events around one graph of many calls; each call finds the caches of the call before."""
+class _Calls:
+    """Many calls of one callable, launched one by one under CUPTI."""
 
     def __init__(self, fn: Callable[[], Any], calls: int, stamps: Stamps | None = None) -> None:
         self.calls = calls
         self.fn = fn
         self._stamps = stamps
         self.others: Sequence[CallElsewhere] = ()
+
+    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
+        """Launch one by one: inside a graph, kernels of a microsecond read 0.1 µs more."""
+        self.others = others
+        return _recorded((self.fn, *others), blocks, self.calls, self._stamps)
+
+
+class HotBatch(_Calls):
+    """Events around one graph of many calls; each call finds the caches of the call before."""
+
+    def __init__(self, fn: Callable[[], Any], calls: int, stamps: Stamps | None = None) -> None:
+        super().__init__(fn, calls, stamps)
         self.captured = CapturedCalls(fn)
         self.graph = capture(lambda: _stamped(self.captured, calls, stamps), self.captured.close)
 
@@ -92,13 +104,8 @@ class HotBatch:
         cost_us = self._stamps.cost_us if self._stamps is not None else 0.0
         return Block((replay_us(self.graph) - cost_us) / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
-        """Launch one by one under CUPTI: inside a graph, kernels of a microsecond read 0.1 µs more."""
-        self.others = others
-        return _recorded((self.fn, *others), blocks, self.calls, self._stamps)
 
-
-class ColdBatch:
+class ColdBatch(_Calls):
     """A graph of (flush, call) pairs less a graph of the flushes alone.
 
     The flush writes `flush_bytes`, at least twice the L2, so that no part of the input stays there.
@@ -107,13 +114,9 @@ class ColdBatch:
     def __init__(
         self, fn: Callable[[], Any], calls: int, flush_bytes: int, stamps: Stamps | None = None
     ) -> None:
-        self.calls = calls
-        self._stamps = stamps
+        super().__init__(fn, calls, stamps)
         self._buffer = buffer = torch.empty(flush_bytes, dtype=torch.int8, device="cuda")
         self._buffer_is = buffer.data_ptr(), buffer.nbytes
-
-        self.fn = fn
-        self.others: Sequence[CallElsewhere] = ()
         self.captured = CapturedCalls(fn)
 
         def captured_pair() -> None:
@@ -160,7 +163,7 @@ class ColdBatch:
         return _recorded(pairs, blocks, self.calls, self._stamps, flushed=True)
 
 
-class QueuedBatch:
+class QueuedBatch(_Calls):
     """An event pair around each call, all queued behind a kernel that blocks the GPU meanwhile.
 
     Without the blocking kernel the pairs of short calls would time the host, not the GPU. A callable that
@@ -170,10 +173,7 @@ class QueuedBatch:
     def __init__(
         self, fn: Callable[[], Any], calls: int, enqueue_us: float, stamps: Stamps | None = None
     ) -> None:
-        self.calls = calls
-        self.fn = fn
-        self._stamps = stamps
-        self.others: Sequence[CallElsewhere] = ()
+        super().__init__(fn, calls, stamps)
         # Twice the time the host needs to queue everything, at most 0.2 s.
         self.block_us = min(2 * enqueue_us * calls, 200_000)
         self._pairs = [(kept.event(), kept.event()) for _ in range(calls)]
@@ -195,18 +195,9 @@ class QueuedBatch:
         total_us = sum(kept.elapsed_us(start, end) for start, end in self._pairs)
         return Block(total_us / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
-        """Calls under CUPTI."""
-        self.others = others
-        return _recorded((self.fn, *others), blocks, self.calls, self._stamps)
 
-
-class HostBatch:
+class HostBatch(_Calls):
     """Host clock around many calls and their end on the GPU: the time includes launches."""
-
-    def __init__(self, fn: Callable[[], Any], calls: int) -> None:
-        self.calls = calls
-        self.fn = fn
 
     def run(self) -> Block:
         """Run the calls once."""
@@ -217,10 +208,6 @@ class HostBatch:
             value = self.fn()
         finish(value)
         return Block((kept.now() - begin) * 1e6 / self.calls)
-
-    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
-        """Run the calls under CUPTI: the kernels alone."""
-        return _recorded((self.fn, *others), blocks, self.calls, None)
 
 
 def _stamped(fn: Callable[[], Any], calls: int, stamps: Stamps | None) -> None:

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from page_parser import Page
 from pytest_gpuperf.baseline.run_verdicts import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.features.page.change_bar import change_bar, scale_of
 from pytest_gpuperf.features.page.page import page_pieces
 from pytest_gpuperf.features.page.section import Section, SourceLinks
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
@@ -64,7 +63,6 @@ def test_table_is_in_the_page_without_scripts() -> None:
     assert words.index("test_slow") < words.index("test_square")
     assert "time_us 5.5 is 4.2 % slower" in shown.text
     assert {"regressed", "pass", "+4.2", "±0.5", "5.30"} <= set(words)
-    assert "<svg" in page(section(slow))
 
 
 def test_failure_by_strict_is_one_and_says_why() -> None:
@@ -170,21 +168,6 @@ def test_no_name_of_a_run_becomes_markup(name: str) -> None:
 def test_address_that_is_no_web_site_is_not_a_link(repository: str) -> None:
     shown = Page(page(section(result(), links=SourceLinks(repository))))
     assert shown.links == []
-
-
-def test_scale_holds_three_quarters_of_the_changes() -> None:
-    assert scale_of([]) == 1
-    assert scale_of([compared(change).decision for change in (0.1, 0.2, 0.3, 9.0)]) == 1
-    assert scale_of([compared(change).decision for change in (1.0, 4.0, 4.0, 9.0)]) == 5
-    assert scale_of([compared(500.0).decision]) == 10
-
-
-def test_bar_ends_in_an_arrow_outside_its_scale() -> None:
-    inside, outside = (change_bar(compared(change).decision, 1) for change in (0.2, 3.0))
-    assert "<circle" in inside
-    assert inside.count('class="dot"') == 1
-    assert "<circle" not in outside
-    assert outside.count('class="dot"') == 1
 
 
 def test_models_of_gpu_have_sections_and_stand_next_to_each_other() -> None:
