@@ -118,7 +118,7 @@ def test_reduced_compiled(gpuperf: Gpuperf, size: int, batch: int) -> None:
 def compiled(encoder: Encoder) -> Encode:
     """Compile at the first call, without what Inductor decides by timing: other kernels in each process.
 
-    With padded products there were 130 to 134 launches in processes of one H200, without always 130.
+    It would pad some products, by a kernel of its own, and leave others as they are.
     """
 
     @cache

@@ -210,7 +210,7 @@ class _Missing(NamedTuple):
 
     why: str
     by_machine: bool = False
-    """True if the test cannot mend it: then the limit is not judged."""
+    """True if no change of the test helps: then the limit is not judged."""
 
 
 def check_limit(

@@ -1,6 +1,6 @@
 """One run on many GPUs of many hosts, by a Dask cluster.
 
-Commands: `gpuperf fleet` and, on each host, `gpuperf fleet worker`.
+Commands: `gpuperf fleet run` and, on each host, `gpuperf fleet worker`.
 A worker runs groups of tests with `plugin`, a plugin of pytest; `results` merges what comes back.
 Extra: `fleet` (distributed).
 """

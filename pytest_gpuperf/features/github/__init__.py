@@ -1,7 +1,7 @@
 """Results on GitHub: annotations, the summary of a step, a comment on a pull request, merged shards.
 
 Commands: `gpuperf comment`, `gpuperf merge`.
-Option: `gpuperf_markdown`; the file of `GITHUB_STEP_SUMMARY` is its default.
+Key: `gpuperf_markdown`; the file of `GITHUB_STEP_SUMMARY` is its default.
 Adds `::error` lines below the summary under GitHub Actions.
 """
 

@@ -2,7 +2,8 @@
 
 Command: `gpuperf report`. Option: `--gpuperf-html`.
 A picture is plain data (`picture`), which `svg` draws for pages and files (`picture_file`).
-Public to other features: `picture`, `picture_file`, `svg`, `markup`, `section` and `source_links`.
+Public to other features: `picture`, `picture_file`, `picture_of_times`, `svg`, `markup`, `section` and
+`source_links`.
 """
 
 from __future__ import annotations

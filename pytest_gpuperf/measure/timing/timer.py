@@ -183,7 +183,7 @@ class Timer:
         source: TimingSource = _SOURCES.get(prepared.mode, "events")
         others, places, not_recorded = self._recorded_blocks(prepared, steady_us)
         blocks = steady
-        # Of a short call CUPTI's blocks are the time; the other blocks stay beside it, for another baseline.
+        # Of a short call CUPTI's blocks are the time; the others are kept, too, for another baseline.
         limit_us = FACTOR_BY_USUAL_SOURCE.get(usual, 1.0) * self._short_us
         if others and source == "events" and steady_us < limit_us:
             source, blocks, others = "cupti", others, steady
