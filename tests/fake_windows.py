@@ -7,7 +7,8 @@ import platform
 import signal
 import sys
 
-import numpy  # noqa: F401 - other packages choose by the system, too, so they come before
+import filelock  # noqa: F401 - other packages choose by the system, too, so they come before
+import numpy  # noqa: F401
 import rich.console  # noqa: F401
 import torch  # noqa: F401
 
