@@ -295,7 +295,8 @@ def test_settled_failure_can_be_expected(project: Project, mark: str, outcome: s
 
 
 def test_the_next_run_begins_with_the_settled_failure(project: Project) -> None:
-    project.session(*SCREEN)
+    first = project.session(*SCREEN)
+    assert first.returncode == 1, first.stdout
     assert "1 failed in" in project.session(*SCREEN, "--lf").stdout
 
 
