@@ -107,11 +107,6 @@ def test_streams_of_tritons_profiler_are_kept() -> None:
         assert one["trace"]["streams"] == 2
 
 
-def test_trace_that_lacks_kernels_is_not_compared() -> None:
-    file, other = "graphs_of_one_step.json", str(WILD / "quote.json")
-    assert "lacks kernels of CUDA graphs" in said("trace", file, "--compare", other, code=2)
-
-
 def test_byte_order_mark_may_follow_the_prefix_of_a_launcher(tmp_path: Path) -> None:
     text = (WILD / "mpirun_prefix.csv").read_text()
     (tmp_path / "marked.csv").write_text(text.replace("<stdout>:", "<stdout>:\ufeff", 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue
@@ -29,14 +29,9 @@ class Launches:
 
     kernel: str
     """Empty for the line that combines all launches."""
-    old_launch: int | None
+    old_launch: int | None = None
     """Place in the old file; None if several or none."""
-    new_launch: int | None
-    old_launches: int
-    """Number of launches in the old file."""
-    new_launches: int
-    only_in: Literal["", "old", "new"] = ""
-    """The file that has the launch if the other does not."""
+    new_launch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -43,39 +43,29 @@ def pair_up(groups: Sequence[Sequence[T]], *keys: Callable[[T], Hashable]) -> li
 
 
 def pair_the_rest(
-    groups: Sequence[Sequence[T]], rows: Sequence[Mapping[int, int]], *keys: Callable[[T], Hashable]
+    groups: Sequence[Sequence[T]], rows: Sequence[Mapping[int, int]]
 ) -> list[Mapping[int, int]]:
-    """Pair items without a partner that follow the same pair, in their order.
+    """Pair items without a partner that follow the same pair, in their order, if each group has as many.
 
     Args:
         groups: The items.
         rows: Rows of `pair_up`.
-        keys: Keys that two such items share, the most exact first. Without one, all are paired of a place
-            where each group has as many.
 
     Returns:
         One row for each new pair.
     """
     together = {place: number for number, row in enumerate(rows) if len(row) > 1 for place in row.items()}
-    left: list[dict[tuple[int, int], int]] = []
+    left: list[dict[int, list[int]]] = []
     for group, items in enumerate(groups):
-        before = -1
-        places: dict[tuple[int, int], int] = {}
-        for place in ((group, index) for index in range(len(items))):
-            before = together.get(place, before)
-            if place not in together:
-                places[place] = before
-        left.append(places)
-    counts = [Counter(places.values()) for places in left]
-
-    def as_many(place: tuple[int, int]) -> Hashable:
-        group, _ = place
-        before = left[group][place]
-        return before, counts[group][before]
-
-    def alike(key: Callable[[T], Hashable]) -> Callable[[tuple[int, int]], Hashable]:
-        return lambda place: (left[place[0]][place], key(groups[place[0]][place[1]]))
-
-    others = [list(places) for places in left]
-    found = pair_up(others, *(map(alike, keys) if keys else [as_many]))
-    return [{group: others[group][one][1] for group, one in row.items()} for row in found if len(row) > 1]
+        before, alone = -1, defaultdict[int, list[int]](list)
+        for index in range(len(items)):
+            before = together.get((group, index), before)
+            if (group, index) not in together:
+                alone[before].append(index)
+        left.append(alone)
+    return [
+        dict(enumerate(indices))
+        for before, alone in left[0].items()
+        if all(len(other[before]) == len(alone) for other in left)
+        for indices in zip(*(other[before] for other in left), strict=True)
+    ]

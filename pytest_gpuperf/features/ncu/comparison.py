@@ -56,7 +56,7 @@ def compare_kernels(
     if renamed:
         notes.append(f"{len(renamed)} renamed: paired by their order")
     for one, other in pairs:
-        pair = Launches(other.name, one.launch, other.launch, 1, 1)
+        pair = Launches(other.name, one.launch, other.launch)
         lines += _lines(_pair_name(one, other), pair, one.metrics, other.metrics, metrics, units)
     for side, kernels in enumerate((old, new)):
         alone = [kernels[row[side]] for row in rows if row.keys() == {side}]
@@ -66,7 +66,7 @@ def compare_kernels(
             notes.append(f"only in {TITLES[side]}: {', '.join(map(launch_name, alone))}")
     if len(old) > 1 or len(new) > 1:
         counts = [f"all {len(old)}"] * (len(old) != len(new)) + [f"all {len(new)}"]
-        everything = Launches("", None, None, len(old), len(new))
+        everything = Launches("")
         both = combine_both(measured(old), measured(new))
         lines += _lines(" -> ".join(counts), everything, *both, metrics, units)
     return Comparison(sources, TITLES, tuple(lines), tuple(notes))
@@ -96,10 +96,7 @@ def _lines(
 def _lone_lines(
     kernel: ReportKernel, side: int, metrics: Sequence[str], units: Mapping[str, str]
 ) -> Iterator[Line]:
-    if side == 0:
-        launches = Launches(kernel.name, kernel.launch, None, 1, 0, "old")
-    else:
-        launches = Launches(kernel.name, None, kernel.launch, 0, 1, "new")
+    launches = Launches(kernel.name, **{f"{TITLES[side]}_launch": kernel.launch})
     for name in metrics:
         if name in kernel.metrics:
             cells = (Cell(kernel.metrics[name]), Cell())

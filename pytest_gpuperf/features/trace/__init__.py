@@ -1,4 +1,4 @@
-"""Kernel tables of calls, runs and traces of torch.profiler: ranks, GPUs, steps, and two next to each other.
+"""Kernel tables of calls, runs and traces of torch.profiler: ranks, GPUs and steps.
 
 Command: `gpuperf trace`. Measures for `gpuperf.trace()` of the core, by `capture`.
 Record part: `Measurement.trace`, whose types are in `records/trace.py`, since limits and baselines have it.

@@ -13,9 +13,7 @@ import msgspec
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.compare.pairing import pair_up
 from pytest_gpuperf.features.compare.selectors import choose
-from pytest_gpuperf.features.trace.comparison_report import trace_comparison_report
 from pytest_gpuperf.features.trace.report import FoundTrace, trace_report
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.json_files import show_path
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.records import Run
-    from pytest_gpuperf.report.table import Report
 
 _RUN_AND_TEST = 2
 _NAMES_SHOWN = 8
@@ -43,13 +40,6 @@ _NAMES_SHOWN = 8
     help="Show the part of a trace file inside these annotations, such as 'ProfilerStep#.*'; the median if "
     "there are several (default: the whole file).",
 )
-@click.option(
-    "--compare",
-    "other",
-    metavar="OTHER",
-    type=click.Path(path_type=Path),
-    help="Show the changes of trace files since OTHER, a trace file or a folder of them.",
-)
 @output_form
 @project_options
 def command(
@@ -57,7 +47,6 @@ def command(
     sources: tuple[str, ...],
     kernel: str | None,
     annotation: str | None,
-    other: Path | None,
     form: str,
 ) -> None:
     """Show the kernels of a run or of saved traces.
@@ -78,18 +67,12 @@ def command(
                 f"{strange[0]!r} is neither a file nor a folder; TEST chooses among the tests of a run"
             )
         found, remarks = _of_files(paths, annotation)
-    elif other is not None:
-        raise click.UsageError("--compare is for trace files; gpuperf compare shows the changes of runs")
     elif annotation is not None:
         raise click.UsageError("--annotation is for a trace file; a run holds the table of one call")
     elif len(sources) > _RUN_AND_TEST:
         raise click.UsageError("a run and a part of a test's name, or trace files, are expected")
     else:
         found = _of_run(project, *(sources or ("latest",)))
-    if other is not None:
-        old, others = _of_files([other], annotation)
-        show(_compared(old, found, kernel, (show_path(other), ", ".join(sources)), others + remarks), form)
-        return
     chosen = found if kernel is None else _with_kernel(found, kernel)
     # The bounds of a call depend on all its kernels; a file is more than a call, as slow as its profiler.
     explained = of_run and kernel is None
@@ -108,34 +91,6 @@ def _of_files(paths: Sequence[Path], annotation: str | None) -> tuple[list[Found
 
     read = read_traces(paths, annotation)
     return [FoundTrace("", "", one.trace, one.file, one) for one in read.gpus], read.remarks
-
-
-def _compared(
-    old: Sequence[FoundTrace],
-    new: Sequence[FoundTrace],
-    kernel: str | None,
-    names: tuple[str, str],
-    remarks: tuple[str, ...],
-) -> Report:
-    """Compare the traces of the same rank and GPU, else of the same place."""
-    if kernel is not None:
-        old, new = _with_kernel(old, kernel), _with_kernel(new, kernel)
-    rows = pair_up([old, new], lambda one: (one.rank, one.trace.device), lambda one: one.rank, lambda _: 0)
-    pairs = [(old[row[0]], new[row[1]]) for row in rows if len(row) > 1]
-    for side, traces in zip(names, zip(*pairs, strict=True), strict=False):
-        if any(one.trace.gpu_busy_pct is None for one in traces):
-            raise GpuperfError(
-                f"{side} lacks kernels of CUDA graphs, so its times are those of a part",
-                expected="traces with all kernels",
-                next_step="name a step that has all of its own: --annotation REGEX",
-            )
-    left = {"old": len(old) - len(pairs), "new": len(new) - len(pairs)}
-    alone = [f"without a partner: {number} {title}" for title, number in left.items() if number]
-    return trace_comparison_report(
-        [(other.heading if len(pairs) > 1 else "", one.trace, other.trace) for one, other in pairs],
-        names,
-        [*alone, *remarks],
-    )
 
 
 def _of_run(project: Project, ref: str, test: str | None = None) -> list[FoundTrace]:

@@ -13,7 +13,7 @@ import pytest
 
 from command_line import gpuperf
 from pytest_gpuperf.records import Trace, TracedKernel
-from trace_builders import H200_PROPERTIES, TraceBuilder, rank
+from trace_builders import TraceBuilder, rank
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,49 +110,6 @@ def test_csv_has_copies_and_fills(project: Path) -> None:
     ]
 
 
-def renamed(*, new: bool) -> TraceBuilder:
-    """Return a trace before and after a library has renamed its product and one kernel was added."""
-    product = "nvjet_tst_128x256_64x4_2x1_v_bz_TNT" if new else "ampere_sgemm_128x128_nn"
-    names = ["first", product, "last", *(["added"] if new else [])]
-    trace = TraceBuilder()
-    for number, name in enumerate(names):
-        trace.kernel(name, 100.0 * (number + 1), 20.0 if name == product and new else 10.0)
-    return trace
-
-
-def test_renamed_kernels_are_compared_by_their_order(project: Path) -> None:
-    renamed(new=False).write(project / "old.json")
-    renamed(new=True).write(project / "new.json")
-    lines = as_json("new.json", "--compare", "old.json")["lines"]
-    found = {line["subject"]: [cell["value"] for cell in line["cells"]] for line in lines if line["subject"]}
-    assert found == {
-        "ampere_sgemm_128x128_nn -> nvjet_tst_128x256_64x4_2x1_v_bz_TNT": [10.0, 20.0],
-        "added": [None, 10.0],
-        "first": [10.0, 10.0],
-        "last": [10.0, 10.0],
-    }
-    text = trace("new.json", "--compare", "old.json").stdout
-    assert "was ampere_sgemm_128x128_nn" in text
-    assert "1 renamed: paired by their order" in text
-    assert "only in new: 1 (10 µs)" in text
-
-
-def test_compared_traces_name_their_gpus_if_different(project: Path) -> None:
-    rank(0).write(project / "old.json")
-    rank(0).write(project / "new.json", deviceProperties=[{**H200_PROPERTIES, "name": "NVIDIA B200"}])
-    assert "different GPUs: NVIDIA H200 and NVIDIA B200" in trace("new.json", "--compare", "old.json").stdout
-
-
-def test_ranks_are_compared_with_the_same_rank(project: Path) -> None:
-    for folder, slower in (("old", 0), ("new", 1)):
-        for number in (0, 1):
-            rank(number + slower * number).write(project / folder / f"rank{number}.json")
-    lines = as_json("new", "--compare", "old")["lines"]
-    spans = {line["subject"].partition(",")[0]: [cell["value"] for cell in line["cells"]]
-             for line in lines if line["metric"] == "computation_us"}  # fmt: skip
-    assert spans == {"rank 0": [200.0, 200.0], "rank 1": [220.0, 240.0]}
-
-
 CONSOLE = """my program prints first
 ==PROF== Connected to process 4711 (/usr/bin/python3.11)
   square_kernel (132, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0
@@ -185,7 +142,6 @@ def test_kernel_named_like_ncu_text_is_a_trace(project: Path) -> None:
         (["x.json", "test_a"], "'test_a' is neither a file nor a folder"),
         (["empty"], "has no trace of torch.profiler"),
         (["x.json", "--annotation", "nothing"], "expected one of ProfilerStep#0, ProfilerStep#1"),
-        (["latest", "--compare", "x.json"], "gpuperf compare shows the changes of runs"),
         (["latest", "a", "b"], "a run and a part of a test's name"),
     ],
 )
