@@ -12,7 +12,7 @@ from msgspec import structs
 
 from benchmarks.gate_power.samples import Began, SessionSample, read
 from pytest_gpuperf.features.history.run_lines import lines_of
-from pytest_gpuperf.features.history.store import FolderStore
+from pytest_gpuperf.features.history.store import HistoryStore
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import RUN_SCHEMA, Measurement, Run, TestRecord
 
@@ -52,7 +52,7 @@ def write_history(root: Path, project: Path) -> None:
     for at, (process, (commit, date)) in enumerate(zip(chosen, commits, strict=True)):
         run = _run(at, processes[process], began[process], commit)
         lines += lines_of(run, {}, commit_date=date).lines
-    FolderStore(project / "perf-history").add(lines)
+    HistoryStore(project / "perf-history").add(lines)
 
 
 def _run(at: int, found: dict[tuple[str, int], SessionSample], began: Began, commit: str) -> Run:

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from docs.screenshots import write_dashboard
 from history_builders import line, times
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.features.history.store import FolderStore
+from pytest_gpuperf.features.history.store import HistoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
         line(0, test="t/test_other.py::test_one", dirty=True),
         line(0, test=f"t/test_other.py::test[{HOSTILE}]", commit=HOSTILE, driver=HOSTILE),
     ]
-    FolderStore(folder / "perf-history").add(lines)
+    HistoryStore(folder / "perf-history").add(lines)
     show = ["history", "show", "--site", str(folder / "site"), "--root", str(folder)]
     main(show, standalone_mode=False)
     return folder / "site" / "index.html"

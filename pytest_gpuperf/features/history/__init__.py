@@ -1,8 +1,8 @@
 """The times of many runs, the commits at which they changed, and a page of them.
 
 Commands: `gpuperf history add` and `gpuperf history show`.
-Key: `gpuperf_history`, a folder or a branch.
-`store` and `branch` keep lines (`record`); `change_points` searches a `series`; `site` writes the page.
+Key: `gpuperf_history`, a folder.
+`store` keeps lines (`record`); `change_points` searches a `series`; `site` writes the page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def register(registry: Registry) -> None:
         Option(
             "history",
             "",
-            "folder, or branch:NAME, of `gpuperf history`",
+            "folder of `gpuperf history`",
             metavar="FOLDER",
             unset="perf-history",
             key_only=True,

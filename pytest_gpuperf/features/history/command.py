@@ -14,14 +14,13 @@ from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.cli.output import echo, output_file, output_form, screen, show, write
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.history.branch import BranchStore
 from pytest_gpuperf.features.history.order import commit_date, order_of
 from pytest_gpuperf.features.history.ranges import accepted_runs, find_ranges
 from pytest_gpuperf.features.history.run_lines import lines_of
 from pytest_gpuperf.features.history.series import series_of
 from pytest_gpuperf.features.history.series_report import detailed, overview
 from pytest_gpuperf.features.history.steps_report import steps_report
-from pytest_gpuperf.features.history.store import FolderStore, NoHistoryError
+from pytest_gpuperf.features.history.store import HistoryStore
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.report.own_files import refuse_other_file
 from pytest_gpuperf.report.show import count, show_size
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDER = "perf-history"
 """Below the root, next to the baselines: not in `.gpuperf`, which git ignores."""
-_BRANCH = "branch:"
 LAST = 30
 """Number of commits that a terminal shows."""
 _CASES = 3
@@ -51,9 +49,9 @@ def _store_options(command: Callable[Concatenate[Project, str, P], R]) -> Callab
 
     @click.option(
         "--store",
-        metavar="DIR|branch:NAME",
-        help="Choose the folder or the branch of the history (default: gpuperf_history of pytest's "
-        f"configuration, otherwise {DEFAULT_FOLDER}, below the root).",
+        metavar="DIR",
+        help="Choose the folder of the history (default: gpuperf_history of pytest's configuration, "
+        f"otherwise {DEFAULT_FOLDER}, below the root).",
     )
     @project_options
     @functools.wraps(command)
@@ -76,20 +74,16 @@ def command() -> None:
 
 @command.command("add")
 @click.argument("runs", nargs=-1)
-@click.option("--push", is_flag=True, help="Push the branch of the history, merged with that of origin.")
 @click.option("--url", metavar="URL", default="", callback=_web_address, help="Link the runs to this CI job.")
 @_store_options
-def add_command(project: Project, store: str, runs: tuple[str, ...], push: bool, url: str) -> None:
+def add_command(project: Project, store: str, runs: tuple[str, ...], url: str) -> None:
     """Add the times of RUNS to the history.
 
     A run is an id, the start of an id, a run.json, or its folder; the newest run by default. Adding a run
     twice adds nothing.
     """
-    place = _open(project, store, push=push)
-    try:
-        lines = place.load()
-    except NoHistoryError:
-        lines = []
+    place = _open(project, store)
+    lines = place.load()
     for run in (run for ref in runs or (None,) for run in project.load_all(ref)):
         known = {(line.gpu, line.test, line.label): line.source for line in lines}
         new = lines_of(run, known, commit_date=commit_date(project.root, run.environment.commit), url=url)
@@ -158,18 +152,10 @@ def show_command(
         show(overview(series, ranges, order), form)
 
 
-def _open(project: Project, store: str, *, push: bool = False) -> FolderStore | BranchStore:
-    """Return the store of a name; without one, that of the project. It may be empty.
-
-    Raises:
-        GpuperfError: The name of a branch is impossible, or only a branch can be pushed.
-    """
+def _open(project: Project, store: str) -> HistoryStore:
+    """Return the store in a folder; without a name, that of the project. It may be empty."""
     own = project.values.get("gpuperf_history", "").strip()
-    if (store or own).startswith(_BRANCH):
-        return BranchStore(project.root, (store or own).removeprefix(_BRANCH), push=push)
-    if push:
-        raise GpuperfError("--push is for a history on a branch", next_step="add --store branch:NAME")
-    return FolderStore(Path(store) if store else project.root / (own or DEFAULT_FOLDER))
+    return HistoryStore(Path(store) if store else project.root / (own or DEFAULT_FOLDER))
 
 
 def _search(project: Project, store: str, test: str) -> tuple[list[Series], list[Range], Order]:
@@ -178,7 +164,13 @@ def _search(project: Project, store: str, test: str) -> tuple[list[Series], list
     Raises:
         GpuperfError: The history or the test is missing, or a file is broken.
     """
-    lines = _open(project, store).load()
+    place = _open(project, store)
+    lines = place.load()
+    if not lines:
+        raise GpuperfError(
+            f"found no history in {place.shown}",
+            next_step="add runs with gpuperf history add RUN, or name --store",
+        )
     order = order_of(lines, project.root)
     series = series_of(lines, order)
     chosen = [one for one in series if test == one.name] or [one for one in series if test in one.name]

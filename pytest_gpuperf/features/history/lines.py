@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -88,17 +87,17 @@ class HistoryLine(Record, frozen=True, kw_only=True):
 _DECODER = msgspec.json.Decoder(HistoryLine)
 
 
-def in_order(files: Iterable[Iterable[HistoryLine]]) -> list[HistoryLine]:
-    """Return the lines of files by date, one of each key: the first."""
+def in_order(lines: Iterable[HistoryLine]) -> list[HistoryLine]:
+    """Return lines by date, one of each key: the first."""
     by_key: dict[tuple[str, str, str, str], HistoryLine] = {}
-    for line in chain.from_iterable(files):
+    for line in lines:
         by_key.setdefault(line.key, line)
     return sorted(by_key.values(), key=lambda line: (line.date, line.key))
 
 
-def encode_lines(*files: Iterable[HistoryLine]) -> bytes:
-    """Return the lines of files as one file of JSON."""
-    return b"".join(msgspec.json.encode(line) + b"\n" for line in in_order(files))
+def encode_lines(lines: Iterable[HistoryLine]) -> bytes:
+    """Return lines as a file of JSON."""
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in in_order(lines))
 
 
 def decode_lines(data: bytes, file: str, shown: str) -> list[HistoryLine]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from pytest_gpuperf.records.json_files import find_files, show_path
 from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from pytest_gpuperf.features.history.lines import HistoryLine
@@ -28,7 +27,7 @@ _OWN_FILES = {
 }
 
 
-class FolderStore:
+class HistoryStore:
     """History below one folder: `<root>/<gpu slug>/<suite>.jsonl`.
 
     Args:
@@ -44,20 +43,25 @@ class FolderStore:
         return show_path(self.root)
 
     def load(self) -> list[HistoryLine]:
-        """Read all lines.
+        """Read all lines; none if the history is missing.
 
         Raises:
-            GpuperfError: The history is missing, or a file in it is broken or of a newer version.
+            GpuperfError: A file is broken or of a newer version.
         """
-        lines = in_order(self._files().values())
-        if not lines:
-            raise NoHistoryError(self.shown, "add runs with gpuperf history add RUN, or name --store")
-        return lines
+        lines: list[HistoryLine] = []
+        for path in find_files(self.root, "*/*.jsonl"):
+            try:
+                data = path.read_bytes()
+            except OSError as error:
+                raise GpuperfError(f"{show_path(path)} cannot be read: {error.strerror}") from None
+            lines += decode_lines(data, path.relative_to(self.root).as_posix(), show_path(path))
+        return in_order(lines)
 
     def add(self, lines: Iterable[HistoryLine]) -> int:
         """Add the lines that are not there, and no line twice, even if other processes add at that time.
 
-        Each file is replaced as a whole, so that it is complete whenever a process is killed.
+        Of one key, the line in the file stays. Each file is replaced as a whole, so that it is complete
+        whenever a process is killed.
 
         Returns:
             Number of new lines.
@@ -66,20 +70,14 @@ class FolderStore:
             GpuperfError: A file is broken or of a newer version, or another process holds the lock.
         """
         with self._locked():
-            changed, new = merge(self._files(), lines)
-            write_files({self.root / file: data for file, data in changed.items()})
-        return new
-
-    def _files(self) -> dict[str, list[HistoryLine]]:
-        found = {}
-        for path in find_files(self.root, "*/*.jsonl"):
-            file = path.relative_to(self.root).as_posix()
-            try:
-                data = path.read_bytes()
-            except OSError as error:
-                raise GpuperfError(f"{show_path(path)} cannot be read: {error.strerror}") from None
-            found[file] = decode_lines(data, file, show_path(path))
-        return found
+            old = self.load()
+            known = {line.key for line in old}
+            new = in_order(line for line in lines if line.key not in known)
+            write_files({
+                self.root / file: encode_lines(line for line in (*old, *new) if line.file == file)
+                for file in {line.file for line in new}
+            })  # fmt: skip
+        return len(new)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -95,28 +93,3 @@ class FolderStore:
                 f"another process adds to the history: {self.shown} is locked",
                 next_step="wait until it has ended, then type the same again",
             ) from None
-
-
-class NoHistoryError(GpuperfError):
-    """A place without a history."""
-
-    def __init__(self, shown: str, next_step: str) -> None:
-        super().__init__(f"found no history in {shown}", next_step=next_step)
-
-
-def merge(
-    files: Mapping[str, list[HistoryLine]], lines: Iterable[HistoryLine]
-) -> tuple[dict[str, bytes], int]:
-    """Add lines to files; of one key, the line in the file stays.
-
-    Returns:
-        The files that change, and the number of new lines.
-    """
-    known = {line.key for of_file in files.values() for line in of_file}
-    new: dict[str, list[HistoryLine]] = defaultdict(list)
-    for line in lines:
-        if line.key not in known:
-            known.add(line.key)
-            new[line.file].append(line)
-    changed = {file: encode_lines(files.get(file, ()), added) for file, added in new.items()}
-    return changed, sum(map(len, new.values()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from msgspec import structs
 
 from command_line import gpuperf
 from history_builders import commit_of, times
-from pytest_gpuperf.features.history.store import FolderStore
+from pytest_gpuperf.features.history.store import HistoryStore
 from pytest_gpuperf.records import Measurement, OtherTime, Run
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import NODEID, measured, record, run, timing
@@ -30,7 +29,7 @@ def keep(project: Path, *runs: Run) -> None:
 
 
 def step(project: Path) -> None:
-    FolderStore(project / "perf-history").add(times(*[5.0] * 6, *[5.2] * 6))
+    HistoryStore(project / "perf-history").add(times(*[5.0] * 6, *[5.2] * 6))
 
 
 def test_newest_run_is_added_once(project: Path) -> None:
@@ -65,12 +64,12 @@ def test_later_run_keeps_the_source_of_the_first(project: Path) -> None:
         run(record(main=Measurement(timing=both)), id="second"),
     )
     assert history("add", "second", "first").exit_code == 0
-    assert {found.source for found in FolderStore(project / "perf-history").load()} == {
+    assert {found.source for found in HistoryStore(project / "perf-history").load()} == {
         "cupti",
         "events",
     }
     assert history("add", "first", "second", "--store", "other").exit_code == 0
-    assert {found.source for found in FolderStore(project / "other").load()} == {"events"}
+    assert {found.source for found in HistoryStore(project / "other").load()} == {"events"}
 
 
 def test_one_test_is_drawn_by_commit(project: Path) -> None:
@@ -126,7 +125,7 @@ searched 1 time at 12 commits, in the order of dates: git does not know 12 of 12
 
 
 def test_unchanged_times_exit_with_zero(project: Path) -> None:
-    FolderStore(project / "perf-history").add(times(*[5.0] * 12))
+    HistoryStore(project / "perf-history").add(times(*[5.0] * 12))
     result = history("show", "--changes")
     assert (result.exit_code, result.output.splitlines()[0]) == (0, "no change found")
 
@@ -159,11 +158,3 @@ def test_ini_key_names_the_store(project: Path) -> None:
     (project / "pytest.ini").write_text("[pytest]\ngpuperf_history = times/here\n")
     assert history("add").output.endswith("1 new line in times/here\n")
     assert history("add", "--store", "other").output.endswith("1 new line in other\n")
-    (project / "pytest.ini").write_text("[pytest]\ngpuperf_history = branch:times\n")
-    subprocess.run(["git", "init", "-q", str(project)], check=True)
-    assert history("add", "20261120").output.endswith("1 new line in branch times\n")
-
-
-def test_only_a_branch_can_be_pushed(project: Path) -> None:
-    keep(project, run(record(main=measured())))
-    assert "--store branch:NAME" in history("add", "--push", status=2).output

@@ -14,7 +14,7 @@ from history_builders import at_once, line
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history import store as store_module
 from pytest_gpuperf.features.history.lines import decode_lines, encode_lines
-from pytest_gpuperf.features.history.store import FolderStore
+from pytest_gpuperf.features.history.store import HistoryStore
 from pytest_gpuperf.records import ClockModel
 
 if TYPE_CHECKING:
@@ -28,24 +28,24 @@ def file_of(*numbers: int) -> bytes:
 
 
 def runs_in(root: Path) -> list[str]:
-    return [found.run for found in FolderStore(root).load()]
+    return [found.run for found in HistoryStore(root).load()]
 
 
-def with_file(root: Path, data: bytes) -> FolderStore:
+def with_file(root: Path, data: bytes) -> HistoryStore:
     (root / FILE).parent.mkdir()
     (root / FILE).write_bytes(data)
-    return FolderStore(root)
+    return HistoryStore(root)
 
 
 def test_added_lines_are_read_by_date(tmp_path: Path) -> None:
-    store = FolderStore(tmp_path / "history")
+    store = HistoryStore(tmp_path / "history")
     assert store.add([line(2), line(1)]) == 2
     assert store.add([line(0)]) == 1
     assert store.load() == [line(0), line(1), line(2)]
 
 
 def test_adding_a_run_twice_adds_nothing(tmp_path: Path) -> None:
-    store = FolderStore(tmp_path)
+    store = HistoryStore(tmp_path)
     store.add([line(0), line(0, label="backward")])
     before = (tmp_path / FILE).read_bytes()
     assert store.add([line(0, time_us=9.9), line(0, label="backward")]) == 0
@@ -54,7 +54,7 @@ def test_adding_a_run_twice_adds_nothing(tmp_path: Path) -> None:
 
 def test_each_gpu_and_suite_has_a_file(tmp_path: Path) -> None:
     lines = [line(0), line(0, gpu="nvidia-a100"), line(0, test="t/test_gemm.py::test_a")]
-    FolderStore(tmp_path).add(lines)
+    HistoryStore(tmp_path).add(lines)
     found = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/*"))
     assert found == ["nvidia-a100/test_square.jsonl", "nvidia-h200/test_gemm.jsonl", FILE]
 
@@ -108,7 +108,7 @@ def test_changed_file_is_read_or_refused_with_an_error(data: st.DataObject) -> N
 
 def _add(root: Path, numbers: list[int]) -> None:
     for number in numbers:
-        FolderStore(root).add([line(number)])
+        HistoryStore(root).add([line(number)])
 
 
 def test_processes_add_at_once_without_loss(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_processes_add_at_once_without_loss(tmp_path: Path) -> None:
 
 def test_locked_history_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "LOCK_TIMEOUT_S", 0.01)
-    store = FolderStore(tmp_path)
+    store = HistoryStore(tmp_path)
     store.add([line(0)])
     with (
         filelock.FileLock(tmp_path / ".lock"),
