@@ -64,9 +64,6 @@ another one."""
 class Pass(Protocol):
     """Runs the selected tests once more, in other processes."""
 
-    notices: list[str]
-    """Facts that a reader of the results should know."""
-
     def run(self, tests: Sequence[SelectedTest], invocation: Invocation, progress: OpenProgress) -> None:
         """Run the tests and keep the results.
 
@@ -83,6 +80,8 @@ class Pass(Protocol):
 class CheckingPass(Pass, Protocol):
     """Finds errors of the selected tests."""
 
+    notices: list[str]
+    """The summary."""
     results: dict[str, SanitizerResult]
     """Errors of each test, or the reason that it was not checked to its end, by node id."""
     skipped: dict[str, SanitizerResult]

@@ -61,7 +61,6 @@ def read_unread(
                 reasons[_cause(measured.profile)] += not found.unavailable
                 measurements[label] = replace(measured, profile=found)
         records[test.nodeid] = replace(records[test.nodeid], measurements=measurements)
-    report.news.note(*under_ncu.notices)
     report.news.note(
         *(
             f"ncu read {number} call{'s' * (number > 1)} after the tests: {why}"

@@ -210,6 +210,7 @@ class LiveRunner(Runner):
             done.counters = self._profiling.reading
         if self._sanitizing is not None:
             self._run(self._sanitizing, tests, invocation)
+            self._news.note(*self._sanitizing.notices)
             done.sanitized, done.skipped = self._sanitizing.results, self._sanitizing.skipped
             title = self._sanitizing.title
             self._news.error(*(f"{title}: {problem}" for problem in self._sanitizing.problems))
@@ -218,7 +219,6 @@ class LiveRunner(Runner):
     def _run(self, each: Pass, tests: Sequence[SelectedTest], invocation: Invocation) -> None:
         make_state_folder(self._folder.parents[1])
         each.run(tests, invocation, partial(Progress, self._terminal))
-        self._news.note(*each.notices)
 
     def _select(self, state: ItemState) -> SelectedTest:
         """Add the options to a test; a metric with a limit is read whatever the preset is."""

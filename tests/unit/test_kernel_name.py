@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.ncu.kernel_name import function_name, whole_name
+from pytest_gpuperf.measure.ncu.kernel_name import function_name
 
 
 @pytest.mark.parametrize(
@@ -31,19 +31,6 @@ from pytest_gpuperf.measure.ncu.kernel_name import function_name, whole_name
 )
 def test_function_name_of_other_compilers(demangled: str, name: str) -> None:
     assert function_name(demangled) == name
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "<unnamed>::saxpy_kernel(float, int)",
-        "void a::<unnamed>::k<<unnamed>::F, b::<unnamed>::G>(int)",
-        "void k<4, <unnamed>::F>(int)",
-        "void k<unnamed_type, int>(int)",
-    ],
-)
-def test_brackets_that_a_csv_cuts_are_put_back(name: str) -> None:
-    assert whole_name(name.replace("<unnamed>", "unnamed>")) == whole_name(name) == name
 
 
 @given(st.text(alphabet="ab<>()[]:,- operatunmd\0", max_size=40))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.features.ncu.details_page import by_speedup
 from pytest_gpuperf.features.ncu.launches import (
     clocks_mhz,
     failure_note,
@@ -12,7 +13,6 @@ from pytest_gpuperf.features.ncu.launches import (
     launch_name,
     measured,
 )
-from pytest_gpuperf.measure.ncu.rules import by_speedup
 from pytest_gpuperf.metrics.combine import combine, weights_used
 from pytest_gpuperf.report.show import (
     count,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.ncu.csv_reader import NoHeaderError, read_csv
 from pytest_gpuperf.features.ncu.other_files import EXPECTED, errors_in, is_console_text, not_from_ncu
-from pytest_gpuperf.measure.ncu.csv_reader import NoHeaderError, read_csv
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
 from pytest_gpuperf.measure.ncu.rules import Rule  # noqa: TC001
 from pytest_gpuperf.metrics import METRICS, nearest, source_names

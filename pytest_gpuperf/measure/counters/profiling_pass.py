@@ -15,7 +15,6 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
-from pytest_gpuperf.measure.ncu.csv_reader import read_csv
 from pytest_gpuperf.measure.ncu.ncu_failures import explain
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
@@ -87,8 +86,6 @@ class ProfilingPass:
         launched: Callable[[Call], list[Activity]] = launched_kernels,
     ) -> None:
         self.reading = Reading(unavailable)
-        self.notices: list[str] = []
-        """Notices for readers of the counters."""
         self._ncu = ncu
         self._folder = folder
         self._chip = chip
@@ -205,25 +202,15 @@ class ProfilingPass:
             if reason is not None:
                 self.unavailable = reason
             return
+        assert self._ncu is not None
         try:
-            kernels = self._kernels_of_report(metrics)
+            kernels = read_report_isolated(folder.report, metrics, search=ncu_python_dirs(self._ncu.path))
         except GpuperfError as error:
             self.unavailable = str(error)
             return
         for kernel in kernels:
             for name in kernel.ranges:
                 self.reading.kernels.setdefault(name, []).append(kernel)
-
-    def _kernels_of_report(self, metrics: Sequence[str]) -> list[RawKernel]:
-        assert self._ncu is not None
-        report = self._folder.report
-        try:
-            return read_report_isolated(report, metrics, search=ncu_python_dirs(self._ncu.path))
-        except GpuperfError as error:
-            # ncu can read every report that it wrote, but its CSV rounds to two decimals.
-            kernels = read_csv(self._ncu.report_as_csv(report))
-            self.notices.append(f"counters were read from ncu's CSV, rounded to two decimals: {error}")
-            return kernels
 
     def lookup(
         self,

@@ -6,16 +6,10 @@ import re
 
 RETURNS = re.compile(r"^(?:std::enable_if<.*?>::type|(?:static\s+)?void)\s+")
 """The type that a kernel returns, at the start of a demangled name."""
-_CUT = re.compile(r"(?<![<\w])unnamed>::|(?<=\w)<unnamed>::")
 _NAMELESS = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|`anonymous namespace'")
 # Their characters are no brackets.
 _OPERATOR = re.compile(r"\boperator\s*(<=>|<<=|>>=|<<|>>|<=|>=|->\*|->|<|>|\(\)|\[\])|->")
 _PAIRS = {")": "(", ">": "<", "]": "["}
-
-
-def whole_name(printed: str) -> str:
-    """Return a name with the brackets that ncu's CSV cuts: `a::unnamed>::k` and `k<unnamed>::F>`."""
-    return _CUT.sub(lambda found: f"<{found[0]}", printed)
 
 
 def function_name(demangled: str) -> str:

@@ -1,4 +1,4 @@
-"""Results of ncu rules, the same from a report and from the details page as CSV."""
+"""Results of ncu rules."""
 
 from __future__ import annotations
 
@@ -40,15 +40,6 @@ _KINDS: dict[str, Kind] = {
     "MsgType_ERR": "error",
 }
 _SCOPES: dict[str, Scope] = {"SpeedupType_LOCAL": "local", "SpeedupType_GLOBAL": "global"}
-_CSV_KINDS: dict[str, Kind] = {
-    "INF": "information",
-    "OPT": "optimization",
-    "WRN": "warning",
-    "ERR": "error",
-}
-# ncu 2023.1 has the estimate in the text, later versions in a column.
-_ESTIMATE = re.compile(r"(?:Est\.|Estimated) (?P<local>Local )?Speedup: (?P<pct>[\d.]+)%\s*")
-_CSV_SCOPES: dict[str, Scope] = {"local": "local", "global": "global"}
 
 # Links, as the docstring of `rule_results_as_dicts` in `ncu_report` has them: `@section:ID:text@`,
 # `@sass:ADDRESS:text@`, `@source:FILE:LINE:text@` and `@url:text:ADDRESS@`.
@@ -70,7 +61,7 @@ def rules_from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[
         said, estimate = result["rule_message"], result.get("speedup_estimation", {})
         if not said["message"]:
             continue
-        speedup = _finite(estimate.get("speedup"))
+        speedup = finite(estimate.get("speedup"))
         rules.append(
             Rule(
                 rule=result["rule_identifier"],
@@ -85,42 +76,12 @@ def rules_from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[
     return tuple(rules)
 
 
-def rule_from_csv(row: dict[str, str]) -> Rule | None:
-    """Make the rule of a row of the details page; None if the row has none.
-
-    Args:
-        row: Cells by column.
-    """
-    name, message = row.get("Rule Name", ""), row.get("Rule Description", "")
-    if not name or not message:
-        return None
-    speedup, scope = _finite(row.get("Estimated Speedup", "")), row.get("Estimated Speedup Type", "")
-    if speedup is None and (estimate := _ESTIMATE.match(message)):
-        speedup, scope = float(estimate["pct"]), "local" if estimate["local"] else "global"
-        message = message[estimate.end() :]
-    return Rule(
-        rule=name,
-        section=row.get("Section Name", ""),
-        kind=_CSV_KINDS.get(row.get("Rule Type", ""), "information"),
-        message=message,
-        estimated_speedup_pct=speedup,
-        scope="" if speedup is None else _CSV_SCOPES.get(scope, ""),
-    )
-
-
-def by_speedup(rules: Iterable[Rule]) -> list[Rule]:
-    """Sort by estimated speedup, the largest first; rules without one stay at the end in ncu's order."""
-    return sorted(
-        rules,
-        key=lambda rule: math.inf if rule.estimated_speedup_pct is None else -rule.estimated_speedup_pct,
-    )
-
-
 def _plain(message: str) -> str:
     return _URL.sub(r"\g<text> (\g<address>)", _LINK.sub(r"\g<text>", message))
 
 
-def _finite(value: object) -> float | None:
+def finite(value: object) -> float | None:
+    """Return a value as a number; None if it is not a finite one."""
     try:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

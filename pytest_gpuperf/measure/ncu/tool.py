@@ -63,12 +63,6 @@ class Ncu:
             command += ["--kernel-name-base", "demangled", "--kernel-name", f"regex:{joined}"]
         return command
 
-    def report_as_csv(self, report: Path) -> str:
-        """Return the raw page of a report as wide CSV, in base units."""
-        command = [str(self.path), "--import", str(report), "--page", "raw", "--csv", "--print-units", "base"]
-        env = {**os.environ, "LC_ALL": "C"}
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=env).stdout  # noqa: S603
-
     def base_metrics(self) -> list[str]:
         """List the metrics that this ncu knows for the GPU, without their suffixes."""
         command = [str(self.path), "--query-metrics"]

@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 
 from pytest_gpuperf.features.explain.diagnosis import diagnose_kernel
 from pytest_gpuperf.features.explain.rules import diagnose
-from pytest_gpuperf.measure.ncu.csv_reader import read_csv
+from pytest_gpuperf.features.ncu.csv_reader import read_csv
 from pytest_gpuperf.metrics import METRICS
 from run_builders import BUSY
 

@@ -17,10 +17,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.details_page import raw_name
-from pytest_gpuperf.measure.ncu.kernel_name import whole_name
-from pytest_gpuperf.measure.ncu.printed import Cell, Launch, broken, read_launches
-from pytest_gpuperf.measure.ncu.rules import rule_from_csv
+from pytest_gpuperf.features.ncu.details_page import raw_name, rule_of
+from pytest_gpuperf.features.ncu.printed import Cell, Launch, broken, read_launches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 
 _EXTENT = re.compile(r"\((\d{1,10}), (\d{1,10}), (\d{1,10})\)")
+_CUT = re.compile(r"(?<![<\w])unnamed>::|(?<=\w)<unnamed>::")
+"""Names whose brackets ncu cuts: `a::unnamed>::k` and `k<unnamed>::F>`."""
 _QUOTED = re.compile(r'"([^"]*)"')
 _RANGE_COLUMNS = re.compile(r".*:(Push/Pop|Start/Stop)_Range:|(?:Domain|Range):")
 _FACTS = (
@@ -189,7 +189,7 @@ def _read_long(header: list[str], rows: Iterator[_Row], notes: list[str]) -> lis
         key = tuple(cells.get(name, "") for name in _FACTS)
         place = [cells.get(name, "") for name in ("Section Name", "Body Item Label")]
         label = (*place, cells["Metric Name"])
-        rule = rule_from_csv(cells)
+        rule = rule_of(cells)
         reading = readings.get(key)
         # Numbers of launches start again in a process that starts again, also in one with the same number.
         again = reading and rule is None and label in reading.labels
@@ -226,7 +226,7 @@ def _launch(header: Sequence[str], row: _Row) -> Launch:
     ]
     device = cells.get("Device", "")
     return Launch(
-        demangled=whole_name(cells["Kernel Name"]),
+        demangled=_CUT.sub(lambda found: f"<{found[0]}", cells["Kernel Name"]),
         grid=_extent(cells.get("Grid Size"), row.line),
         block=_extent(cells.get("Block Size"), row.line),
         compute_capability=cells.get("CC", ""),

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from pytest_gpuperf.measure.ncu.csv_reader import read_csv
+from pytest_gpuperf.features.ncu.csv_reader import read_csv
+from pytest_gpuperf.features.ncu.details_page import by_speedup, rule_of
 from pytest_gpuperf.measure.ncu.report_reader import read_report
-from pytest_gpuperf.measure.ncu.rules import Rule, by_speedup, rule_from_csv, rules_from_report
+from pytest_gpuperf.measure.ncu.rules import Rule, rules_from_report
 
-CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 LIBRARY = SimpleNamespace(
     MsgType_OK=1, MsgType_OPTIMIZATION=2, MsgType_ERR=4, SpeedupType_LOCAL=1, SpeedupType_GLOBAL=2
 )
@@ -37,7 +38,7 @@ def row(**cells: str) -> dict[str, str]:
 def test_report_and_csv_give_the_same_rule() -> None:
     estimate = {"type": LIBRARY.SpeedupType_LOCAL, "speedup": 49.45}
     (of_report,) = rules_from_report([result(speedup_estimation=estimate)], LIBRARY)
-    of_csv = rule_from_csv(row(**{"Estimated Speedup Type": "local", "Estimated Speedup": "49.45"}))
+    of_csv = rule_of(row(**{"Estimated Speedup Type": "local", "Estimated Speedup": "49.45"}))
     assert of_csv == Rule(
         rule="CPIStall",
         section="WarpStateStats",
@@ -81,8 +82,8 @@ def test_links_become_their_text(linked: str, plain: str) -> None:
 
 def test_result_without_a_message_is_left_out() -> None:
     assert rules_from_report([result("")], LIBRARY) == ()
-    assert rule_from_csv(row(**{"Rule Description": ""})) is None
-    assert rule_from_csv({"Metric Name": "Duration", "Rule Name": ""}) is None
+    assert rule_of(row(**{"Rule Description": ""})) is None
+    assert rule_of({"Metric Name": "Duration", "Rule Name": ""}) is None
 
 
 def test_unknown_kinds_are_information() -> None:
@@ -92,7 +93,7 @@ def test_unknown_kinds_are_information() -> None:
 
 @pytest.mark.parametrize("text", ["", "n/a", "nan", "inf"])
 def test_estimate_that_is_not_a_number_is_left_out(text: str) -> None:
-    rule = rule_from_csv(row(**{"Estimated Speedup Type": "global", "Estimated Speedup": text}))
+    rule = rule_of(row(**{"Estimated Speedup Type": "global", "Estimated Speedup": text}))
     assert rule is not None
     assert (rule.estimated_speedup_pct, rule.scope) == (None, "")
 

@@ -1,4 +1,6 @@
-"""Raw ncu names of the labels on the details page, if a short metric is made of them, since ncu 2019.
+"""The details page as CSV: raw ncu names of its labels, and its rules.
+
+Labels are known from ncu 2019 on, if a short metric is made of them.
 
 The same label has another meaning in another section, and another unit there (`Memory Throughput`). Left out
 are labels whose meaning depends on the version, which a CSV does not tell (`SM Busy` and `Issue Slots Busy`
@@ -8,12 +10,17 @@ has a 0 for rates that were not measured.
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.measure.ncu.rules import Rule, finite
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+
+    from pytest_gpuperf.measure.ncu.rules import Kind, Scope
 
 _STALLS = (
     *("Selected", "Stall Barrier", "Stall Branch Resolving", "Stall Dispatch Stall", "Stall Drain"),
@@ -116,6 +123,15 @@ RAW_NAMES: Mapping[tuple[str, str], str] = {
 
 _REQUESTED = "Command line profiler metrics"
 _NAME_AT_END = re.compile(r"\b(\w+__[\w.]+)\)?$")
+_KINDS: dict[str, Kind] = {
+    "INF": "information",
+    "OPT": "optimization",
+    "WRN": "warning",
+    "ERR": "error",
+}
+_SCOPES: dict[str, Scope] = {"local": "local", "global": "global"}
+# ncu 2023.1 has the estimate in the text, later versions in a column.
+_ESTIMATE = re.compile(r"(?:Est\.|Estimated) (?P<local>Local )?Speedup: (?P<pct>[\d.]+)%\s*")
 
 
 @lru_cache(maxsize=4096)
@@ -140,3 +156,34 @@ def raw_name(section: str, item: str, label: str, unit: str) -> str:
     if len(names) == 1:
         return names.pop()
     return ": ".join(filter(None, ("" if section == _REQUESTED else section, item, label)))
+
+
+def by_speedup(rules: Iterable[Rule]) -> list[Rule]:
+    """Sort by estimated speedup, the largest first; rules without one stay at the end in ncu's order."""
+    return sorted(
+        rules,
+        key=lambda rule: math.inf if rule.estimated_speedup_pct is None else -rule.estimated_speedup_pct,
+    )
+
+
+def rule_of(row: dict[str, str]) -> Rule | None:
+    """Return the rule of a row; None if the row has none.
+
+    Args:
+        row: Cells by column.
+    """
+    name, message = row.get("Rule Name", ""), row.get("Rule Description", "")
+    if not name or not message:
+        return None
+    speedup, scope = finite(row.get("Estimated Speedup", "")), row.get("Estimated Speedup Type", "")
+    if speedup is None and (estimate := _ESTIMATE.match(message)):
+        speedup, scope = float(estimate["pct"]), "local" if estimate["local"] else "global"
+        message = message[estimate.end() :]
+    return Rule(
+        rule=name,
+        section=row.get("Section Name", ""),
+        kind=_KINDS.get(row.get("Rule Type", ""), "information"),
+        message=message,
+        estimated_speedup_pct=speedup,
+        scope="" if speedup is None else _SCOPES.get(scope, ""),
+    )

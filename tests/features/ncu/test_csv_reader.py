@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.csv_reader import read_csv
-from pytest_gpuperf.measure.ncu.details_page import RAW_NAMES
+from pytest_gpuperf.features.ncu.csv_reader import read_csv
+from pytest_gpuperf.features.ncu.details_page import RAW_NAMES
 
-CAPTURES = Path(__file__).parents[1] / "data" / "captures"
+CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 DURATION = "gpu__time_duration.sum"
 
 
@@ -146,6 +146,21 @@ def test_number_is_read_as_printed(text: str, value: float) -> None:
 def test_number_of_another_locale_is_refused(text: str) -> None:
     with pytest.raises(GpuperfError, match=r"line 3 .* is not a number with , between thousands.*LC_ALL=C"):
         read_csv(long(long_row("1"), long_row(text)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<unnamed>::saxpy_kernel(float, int)",
+        "void a::<unnamed>::k<<unnamed>::F, b::<unnamed>::G>(int)",
+        "void k<4, <unnamed>::F>(int)",
+        "void k<unnamed_type, int>(int)",
+    ],
+)
+def test_brackets_that_a_csv_cuts_are_put_back(name: str) -> None:
+    for printed in (name, name.replace("<unnamed>", "unnamed>")):
+        text = long(long_row("1").replace("kernel", printed))
+        assert read_csv(text)[0].demangled == name
 
 
 def test_means_of_several_launches_are_refused() -> None:
