@@ -38,9 +38,11 @@ class _Passes:
 @click.option(
     "--preset", help=f"Show only the metrics of these presets, separated by commas: {', '.join(PRESETS)}."
 )
-@click.option("--find", "word", help="Show only metrics with this word in a name or in the explanation.")
+@click.option(
+    "--find", "words", default="", help="Show only metrics with these words in their names or explanations."
+)
 @output_form
-def command(chip: str | None, preset: str | None, word: str | None, form: str) -> None:
+def command(chip: str | None, preset: str | None, words: str, form: str) -> None:
     """List the metrics that tests, limits and baselines may name.
 
     A pass is one run of the kernel under ncu; passes of several metrics overlap. To count them takes CUPTI's
@@ -48,13 +50,11 @@ def command(chip: str | None, preset: str | None, word: str | None, form: str) -
     """
     wanted = metrics_of(check_presets(preset.split(","), "in --preset")) if preset is not None else METRICS
     found = [
-        metric
-        for name, metric in METRICS.items()
-        if name in wanted and (word is None or _has(metric, word.lower()))
+        metric for name, metric in METRICS.items() if name in wanted and _has(metric, words.lower().split())
     ]
     if not found:
         raise GpuperfError(
-            f"no metric has {word!r} in a name or in its explanation",
+            f"no metric has {words!r} in a name or in its explanation",
             next_step="any other name that `ncu --query-metrics` lists can be used as it is",
         )
     on = find_chip(chip) if chip is not None else None
@@ -63,9 +63,9 @@ def command(chip: str | None, preset: str | None, word: str | None, form: str) -
     show(Report([Table(_columns(found, on, passes), notes=[_summary(found, on, passes)])], records), form)
 
 
-def _has(metric: Metric, word: str) -> bool:
+def _has(metric: Metric, words: Sequence[str]) -> bool:
     texts = [metric.name, metric.explanation, metric.section, *metric.requests()]
-    return any(word in text.lower() for text in texts)
+    return any(all(word in text.lower() for word in words) for text in texts)
 
 
 def _passes(found: Sequence[Metric], chip: Chip | None) -> _Passes:

@@ -130,10 +130,11 @@ class RunStore:
             return path
         if type_of(path) == "folder":
             return _run_file_in(path)
+        there = f"the runs of this project are in {show_path(self.folder)}"
         raise GpuperfError(
             f"there is no run {ref!r}",
             expected="the id of a run, the start of one, a run.json, or a folder that holds one",
-            next_step=f"the runs of this project are in {show_path(self.folder)}",
+            next_step=f"leave out the test, {ref!r} has to be a whole run" if "::" in ref else there,
         )
 
     def resolve_all(self, ref: str | None = None) -> list[Path]:

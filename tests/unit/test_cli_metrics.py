@@ -24,7 +24,7 @@ def test_metrics_are_grouped_by_section_of_ncu() -> None:
 
 
 def test_metric_shows_its_names_on_all_chips() -> None:
-    assert shown("--find", "bytes read").splitlines() == snapshot(
+    assert shown("--find", "dram bytes read").splitlines() == snapshot(
         [
             "  metric           unit  better  tier",
             "--------------------------------------",
@@ -41,7 +41,7 @@ def test_metric_shows_its_names_on_all_chips() -> None:
 
 
 def test_chip_has_its_own_names_and_passes(cupti_host_library: None) -> None:
-    assert shown("--chip", "gb202", "--find", "bytes read").splitlines() == snapshot(
+    assert shown("--chip", "gb202", "--find", "dram bytes read").splitlines() == snapshot(
         [
             "  metric           unit  better  tier   passes",
             "----------------------------------------------",
@@ -56,7 +56,7 @@ def test_chip_has_its_own_names_and_passes(cupti_host_library: None) -> None:
 
 
 def test_missing_metric_is_unavailable_on_the_chip(cupti_host_library: None) -> None:
-    text = shown("--chip", "12.0", "--find", "warpgroup matrix")
+    text = shown("--chip", "12.0", "--find", "matrix warpgroup")
     assert "  stall.gmma    %     state  unavailable on GB202\n" in text
     assert text.endswith("2 metrics, 0 passes together on GB202\n")
 

@@ -9,7 +9,7 @@ from pytest_gpuperf.report.rows import (
     build_rows,
     split_names,
 )
-from pytest_gpuperf.report.show import show_time
+from pytest_gpuperf.report.show import show_occupancy, show_time
 from report_examples import profile, result, timing
 
 
@@ -32,6 +32,16 @@ def test_row_has_all_texts() -> None:
         status=Status.PASS,
         fails=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("achieved", "theoretical", "shown"),
+    [(12.51, 12.5, "13 %"), (94.0, 50.0, "94 %"), (12.4, 12.5, "12/12 %")],
+)
+def test_occupancy_of_several_kernels_is_the_achieved(
+    achieved: float, theoretical: float, shown: str
+) -> None:
+    assert show_occupancy({"achieved_occupancy": achieved, "theoretical_occupancy": theoretical}) == shown
 
 
 def test_test_without_measurements_has_a_verdict() -> None:

@@ -163,7 +163,12 @@ def test_newest_recording_replaces_runs_without_a_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ref", "said"), [(None, "there is no run in"), ("nonsense", "there is no run 'nonsense'")]
+    ("ref", "said"),
+    [
+        (None, "there is no run in"),
+        ("nonsense", "there is no run 'nonsense'"),
+        ("latest::test_a", "leave out the test"),
+    ],
 )
 def test_missing_run_is_an_error(store: RunStore, ref: str | None, said: str) -> None:
     with pytest.raises(GpuperfError, match=said):

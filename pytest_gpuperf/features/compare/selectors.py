@@ -107,8 +107,13 @@ def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[Ch
     matching = [(run, _matching(entries, test) if test else entries) for run, entries in entries_of]
     choices = [Choice(ref, run, tuple(found)) for run, found in matching if found]
     if not choices:
-        known = dict.fromkeys(entry.shown for _, entries in entries_of for entry in entries)
-        near = difflib.get_close_matches(test, list(known), cutoff=0.4)
+        # The name alone is as near to a misspelt name as the node id is to a misspelt one.
+        known = {
+            (entry.shown if "::" in test else entry.shown.rpartition("::")[2]): entry.shown
+            for _, entries in entries_of
+            for entry in entries
+        }
+        near = [known[name] for name in difflib.get_close_matches(test, known, cutoff=0.4)]
         name = runs[0].id
         raise GpuperfError(
             f"the run {name} has measured nothing of a test {test!r}" if test else f"{name} is empty",

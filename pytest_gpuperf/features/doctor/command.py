@@ -34,6 +34,7 @@ State = Literal["problem", "warning", "ok", "absent"]
 """Part of a run will not work; numbers or convenience suffer; good; not there, not needed or unknown."""
 TONES: dict[State, Tone] = {"problem": "bad", "warning": "unsure", "ok": "pass", "absent": "absent"}
 NO_GPU = "no GPU"
+UPDATE = "pytest --gpuperf --gpuperf-update=new"
 
 
 class Result(NamedTuple):
@@ -197,11 +198,11 @@ def baselines(machine: Machine) -> Result:
     slugs = [slug for slug in store.slugs() if slug != STATIC_SOURCE]
     there = f"for {', '.join(slugs)}" if slugs else "none"
     if machine.gpu is None:
-        return Result("ok" if slugs else "absent", there)
+        return Result("ok", there) if slugs else Result("absent", there, UPDATE)
     slug = machine.gpu.slug
     if slug not in slugs:
         others = f" (there are some {there})" if slugs else ""
-        return Result("warning", f"none for {slug}{others}", "pytest --gpuperf --gpuperf-update=new")
+        return Result("warning", f"none for {slug}{others}", UPDATE)
     loaded = [found for suite in store.suites(slug) if (found := store.load(slug, suite))]
     tests = sum(len(one.tests) for one in loaded)
     return Result("ok", f"{slug}: {count(len(loaded), 'suite')}, {count(tests, 'test')}")

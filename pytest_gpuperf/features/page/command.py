@@ -28,10 +28,12 @@ def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
     of the baselines and those that the tests stated in the run.
     """
     from pytest_gpuperf.baseline.run_verdicts import Expectations, judge_run
+    from pytest_gpuperf.features.page.main_table import entries_of
     from pytest_gpuperf.features.page.page import page_pieces
     from pytest_gpuperf.features.page.section import Section
     from pytest_gpuperf.features.page.source_links import source_links
     from pytest_gpuperf.report.rows import Summary
+    from pytest_gpuperf.report.show import count
 
     loaded = [run for ref in runs or [None] for run in project.load_all(ref)]
     links = source_links(project.root)
@@ -43,6 +45,7 @@ def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
         )
         sections.append(Section(run, summary, Expectations(project.store, run.environment), links))
     tests = [test for section in sections for test in section.run.tests]
-    write({output: page_pieces(sections)}, f"wrote {show_path(output)} ({count_tests(tests)})")
+    rows = count(sum(len(entries_of(section.summary.results)) for section in sections), "row")
+    write({output: page_pieces(sections)}, f"wrote {show_path(output)} ({count_tests(tests)}, {rows})")
     if not tests:
         raise GpuperfError("no test was judged", expected="runs with tests")

@@ -88,7 +88,8 @@ def test_misspelt_metric_gets_a_suggestion(project: Path) -> None:
 
 def test_misspelt_test_gets_a_suggestion(project: Path) -> None:
     two_tiles(project)
-    assert f"did you mean {GEMM}[128x" in refused("t/test_gemm.py::test_trition")
+    for misspelt in ("t/test_gemm.py::test_trition", "::test_trition"):
+        assert f"did you mean {GEMM}[128x" in refused(misspelt)
 
 
 def test_tests_of_two_runs_show_their_run(project: Path) -> None:

@@ -251,6 +251,10 @@ def test_missing_tools_are_warnings_only_with_a_gpu(there: Machine, monkeypatch:
     ]
 
 
+def test_without_baselines_the_command_for_them_is_shown(there: Machine) -> None:
+    assert doctor.baselines(replace(there, gpu=None)).fix == "pytest --gpuperf --gpuperf-update=new"
+
+
 def test_baselines_of_other_gpus_are_named(there: Machine) -> None:
     assert doctor.baselines(there)[:2] == ("warning", "none for nvidia-h200")
     accept(one_test(), there.project.store, "all", 5.0)
