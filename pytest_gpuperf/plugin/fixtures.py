@@ -9,15 +9,21 @@ import pytest
 if TYPE_CHECKING:
     from pytest_gpuperf.plugin.facade import Gpuperf, GpuTimer, GpuWarmUp, Ncu
 
+NOT_MEASURED = "measures a GPU kernel; run pytest with --gpuperf"
+
 
 @pytest.fixture
 def gpuperf(request: pytest.FixtureRequest) -> Gpuperf:
     """Check, time and profile callables on the GPU; judge them against limits and baselines.
 
-    Without `--gpuperf` the test is skipped.
+    Without `--gpuperf` the test is skipped, or only checks: `gpuperf_check`.
     """
     if not request.config.pluginmanager.has_plugin("gpuperf-hooks"):
-        pytest.skip("measures a GPU kernel; run pytest with --gpuperf")
+        if request.config.getini("gpuperf_check") == "auto":
+            pytest.skip(NOT_MEASURED)
+        from pytest_gpuperf.plugin.check_only import checking
+
+        return checking(request, NOT_MEASURED)
     from pytest_gpuperf.plugin.hooks import facade_of
 
     return facade_of(request)

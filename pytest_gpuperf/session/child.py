@@ -28,7 +28,7 @@ from pytest_gpuperf.session.runner import Runner
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
-    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.call import Call, FuzzCall
     from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.source import CallSource
     from pytest_gpuperf.settings.settings import Settings
@@ -113,8 +113,9 @@ class ChildSource:
         self._run_for("check", call)
         return _of_any_numbers(Correctness, passed=True, accuracy=_of_any_numbers(Accuracy))
 
-    def fuzz(self, _call: Call) -> Fuzzing:
+    def fuzz(self, call: FuzzCall) -> Fuzzing:
         """Return a search without a failure. Nothing is called: it measures nothing."""
+        del call
         return _of_any_numbers(Fuzzing, passed=True)
 
     def warm_up(self, call: Call) -> WarmUp:

@@ -96,37 +96,17 @@ class LiveSource:
 
     def check(self, call: Call) -> Correctness:
         """Run the call on poisoned memory and compare."""
-        from pytest_gpuperf.measure import correctness
-
-        reference = call.reference
-        assert reference is not None
         with self._phases("checks"):
-            return self._codes.watched(
-                call.nodeid,
-                lambda: correctness.check(
-                    call.fn,
-                    call.args,
-                    dict(call.kwargs),
-                    expected=reference.expected,
-                    rtol=reference.rtol,
-                    atol=reference.atol,
-                    equal_nan=reference.equal_nan,
-                    mutates=reference.mutates,
-                ),
-            )
+            return self._codes.watched(call.nodeid, lambda: check(call))
 
     def fuzz(self, call: FuzzCall) -> Fuzzing:
         """Search for a case in which the function differs from its reference."""
-        import torch
-
-        fuzzing = instrument("fuzz")
 
         def progress(text: str) -> None:
             self.progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
 
-        with self._phases("checks"), random_numbers_kept():
-            found: Fuzzing = fuzzing.fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
-            return found
+        with self._phases("checks"):
+            return fuzz(call, progress)
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
@@ -206,6 +186,34 @@ class LiveSource:
                 return trace
         finally:
             self.progress("")
+
+
+def check(call: Call) -> Correctness:
+    """Run a call on poisoned memory and compare its output with its reference."""
+    from pytest_gpuperf.measure import correctness
+
+    reference = call.reference
+    assert reference is not None
+    return correctness.check(
+        call.fn,
+        call.args,
+        dict(call.kwargs),
+        expected=reference.expected,
+        rtol=reference.rtol,
+        atol=reference.atol,
+        equal_nan=reference.equal_nan,
+        mutates=reference.mutates,
+    )
+
+
+def fuzz(call: FuzzCall, progress: Callable[[str], None]) -> Fuzzing:
+    """Search on the current device for a case in which the function differs from its reference."""
+    import torch
+
+    fuzzing = instrument("fuzz")
+    with random_numbers_kept():
+        found: Fuzzing = fuzzing.fuzz(call, torch.device("cuda", torch.cuda.current_device()), progress)
+        return found
 
 
 @contextmanager

@@ -81,6 +81,13 @@ OPTIONS = (
         key_only=True,
     ),
     Option(
+        "check",
+        "auto",
+        "'always': without --gpuperf tests on a GPU check outputs and time nothing; 'auto': they skip",
+        choices=("auto", "always"),
+        key_only=True,
+    ),
+    Option(
         "baselines",
         "baselines",
         "folder of the baseline files, below the rootdir",

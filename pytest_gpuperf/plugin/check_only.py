@@ -1,0 +1,56 @@
+"""The `gpuperf` fixture of a run without `--gpuperf`: it checks outputs, and measures nothing."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.plugin.facade import Gpuperf
+from pytest_gpuperf.session.child import ChildRunner, ChildSource
+from pytest_gpuperf.session.live import why_not_live
+from pytest_gpuperf.session.live_source import check, fuzz
+from pytest_gpuperf.session.marker import ItemState, Marker
+from pytest_gpuperf.session.seeds import random_numbers_kept, seed, seed_of
+from pytest_gpuperf.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Correctness, Fuzzing
+    from pytest_gpuperf.records.call import Call, FuzzCall
+
+
+class CheckSource(ChildSource):
+    """Checks as a run with `--gpuperf` does; all other values pass every comparison."""
+
+    runs_for = ()
+
+    def check(self, call: Call) -> Correctness:
+        """Run the call on poisoned memory and compare."""
+        return check(call)
+
+    def fuzz(self, call: FuzzCall) -> Fuzzing:
+        """Search for a case in which the function differs from its reference."""
+        return fuzz(call, lambda _: None)
+
+
+def checking(request: pytest.FixtureRequest, not_measured: str) -> Gpuperf:
+    """Return the object behind the fixture, and seed random numbers as a run with `--gpuperf` does.
+
+    Args:
+        request: Of the fixture.
+        not_measured: Why the test is skipped if it needs several GPUs, or if there is none.
+    """
+    item = request.node
+    try:
+        settings, marker = Settings.from_config(request.config), Marker.of(item)
+    except GpuperfError as error:
+        raise pytest.fail.Exception(f"gpuperf: {error}", pytrace=False) from None
+    if marker.gpus or why_not_live():
+        pytest.skip(not_measured)
+    stack = ExitStack()
+    stack.enter_context(random_numbers_kept())
+    request.addfinalizer(stack.close)
+    seed(seed_of(item.nodeid))
+    return Gpuperf(ItemState(item.nodeid, marker, item.path), ChildRunner(settings, CheckSource()))
