@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.plugin.hook_wrapper import register
 from pytest_gpuperf.plugin.isolation import gpus_of_workers, runs_no_test, why_not_spread
-from pytest_gpuperf.plugin.own_errors import OwnErrors
+from pytest_gpuperf.plugin.own_errors import OwnErrors, register
 from pytest_gpuperf.plugin.reports import Reports
 from pytest_gpuperf.settings.settings import Settings
 

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_gpuperf.compat.pytest_names import early_options
 from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, ncu
-from pytest_gpuperf.plugin.hook_wrapper import guarded
+from pytest_gpuperf.plugin.own_errors import guarded
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.settings import options
 

@@ -2,45 +2,135 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError, NoCompilerError
+from pytest_gpuperf.errors import GpuperfError, NoCompilerError, NoGpuError
 from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.metrics.peaks import with_peaks
 from pytest_gpuperf.plugin.arguments import (
+    check_callable,
     check_count,
+    check_exceptions,
     check_expected,
+    check_inputs,
+    check_keywords,
+    check_label,
     check_mode,
     check_mutates,
+    check_seconds,
     check_static,
     reference_of,
 )
-from pytest_gpuperf.plugin.fuzz_method import Fuzzes
 from pytest_gpuperf.records import Measurement, Profile
-from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.records.call import LAYOUTS, Call, FuzzCall
 from pytest_gpuperf.records.compiled import ARCHITECTURES, label_of, profile_of
 from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.records.selection import Selection, check_kernels, check_launches
 from pytest_gpuperf.registry import instrument
+from pytest_gpuperf.session.seeds import seed_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import torch
 
-    from pytest_gpuperf.records import Correctness, StaticKernel, Timing, Trace, WarmUp
+    from pytest_gpuperf.features.fuzz.case import FuzzCase
+    from pytest_gpuperf.records import Correctness, Fuzzing, StaticKernel, Timing, Trace, WarmUp
     from pytest_gpuperf.records.selection import Launches
+    from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.session.runner import Runner
+    from pytest_gpuperf.session.source import CallSource
 
     Factory: TypeAlias = Callable[[int], Any]
     GpuWarmUp: TypeAlias = Callable[..., WarmUp]
     GpuTimer: TypeAlias = Callable[..., Timing]
     Ncu: TypeAlias = Callable[..., Profile]
 
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
+Own = TypeVar("Own", bound="Recorder")
 
-class Gpuperf(Fuzzes):
+
+def fails_test(
+    method: Callable[Concatenate[Own, Given], Returned],
+) -> Callable[Concatenate[Own, Given], Returned]:
+    """Let a mistake of the user that ends a method fail the test."""
+
+    @wraps(method)
+    def called(self: Own, /, *args: Given.args, **kwargs: Given.kwargs) -> Returned:
+        __tracebackhide__ = True
+        try:
+            return method(self, *args, **kwargs)
+        except GpuperfError as error:
+            self._state.errors.append(str(error))
+            # Without a GPU every test fails, and the line of the call tells nothing.
+            pytrace = not isinstance(error, NoGpuError)
+            raise pytest.fail.Exception(f"gpuperf: {error}", pytrace=pytrace) from None
+
+    return called
+
+
+class Recorder:
+    """Begins the measurements of one test, and keeps them."""
+
+    def __init__(self, state: ItemState, runner: Runner) -> None:
+        self._state = state
+        self._runner = runner
+        self._checked: dict[str, Call] = {}
+        """By label, what was checked: it is compared again after the timing."""
+        state.release = self._checked.clear
+
+    @property
+    def seed(self) -> int:
+        """The seed of this test, for generators of its own: `numpy.random.default_rng(gpuperf.seed)`."""
+        return seed_of(self._state.nodeid)
+
+    def _begin(
+        self,
+        part: str,
+        label: str,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        inputs: Factory | None = None,
+    ) -> tuple[CallSource, Call]:
+        kwargs = kwargs or {}
+        check_label(label)
+        if not callable(fn):
+            raise GpuperfError(
+                f"the first argument is a {type(fn).__name__}",
+                expected="a callable, followed by its arguments",
+                next_step="write gpuperf.time(kernel, x), not gpuperf.time(kernel(x))",
+            )
+        self._refuse_second(part, label)
+        self._state.called = True
+        source = self._runner.source
+        if isinstance(source, NoGpuError):
+            raise source.with_traceback(None)
+        check_keywords(fn, kwargs)
+        check_inputs(inputs, args, kwargs)
+        # Timed are other values than those that were checked.
+        seed = self.seed + (part != "correctness") if inputs is not None else 0
+        call = Call(self._state.nodeid, label, fn, args, kwargs, inputs, seed)
+        return source, call.with_arguments() if self._runner.on_gpu else call
+
+    def _refuse_second(self, part: str, label: str) -> None:
+        if getattr(self._state.measurements.get(label), part, None) is not None:
+            raise GpuperfError(
+                f"this test has measured {part.replace('_', '-')} under the label {label!r} already",
+                next_step="give the second one a name of its own: label='…'",
+            )
+
+    def _keep(self, label: str, **part: Any) -> None:
+        measured = self._state.measurements.get(label, Measurement())
+        self._state.measurements[label] = replace(measured, **part)
+
+
+class Gpuperf(Recorder):
     """Checks, times, profiles and traces callables, and keeps the measurements for the verdict.
 
     Every method takes a plain callable with its arguments; keyword arguments that the method does
@@ -55,6 +145,7 @@ class Gpuperf(Fuzzes):
         on_gpu = self._runner.on_gpu
         return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("meta")
 
+    @fails_test
     def __call__(
         self,
         fn: Callable[..., Any],
@@ -86,11 +177,8 @@ class Gpuperf(Fuzzes):
             All three records.
         """
         __tracebackhide__ = True
-        try:
-            self._state.state_limits(limits, label)
-            self._state.state_tolerance(tolerance)
-        except GpuperfError as error:
-            self._fail(error)
+        self._state.state_limits(limits, label)
+        self._state.state_tolerance(tolerance)
         self.check(
             fn,
             *args,
@@ -107,6 +195,7 @@ class Gpuperf(Fuzzes):
         self.profile(fn, *args, inputs=inputs, kernels=kernels, launches=launches, label=label, **kwargs)
         return self._state.measurements[label]
 
+    @fails_test
     def check(
         self,
         fn: Callable[..., Any],
@@ -146,18 +235,16 @@ class Gpuperf(Fuzzes):
         """
         __tracebackhide__ = True
         source, call = self._begin("correctness", label, fn, args, kwargs, inputs)
-        try:
-            reference = reference_of(check_expected(expected), rtol, atol, equal_nan, mutates)
-            call = replace(call, reference=reference)
-            self._checked[label] = call.without_arguments()
-            result = source.check(call)
-        except GpuperfError as error:
-            self._fail(error)
+        reference = reference_of(check_expected(expected), rtol, atol, equal_nan, mutates)
+        call = replace(call, reference=reference)
+        self._checked[label] = call.without_arguments()
+        result = source.check(call)
         self._keep(label, correctness=result)
         if not result.passed:
             pytest.fail(result.failure)
         return result
 
+    @fails_test
     def warm_up(self, fn: Callable[..., Any], /, *args: Any, label: str = "main", **kwargs: Any) -> WarmUp:
         """Run `fn` until its time on the GPU is steady. `time` does so by itself.
 
@@ -166,13 +253,11 @@ class Gpuperf(Fuzzes):
         """
         __tracebackhide__ = True
         source, call = self._begin("warm_up", label, fn, args, kwargs)
-        try:
-            result = source.warm_up(call)
-        except GpuperfError as error:
-            self._fail(error)
+        result = source.warm_up(call)
         self._keep(label, warm_up=result)
         return result
 
+    @fails_test
     def time(
         self,
         fn: Callable[..., Any],
@@ -207,18 +292,12 @@ class Gpuperf(Fuzzes):
         """
         __tracebackhide__ = True
         source, call = self._begin("timing", label, fn, args, kwargs, inputs)
-        try:
-            call = self._with_reference(call, None if mutates is None else check_mutates(mutates))
-            code = source.code(call)
-            mode = check_mode(mode, self._runner.settings.mode)
-            result = source.time(
-                call,
-                mode=mode,
-                bytes=check_count("bytes", bytes),
-                flops=check_count("flops", flops),
-            )
-        except GpuperfError as error:
-            self._fail(error)
+        call = call.after(self._checked.get(label), None if mutates is None else check_mutates(mutates))
+        code = source.code(call)
+        mode = check_mode(mode, self._runner.settings.mode)
+        result = source.time(
+            call, mode=mode, bytes=check_count("bytes", bytes), flops=check_count("flops", flops)
+        )
         if self._runner.report is not None:
             result = with_peaks(result, self._runner.report.judge.environment.gpu)
         called = fingerprint(call, result.mode, result.bytes, result.flops)
@@ -227,6 +306,7 @@ class Gpuperf(Fuzzes):
             pytest.fail(f"gpuperf: {result.refused}")
         return result
 
+    @fails_test
     def profile(
         self,
         fn: Callable[..., Any],
@@ -274,6 +354,7 @@ class Gpuperf(Fuzzes):
         self._keep(label, profile=result)
         return result
 
+    @fails_test
     def trace(self, fn: Callable[..., Any], /, *args: Any, label: str = "main", **kwargs: Any) -> Trace:
         """Record the kernels that one call of `fn` runs, their times, and how long the GPU was idle.
 
@@ -290,13 +371,11 @@ class Gpuperf(Fuzzes):
         """
         __tracebackhide__ = True
         source, call = self._begin("trace", label, fn, args, kwargs)
-        try:
-            result = source.trace(call)
-        except GpuperfError as error:
-            self._fail(error)
+        result = source.trace(call)
         self._keep(label, trace=result)
         return result
 
+    @fails_test
     def static(
         self,
         kernel: Any,
@@ -330,30 +409,95 @@ class Gpuperf(Fuzzes):
         __tracebackhide__ = True
         given = {"signature": signature, "args": args, "constexprs": constexprs}
         more = {"options": options, "state": self._runner.settings.root / STATE_FOLDER}
-        self._check_label(label)
+        check_label(label)
+        check_static(given, archs)
+        call = Call(self._state.nodeid, label, _compiled, (kernel, archs), {**given, **more})
         try:
-            check_static(given, archs)
-            call = Call(self._state.nodeid, label, _compiled, (kernel, archs), {**given, **more})
             compiled = self._runner.static(call)
         except NoCompilerError as error:
             pytest.skip(str(error))
-        except GpuperfError as error:
-            self._fail(error)
         for arch, made in compiled.items():
             self._refuse_second("profile", label_of(label, arch))
             self._keep(label_of(label, arch), profile=profile_of(made))
         return compiled
 
+    @fails_test
+    def fuzz(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *,
+        expected: Callable[..., Any],
+        shapes: str,
+        dtypes: Any,
+        sizes: Mapping[str, Any] | None = None,
+        layouts: Collection[str] = LAYOUTS,
+        inputs: Callable[[FuzzCase], Any] | None = None,
+        refuses: type[Exception] | tuple[type[Exception], ...] = (),
+        rtol: float | None = None,
+        atol: float | None = None,
+        equal_nan: bool = False,
+        mutates: bool | Collection[int | str] = (),
+        seconds: float = 5.0,
+        label: str = "main",
+    ) -> Fuzzing:
+        """Fail the test with the smallest shape, type and strides for which the output is wrong.
+
+        Compares as `check` does, for fixed cases and then for those that Hypothesis draws, until the time is
+        over. Hypothesis keeps the failure for the next run.
+
+        Args:
+            fn: The callable under test.
+            expected: A reference callable that takes the same arguments. A case in which it raises does not
+                count.
+            shapes: Dimensions of each tensor, by name or size: `(m,k),(k,n)`; `...` for any number of them.
+            dtypes: Types of the tensors; all tensors of a case have one type.
+            sizes: For a name its sizes, such as `[64, 128]` or `range(1, 4097)`; by default any, also 0.
+            layouts: Some of `contiguous`, `transposed`, `padded` (gaps between rows), `strided` (every second
+                element) and `misaligned` (begins one element late).
+            inputs: Makes the arguments of a case from `case.tensors`, `case.sizes`, `case.dtype` and
+                `case.device`; by default they are the tensors.
+            refuses: Exceptions by which `fn` may refuse a case.
+            rtol: As in `check`.
+            atol: As in `check`.
+            equal_nan: As in `check`.
+            mutates: As in `check`.
+            seconds: Time to search; a failure is made smaller for at most as long again.
+            label: Name of the measurement.
+
+        Returns:
+            The number of cases and the time they took.
+        """
+        __tracebackhide__ = True
+        source, call = self._begin("fuzz", label, fn)
+        result = source.fuzz(
+            FuzzCall(
+                call.nodeid,
+                label,
+                fn,
+                reference=reference_of(check_callable("expected", expected), rtol, atol, equal_nan, mutates),
+                shapes=shapes,
+                sizes={} if sizes is None else sizes,
+                dtypes=dtypes,
+                layouts=layouts,
+                make=None if inputs is None else check_callable("inputs", inputs),
+                refuses=check_exceptions(refuses),
+                seconds=check_seconds(seconds),
+            )
+        )
+        self._keep(label, fuzz=result)
+        if not result.passed:
+            pytest.fail(result.failure)
+        return result
+
+    @fails_test
     def limit(self, *limits: str) -> None:
         """Add limits such as `"memory_throughput >= 60"` or `"stall.barrier <= 25"`.
 
         They are judged at the end of the test, together with the marker's and the baseline file's.
         """
         __tracebackhide__ = True
-        try:
-            self._state.state_limits(limits)
-        except GpuperfError as error:
-            self._fail(error)
+        self._state.state_limits(limits)
 
 
 def _compiled(*args: Any, **given: Any) -> dict[str, StaticKernel]:

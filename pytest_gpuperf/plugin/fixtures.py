@@ -24,9 +24,10 @@ def gpuperf(request: pytest.FixtureRequest) -> Gpuperf:
         from pytest_gpuperf.plugin.check_only import checking
 
         return checking(request, NOT_MEASURED)
-    from pytest_gpuperf.plugin.hooks import facade_of
+    from pytest_gpuperf.plugin.facade import Gpuperf
+    from pytest_gpuperf.plugin.hooks import measuring
 
-    return facade_of(request)
+    return Gpuperf(*measuring(request))
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ import pytest
 
 from pytest_gpuperf.compat.pytest_names import benchmarks_of, kept_failure, reporter_type
 from pytest_gpuperf.measure.device.health import why_broken
-from pytest_gpuperf.plugin.hook_wrapper import register
-from pytest_gpuperf.plugin.own_errors import OwnErrors
+from pytest_gpuperf.plugin.own_errors import OwnErrors, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -104,16 +103,6 @@ class Timeout:
     def pytest_runtest_setup(self) -> None:
         """Begin the time of the test, after pytest's own `faulthandler_timeout`, which only shows stacks."""
         faulthandler.dump_traceback_later(max(self._seconds, 1e-3), exit=True, file=self._stacks)
-
-
-def stop_timers(item: pytest.Item) -> None:
-    """Let a test that has ended be settled for as long as it takes.
-
-    There is one timer of `faulthandler`, for `--gpuperf-timeout` and for pytest's `faulthandler_timeout`.
-    """
-    faulthandler.cancel_dump_traceback_later()
-    if (stop := getattr(item.config.hook, "pytest_timeout_cancel_timer", None)) is not None:
-        stop(item=item)
 
 
 def limit_child(config: pytest.Config, seconds: float) -> None:

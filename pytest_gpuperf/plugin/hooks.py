@@ -10,11 +10,8 @@ import pytest
 from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
 from pytest_gpuperf.measure.counters.name_check import check_names
-from pytest_gpuperf.plugin.facade import Gpuperf
-from pytest_gpuperf.plugin.guard import stop_timers
-from pytest_gpuperf.plugin.late_report import LateReport
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
-from pytest_gpuperf.plugin.reports import Reports, invocation_of
+from pytest_gpuperf.plugin.reports import LateReport, Reports, invocation_of, stop_timers
 from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.durations import load_durations
@@ -41,11 +38,6 @@ NOT_ISOLATED = (
     "the tests ran in this process, and one that breaks the GPU would have ended the run: this pytest "
     "has no known_args_namespace; type `pytest --gpuperf -n 1` for a process of their own"
 )
-
-
-def facade_of(request: pytest.FixtureRequest) -> Gpuperf:
-    """Return the object behind the `gpuperf` fixture of a test."""
-    return Gpuperf(*measuring(request))
 
 
 def measuring(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:

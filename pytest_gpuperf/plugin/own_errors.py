@@ -1,22 +1,27 @@
-"""Unexpected errors of this plugin: they become lines, and pytest goes on."""
+"""Unexpected errors of this plugin: they become lines, and pytest goes on.
+
+It is imported without `--gpuperf`, so it imports records only when there is an error.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import wraps
+from inspect import isgeneratorfunction
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError, of_system, show_exception
-from pytest_gpuperf.records.change import printable, printable_lines
-from pytest_gpuperf.session.news import News
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from _pytest.terminal import TerminalReporter
+
+    from pytest_gpuperf.session.news import News
 
 ISSUES = "https://github.com/pytest-gpuperf/pytest-gpuperf/issues"
 COLLECTED = "pytest_collection_modifyitems"
@@ -43,14 +48,15 @@ OF_THE_USER = (
 """Modules that call code of the user: an error from below them need not be this plugin's."""
 FRAMES_SHOWN = 3
 _PACKAGE = Path(__file__).parents[1]
-_WRAPPERS = (Path(__file__), Path(__file__).with_name("hook_wrapper.py"))
 
 
 class OwnErrors:
     """The errors of one run, which the terminal shows at its end."""
 
     def __init__(self) -> None:
-        self.news = News()
+        from pytest_gpuperf.session.news import News
+
+        self.news: News = News()
         """What a reader of the run should know; its `failures` are these errors."""
         self.tell: Callable[[], object] = lambda: None
         """Called after each error; a worker tells the controller."""
@@ -82,6 +88,8 @@ class OwnErrors:
         Raises:
             pytest.UsageError: The run cannot begin, or the user can fix the error.
         """
+        from pytest_gpuperf.records.change import printable_lines
+
         ends, fails = hook in ENDS_THE_RUN, hook in FAILS_THE_TEST
         mistake = isinstance(error, GpuperfError) and (ends or fails)
         text = printable_lines(f"gpuperf: {error if mistake else self.note(hook, error)}")
@@ -101,6 +109,8 @@ class OwnErrors:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
         """Clean the reason of a failure or a skip of this package: it may hold text of files."""
+        from pytest_gpuperf.records.change import printable_lines
+
         error = call.excinfo.value if call.excinfo is not None else None
         if isinstance(error, (pytest.fail.Exception, pytest.skip.Exception)) and _is_own(error):
             error.msg = printable_lines(str(error.msg))
@@ -108,6 +118,8 @@ class OwnErrors:
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the errors below everything else."""
+        from pytest_gpuperf.records.change import printable
+
         for line in self.news.failures.values():
             terminalreporter.write_line(printable(f"gpuperf: {line}"), red=True)
 
@@ -115,9 +127,65 @@ class OwnErrors:
 OWN_ERRORS = pytest.StashKey[OwnErrors]()
 
 
+def guarded(hook: Callable[..., Any], config: pytest.Config | None = None) -> Callable[..., Any]:
+    """Return a hook after whose own errors pytest goes on.
+
+    Args:
+        hook: The hook.
+        config: pytest's; None for a hook whose first argument is it, or has it.
+    """
+
+    def own(args: tuple[Any, ...]) -> OwnErrors:
+        return OwnErrors.of(config or getattr(args[0], "config", args[0]))
+
+    @wraps(hook)
+    def plain(*args: Any) -> Any:
+        try:
+            return hook(*args)
+        except Exception as error:
+            return own(args).settle(hook.__name__, error)
+
+    @wraps(hook)
+    def around(*args: Any) -> Generator[None, Any, Any]:
+        inner = hook(*args)
+        try:
+            next(inner)
+        except Exception as error:
+            own(args).settle(hook.__name__, error)
+            return (yield)
+        try:
+            outcome = yield
+        except BaseException as raised:
+            try:
+                inner.throw(raised)
+            except StopIteration as end:
+                return end.value
+            except Exception as error:
+                if error is not raised:
+                    own(args).note(hook.__name__, error)
+            raise
+        try:
+            inner.send(outcome)
+        except StopIteration as end:
+            return end.value
+        except Exception as error:
+            own(args).settle(hook.__name__, error)
+        return outcome
+
+    return around if isgeneratorfunction(hook) else plain
+
+
+def register(config: pytest.Config, plugin: object, name: str) -> None:
+    """Register an object with hooks, each of them guarded."""
+    for hook in dir(plugin):
+        if hook.startswith("pytest_"):
+            setattr(plugin, hook, guarded(getattr(plugin, hook), config))
+    config.pluginmanager.register(plugin, name)
+
+
 def is_of_measuring(error: Exception) -> bool:
     """Return True for an error of this plugin that ended a measurement of a test."""
-    from pytest_gpuperf.plugin.facade_base import Recorder
+    from pytest_gpuperf.plugin.facade import Recorder
 
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     if any(str(frame.f_globals.get("__name__")).startswith(OF_THE_USER) for frame in frames):
@@ -139,7 +207,7 @@ def _line(place: str, error: Exception) -> str:
     own = [
         f"{path.relative_to(_PACKAGE).as_posix()}:{line}"
         for path, line in places
-        if _PACKAGE in path.parents and path not in _WRAPPERS
+        if _PACKAGE in path.parents and path != Path(__file__)
     ]
     trace = f" ({' > '.join(own[-FRAMES_SHOWN:])})" if own else ""
     return f"internal error in {place}: {show_exception(error)}{trace}; please report this line at {ISSUES}"

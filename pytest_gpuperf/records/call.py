@@ -75,6 +75,21 @@ class Call(msgspec.Struct, frozen=True):
             and all(value is two.kwargs[key] for key, value in one.kwargs.items())
         )
 
+    def after(self, checked: Call | None, mutates: bool | Collection[int | str] | None) -> Call:
+        """Return the call with the reference of its check, if it is like the one that was checked.
+
+        Args:
+            checked: The call that was checked under the same label; None if none was.
+            mutates: Arguments that the callable may write to; None for those of the check.
+        """
+        reference = checked.reference if checked is not None and self.is_like(checked) else None
+        if reference is not None and self.inputs is not None and not callable(reference.expected):
+            # Its tensors belong to the arguments of the check.
+            reference = replace(reference, expected=None)
+        if mutates is not None:
+            reference = replace(reference or Reference(None), mutates=mutates)
+        return replace(self, reference=reference)
+
     def __str__(self) -> str:
         """Return its name in messages."""
         name = getattr(self.fn, "__name__", type(self.fn).__name__)

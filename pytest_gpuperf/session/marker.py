@@ -216,7 +216,7 @@ class ItemState(msgspec.Struct, gc=False):
         found = _limits(limits)
         for limit in found:
             if limit.doubt:
-                warnings.warn(pytest.PytestWarning(f"gpuperf: {limit.doubt}"), stacklevel=3)
+                warnings.warn(pytest.PytestWarning(f"gpuperf: {limit.doubt}"), stacklevel=4)
         self.limits.extend(parse_limit(f"{label}: {limit}") if label else limit for limit in found)
 
     def state_tolerance(self, value: object) -> None:

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.plugin.hook_wrapper import guarded
-from pytest_gpuperf.plugin.own_errors import ISSUES, OwnErrors
+from pytest_gpuperf.plugin.own_errors import ISSUES, OwnErrors, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.plugin.hook_wrapper import register
+from pytest_gpuperf.plugin.own_errors import register
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,7 +14,7 @@ from pytest_gpuperf.plugin.arguments import (
     check_count,
     reference_of,
 )
-from pytest_gpuperf.plugin.facade_base import Recorder
+from pytest_gpuperf.plugin.facade import Recorder, fails_test
 from pytest_gpuperf.records.ranks import BUS_FACTORS
 
 if TYPE_CHECKING:
@@ -37,18 +37,18 @@ class GpuperfRanks(Recorder):
     """
 
     @property
+    @fails_test
     def world(self) -> int:
         """Number of ranks: `gpus=` of the marker."""
         __tracebackhide__ = True
         if not self._state.marker.gpus:
-            self._fail(
-                GpuperfError(
-                    "gpuperf_ranks in a test without a number of GPUs",
-                    next_step="mark it: @pytest.mark.gpuperf(gpus=2)",
-                )
+            raise GpuperfError(
+                "gpuperf_ranks in a test without a number of GPUs",
+                next_step="mark it: @pytest.mark.gpuperf(gpus=2)",
             )
         return self._state.marker.gpus
 
+    @fails_test
     def __call__(
         self,
         fn: Callable[..., Any],
@@ -86,6 +86,7 @@ class GpuperfRanks(Recorder):
         self.time(fn, inputs=inputs, collective=collective, bytes=bytes, flops=flops, label=label)
         return self._state.measurements[label]
 
+    @fails_test
     def check(
         self,
         fn: Callable[..., Any],
@@ -118,16 +119,14 @@ class GpuperfRanks(Recorder):
         """
         __tracebackhide__ = True
         ranks, call = self._begin_ranks("correctness", label, fn, inputs)
-        try:
-            reference = reference_of(check_callable("expected", expected), rtol, atol, equal_nan, mutates)
-            result = ranks.check_ranks(replace(call, reference=reference))
-        except GpuperfError as error:
-            self._fail(error)
+        reference = reference_of(check_callable("expected", expected), rtol, atol, equal_nan, mutates)
+        result = ranks.check_ranks(replace(call, reference=reference))
         self._keep(label, correctness=result)
         if not result.passed:
             pytest.fail(result.failure)
         return result
 
+    @fails_test
     def time(
         self,
         fn: Callable[..., Any],
@@ -157,32 +156,21 @@ class GpuperfRanks(Recorder):
         """
         __tracebackhide__ = True
         ranks, call = self._begin_ranks("timing", label, fn, inputs)
-        try:
-            if not isinstance(collective, str) or (collective and collective not in BUS_FACTORS):
-                raise GpuperfError(
-                    f"collective={show_repr(collective)}",
-                    expected=f"one of {', '.join(BUS_FACTORS)}, or none",
-                )
-            result = ranks.time_ranks(
-                call,
-                collective=collective,
-                bytes=check_count("bytes", bytes),
-                flops=check_count("flops", flops),
+        if not isinstance(collective, str) or (collective and collective not in BUS_FACTORS):
+            raise GpuperfError(
+                f"collective={show_repr(collective)}", expected=f"one of {', '.join(BUS_FACTORS)}, or none"
             )
-        except GpuperfError as error:
-            self._fail(error)
+        result = ranks.time_ranks(
+            call, collective=collective, bytes=check_count("bytes", bytes), flops=check_count("flops", flops)
+        )
         self._keep(label, timing=result)
         return result
 
     def _begin_ranks(
         self, part: str, label: str, fn: Callable[..., Any], inputs: Factory
     ) -> tuple[LiveRanks | RecordedRanks, RankCall]:
-        __tracebackhide__ = True
-        _, call = self._begin(part, label, fn, (), {})
-        try:
-            make = check_callable("inputs", inputs)
-        except GpuperfError as error:
-            self._fail(error)
+        _, call = self._begin(part, label, fn)
+        make = check_callable("inputs", inputs)
         ranks = source_of(self._runner)
         if ranks is None:
             pytest.skip("runs on several GPUs, and this process measures one")
