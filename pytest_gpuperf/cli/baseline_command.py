@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.baseline.merge import accept, plan
-from pytest_gpuperf.cli.acceptance_options import (
-    ONLY,
-    RUNS,
-    TOLERANCE,
-    load_runs,
-    show_plans,
-    show_written,
-)
+from pytest_gpuperf.baseline.merge import accept, in_order, plan
 from pytest_gpuperf.cli.baseline_status import status_command
 from pytest_gpuperf.cli.groups import CommandGroup
-from pytest_gpuperf.cli.output import DEFAULT, output_form
-from pytest_gpuperf.cli.project import Project, project_options
+from pytest_gpuperf.cli.output import DEFAULT, echo, output_form, show
+from pytest_gpuperf.cli.project import Project, count_tests, project_options, show_run
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.call import with_label
+from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_gpuperf.baseline.acceptance import Which
+    from pytest_gpuperf.baseline.merge import UpdatePlan
+    from pytest_gpuperf.records import Run
 
 
 @click.group("baseline", cls=CommandGroup)
@@ -30,9 +32,14 @@ def command() -> None:
 
 
 @command.command("accept")
-@RUNS
-@ONLY
-@TOLERANCE
+@click.argument("runs", nargs=-1)
+@click.option(
+    "--only",
+    type=click.Choice(["new", "changed", "all"]),
+    default="all",
+    show_default=True,
+    help="new: tests without a baseline; changed: also what moved beyond its tolerance; all: everything.",
+)
 @click.option("--incomplete", is_flag=True, help="Accept a run that was interrupted.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
 @click.option(
@@ -44,7 +51,6 @@ def accept_command(
     project: Project,
     runs: tuple[str, ...],
     only: Which,
-    tolerance: float | None,
     incomplete: bool,
     dry_run: bool,
     exit_code: bool,
@@ -58,19 +64,86 @@ def accept_command(
     """
     if exit_code and not dry_run:
         raise click.UsageError("--exit-code needs --dry-run.")
-    models = load_runs(project, runs)
-    used = tolerance or project.tolerance_pct
+    models = _load_runs(project, runs)
     plans = [
-        plan(measured, project.store, only, used)
+        plan(measured, project.store, only, project.tolerance_pct)
         if dry_run
-        else accept(measured, project.store, only, used, incomplete=incomplete)
+        else accept(measured, project.store, only, project.tolerance_pct, incomplete=incomplete)
         for measured in models
     ]
-    show_plans(project, list(zip(models, plans, strict=True)), form)
+    _show_plans(project, list(zip(models, plans, strict=True)), form)
     if form == DEFAULT and not dry_run:
-        show_written(*plans)
+        _show_written(*plans)
     if exit_code and any(each.of_kind("new", "changed", "refused") for each in plans):
         raise click.exceptions.Exit(1)
 
 
 command.add_command(status_command)
+
+
+def _load_runs(project: Project, refs: Sequence[str]) -> list[list[Run]]:
+    """Load the runs or recordings that `refs` name, each once, oldest first; without refs the newest run.
+
+    Returns:
+        The runs of each GPU model.
+
+    Raises:
+        GpuperfError: A run does not exist, cannot be read, or has no tests.
+    """
+    paths = [path for ref in refs or (None,) for path in project.find_for_baseline(ref)]
+    of_model: dict[str, list[Run]] = {}
+    for run in map(load_run, paths):
+        if not run.tests:
+            raise GpuperfError(
+                f"the run {run.id} has no tests",
+                expected="a run that measured",
+                next_step="type `pytest --gpuperf` with the path of a test that uses the gpuperf fixture",
+            )
+        of_model.setdefault(run.environment.gpu.slug, []).append(run)
+    return [in_order(runs) for runs in of_model.values()]
+
+
+def _show_plans(project: Project, plans: Sequence[tuple[Sequence[Run], UpdatePlan]], form: str) -> None:
+    """Print the changes, test by test, for each GPU model."""
+    reports = [_report(project, runs, plan) for runs, plan in plans]
+    tables = [table for report in reports for table in report.tables]
+    records = [record for report in reports for record in report.records]
+    data = [report.data for report in reports]
+    show(Report(tables, records, data[0] if len(data) == 1 else data), form)
+
+
+def _report(project: Project, runs: Sequence[Run], plan: UpdatePlan) -> Report:
+    gpu = runs[0].environment.gpu
+    *above, last = [show_run(run) for run in runs]
+    above.append(f"{last}, {gpu.name}, compared with {show_path(project.baselines / gpu.slug)}")
+    shown = [entry for entry in plan.entries if entry.kind != "refreshed"]
+    columns = [
+        Column("test", [with_label(entry.nodeid, entry.label) for entry in shown], "name", code=True),
+        Column("effect", [entry.kind for entry in shown], "outcome", left=True),
+        Column("details", ["\n".join(entry.lines) for entry in shown], "detail"),
+    ]
+    table = Table(columns if shown else (), above, notes=_notes(plan))
+    facts = [
+        {"test": entry.nodeid, "label": entry.label, "effect": entry.kind, "details": entry.lines}
+        for entry in plan.entries
+    ]
+    records = [{**row, "details": "; ".join(row["details"])} for row in facts]
+    data = {"runs": [run.id for run in runs], "gpu": gpu.name, "tests": facts}
+    return Report([table], records, data)
+
+
+def _show_written(*plans: UpdatePlan) -> None:
+    """Print the files that changed."""
+    for each in plans:
+        for path, content in each.files.items():
+            echo(f"wrote {show_path(path)} ({count_tests(content.tests)})")
+    if not any(each.files for each in plans):
+        echo("no baseline changed")
+
+
+def _notes(plan: UpdatePlan) -> list[str]:
+    kinds = Counter(entry.kind for entry in plan.entries)
+    counts = [f"{kinds[kind]} {kind}" for kind in ("new", "changed", "refused") if kinds[kind]]
+    within = plan.of_kind("refreshed")
+    counts += [f"{len(within)} within the tolerance"] if within else []
+    return [", ".join(counts) or "nothing to accept"]

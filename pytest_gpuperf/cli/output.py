@@ -69,23 +69,11 @@ def screen() -> Screen:
 
 
 def output_form(command: Callable[P, R]) -> Callable[P, R]:
-    """Add `--format`, and a flag for each form, to a command, which gets the name of the form as `form`."""
-
-    @functools.wraps(command)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-        named = kwargs.pop("form")
-        asked = {f"--format={named}": named} if named else {}
-        asked |= {f"--{form}": form for form in FORMS if kwargs.pop(form, False)}
-        if len({*asked.values()}) > 1:
-            raise click.UsageError(f"{' and '.join(asked)} exclude each other")
-        kwargs["form"] = next(iter(asked.values()), DEFAULT)
-        return command(*args, **kwargs)
-
+    """Add a flag for each form to a command, which gets the name of the last one as `form`."""
     for name in reversed(FORMS):
-        if name != DEFAULT:
-            wrapper = click.option(f"--{name}", is_flag=True, help=FORMS[name].help)(wrapper)
-    choice = click.Choice(list(FORMS))
-    return click.option("--format", "form", type=choice, help="Choose the output form.")(wrapper)
+        flag = click.option(f"--{name}", "form", flag_value=name, default=DEFAULT, help=FORMS[name].help)
+        command = flag(command)
+    return command
 
 
 def show(report: Report, form: str) -> None:

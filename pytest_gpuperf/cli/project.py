@@ -77,6 +77,12 @@ def count_tests(tests: Sized) -> str:
     return count(len(tests), "test")
 
 
+def show_run(run: Run) -> str:
+    """Describe a run: `run 20261120-173012-3f9a, commit c0ffee1+, 2026-11-20`, with a plus if dirty."""
+    commit = run.environment.commit[:7] + ("+" if run.environment.commit and run.environment.dirty else "")
+    return f"run {run.id}" + (f", commit {commit}" if commit else "") + f", {run.started_at[:10]}"
+
+
 def find_root(start: Path) -> Path:
     """Return the nearest folder upwards with run files or the top of a project; otherwise `start`."""
     for folder in (start, *start.parents):

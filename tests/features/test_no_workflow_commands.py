@@ -22,7 +22,7 @@ HOSTILE = "::error file=a::x ::warning::y\n::stop-commands::z\r ::set-env::v ##[
 COMMAND = re.compile(r"^\s*::|##\[|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", re.MULTILINE)
 COMMANDS = [
     *(
-        [*command, "--format", form]
+        [*command, f"--{form}"]
         for command in (
             ["explain"],
             ["trace"],

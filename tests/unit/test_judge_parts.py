@@ -11,11 +11,10 @@ from judging import verdict
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.run_verdicts import judge_run
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.cli import baseline_status
 from pytest_gpuperf.judge.counters import other_compiler
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.verdict import Expected, judge
-from pytest_gpuperf.records import NO_GPU, Measurement, Profile
+from pytest_gpuperf.records import Measurement, Profile
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from run_builders import measured, record, run
 
@@ -34,17 +33,6 @@ def test_test_with_both_parts_is_split_by_label() -> None:
         {"main": measured(5.0)},
         {"sm_90": COMPILED},
     )
-
-
-def test_status_splits_a_run_by_folder_of_baselines() -> None:
-    timed, compiled = record(main=measured(5.0)), record(sm_90=COMPILED)
-    both = run(record(main=measured(5.0), sm_90=COMPILED))
-    parts = {one.environment.gpu.slug: one.tests for one in baseline_status._split_run(both)}
-    assert parts == {"nvidia-h200": (timed,), NO_GPU.slug: (compiled,)}
-    for whole in (run(timed), run(), run(compiled, gpu=NO_GPU)):
-        assert baseline_status._split_run(whole) == [whole]
-    (only,) = baseline_status._split_run(run(compiled))
-    assert only.environment.gpu == NO_GPU
 
 
 @pytest.mark.parametrize(

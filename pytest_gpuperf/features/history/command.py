@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.acceptance_options import show_run
 from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.cli.output import echo, output_file, output_form, screen, show, write
-from pytest_gpuperf.cli.project import Project, project_options
+from pytest_gpuperf.cli.project import Project, project_options, show_run
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history.order import commit_date, order_of
 from pytest_gpuperf.features.history.ranges import accepted_runs, find_ranges

@@ -209,13 +209,6 @@ def test_user_errors_are_one_line(arguments: list[str], message: str) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_json_and_csv_exclude_each_other() -> None:
-    result = run(LONG, "--json", "--csv")
-    assert result.exit_code == 2
-    assert "--csv and --json exclude each other" in result.stderr
-    assert "--format=text and --json exclude each other" in run(WIDE, "--format", "text", "--json").stderr
-
-
 def test_control_characters_of_a_file_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "hostile.csv"
     text = gzip.decompress(Path(LONG).read_bytes()).decode()
