@@ -84,6 +84,7 @@ def _session(run: str, timing: Timing, reference_mhz: float) -> Session:
         sm_clock_mhz=round_to_digits(clock, TIME_DIGITS),
         host_us=round_to_digits(single.host_us or 0.0, 3) if single is not None else 0.0,
         autotuned=tuple(timing.autotuned),
+        peak_memory_mb=timing.peak_memory_mb,
     )
     if model is None or model.stored:
         # A stored model is that of another session, and would count twice.

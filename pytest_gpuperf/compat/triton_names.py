@@ -42,17 +42,37 @@ def launches_noted(note: Callable[[object], object]) -> Iterator[None]:
 
 def compiled_kernel_type() -> Any:
     """Take `triton.compiler.compiler.CompiledKernel`; else None: the code of kernels is not known."""
-    return getattr(sys.modules.get("triton.compiler.compiler"), "CompiledKernel", None)
+    return _member("triton.compiler.compiler", "CompiledKernel")
 
 
 @contextmanager
 def choices_noted(note: Callable[[str, str], object]) -> Iterator[None]:
-    """Watch `triton.runtime.autotuner.Autotuner.run` in the block; else the choices are not recorded.
+    """Watch `run` of the autotuners of Triton and of Inductor in the block; else choices are not recorded.
 
     Args:
         note: Gets the name of a kernel and its configuration.
     """
-    tuner = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
+
+    def triton(tuner: Any) -> None:
+        if (chosen := getattr(tuner, "best_config", None)) is not None:
+            note(_kernel_of(tuner), str(chosen))
+
+    def inductor(tuner: Any) -> None:
+        meta = getattr(tuner, "inductor_meta", {})
+        # A template's own arguments are constants of its code.
+        own = [f"{name}: {value}" for name, value in meta.get("config_args", {}).items()]
+        for launcher in getattr(tuner, "launchers", ()):
+            note(meta.get("kernel_name", "kernel"), ", ".join([*own, str(launcher.config)]))
+
+    with (
+        _runs_watched(_tuner_of_triton(), triton),
+        _runs_watched(_member("torch._inductor.runtime.triton_heuristics", "CachingAutotuner"), inductor),
+    ):
+        yield
+
+
+@contextmanager
+def _runs_watched(tuner: Any, chosen: Callable[[Any], object]) -> Iterator[None]:
     run = getattr(tuner, "run", None)
     if run is None:
         yield
@@ -60,14 +80,27 @@ def choices_noted(note: Callable[[str, str], object]) -> Iterator[None]:
 
     def watched_run(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = run(self, *args, **kwargs)
-        chosen = getattr(self, "best_config", None)
-        if chosen is not None:
-            function = getattr(self, "base_fn", None) or getattr(self, "fn", None)
-            note(getattr(function, "__name__", "kernel"), str(chosen))
+        # Inductor times candidates by the same method.
+        if not kwargs.get("benchmark_run"):
+            chosen(self)
         return result
 
     with patch.object(tuner, "run", watched_run):
         yield
+
+
+def _tuner_of_triton() -> Any:
+    return _member("triton.runtime.autotuner", "Autotuner")
+
+
+def _kernel_of(tuner: Any) -> str:
+    function = getattr(tuner, "base_fn", None) or getattr(tuner, "fn", None)
+    return getattr(function, "__name__", "kernel")
+
+
+def _member(module: str, name: str) -> Any:
+    """Return a member of a module that was imported; None without it."""
+    return getattr(sys.modules.get(module), name, None)
 
 
 def hash_own_files() -> None:

@@ -1,4 +1,4 @@
-"""Counters, kernels and trace of a measurement compared with its baseline."""
+"""Counters, kernels, trace and memory of a measurement compared with its baseline."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics import Tier
 from pytest_gpuperf.records.change import Change, show_pair, show_signed
-from pytest_gpuperf.records.trace import EXACT_VALUES
-from pytest_gpuperf.records.values import VALUES
+from pytest_gpuperf.records.values import EXACT_VALUES, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,7 +42,7 @@ class CounterComparison(msgspec.Struct, frozen=True, gc=False):
     """Counters, kernels and trace of a measurement compared with its baseline."""
 
     changes: tuple[Change, ...] = ()
-    """Values that moved beyond their tolerance: first those of the trace, then the largest mover."""
+    """Values that moved beyond their tolerance: first those of the whole call, then the largest mover."""
     worse_exact: tuple[Change, ...] = ()
     """Changes for the worse that have no tolerance: each is a regression unless the time improved."""
     kernels: str = ""
@@ -71,18 +70,17 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
         measurement: The measured values.
         baseline: The expected values.
     """
-    trace = measurement.trace.exact if measurement.trace is not None else {}
-    traced = _moved(baseline.trace, trace)
-    worse = [change for change in traced if change.worse]
+    of_call = _moved(baseline.exact, measurement.exact)
+    worse = [change for change in of_call if change.worse]
     profile = measurement.profile
     if profile is None or profile.unavailable:
-        return CounterComparison(tuple(traced), tuple(worse))
+        return CounterComparison(tuple(of_call), tuple(worse))
     remarks = []
     if profile.preset and (missing := len(baseline.counters.keys() - profile.combined.keys())):
         remarks.append(f"{missing} counters of the baseline were not measured (preset {profile.preset})")
     if of_others := chosen_otherwise(profile, baseline):
         remarks.append(f"{of_others}: not compared")
-        return CounterComparison(tuple(traced), tuple(worse), remarks=tuple(remarks))
+        return CounterComparison(tuple(of_call), tuple(worse), remarks=tuple(remarks))
     known = baseline.counters
     if known and profile.read_by != baseline.counters_by:
         read = f"counters were read by {profile.read_by}, the baseline's by {baseline.counters_by}"
@@ -91,7 +89,7 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
     changes = _moved(known, profile.combined)
     kernels = _compare_kernels(profile, baseline)
     worse += [] if kernels else filter(_is_worse_exact, changes)
-    return CounterComparison((*traced, *changes), tuple(worse), kernels, tuple(remarks))
+    return CounterComparison((*of_call, *changes), tuple(worse), kernels, tuple(remarks))
 
 
 def counter_findings(compared: CounterComparison, label: str, accept: str) -> Iterator[Finding]:
@@ -169,7 +167,7 @@ def distinct_kernels(profile: Profile) -> tuple[str, ...]:
 
 
 def is_exact(name: str) -> bool:
-    """Return True if a metric is a fact of the compiled kernel or its launch, or of a call's launches."""
+    """Return True if a metric is a fact of the compiled kernel or its launch, or of a whole call."""
     return name in EXACT_VALUES or _tier(name) is Tier.EXACT
 
 

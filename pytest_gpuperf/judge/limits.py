@@ -26,7 +26,7 @@ from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.screen import spread_pct
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
-from pytest_gpuperf.records.values import VALUES, is_of
+from pytest_gpuperf.records.values import PEAK_MEMORY, VALUES, is_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -309,7 +309,7 @@ def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue
         return baseline.time.mean_us if baseline.time is not None else None
     if is_of(name, "correctness"):
         return baseline.accuracy.values.get(name) if baseline.accuracy is not None else None
-    return baseline.trace.get(name, baseline.counters.get(name))
+    return baseline.exact.get(name, baseline.counters.get(name))
 
 
 def _value(limit: Limit, measurement: Measurement) -> MetricValue | _Missing:
@@ -333,6 +333,8 @@ def _value(limit: Limit, measurement: Measurement) -> MetricValue | _Missing:
 def _of_timing(name: str, timing: Timing) -> MetricValue | _Missing:
     if (value := getattr(timing, name, None)) is not None:
         return float(value)
+    if name == PEAK_MEMORY:
+        return _Missing("is not known: nothing of it is torch's", by_machine=True)
     if name in ("skew_us", "exposed_us"):
         return _Missing("it needs gpuperf_ranks" + (", on GPUs" if name == "exposed_us" else ""))
     if name == "bus_gb_per_s":

@@ -28,6 +28,7 @@ from pytest_gpuperf.records.quantities import (
     Clock,
     Count,
     DateOrNone,
+    Ratio,
     Schema,
     Seconds,
     Spread,
@@ -35,6 +36,7 @@ from pytest_gpuperf.records.quantities import (
     TimeOrZero,
     Tolerance,
 )
+from pytest_gpuperf.records.values import PEAK_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +79,9 @@ class Session(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     host_us: TimeOrZero = 0.0
     """Time of a call by the host's clock, which is shown and not judged; 0 if it was not taken."""
     autotuned: tuple[str, ...] = ()
-    """Configurations that autotuners had picked, as `kernel: config`."""
+    """Configurations that autotuners had chosen, as `kernel: config`."""
+    peak_memory_mb: Ratio | None = None
+    """As in `Timing`."""
     gpu_uuid: str = ""
     """The card, if it is another one than in the note of its run."""
 
@@ -122,6 +126,16 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True, forbid_unknown_fiel
     """The call of the newest session of `time`; None if it is not known."""
     trace: dict[str, Count] = {}
     """Values of a trace that are the same in every run: `launches`, `copies`, `synchronizations`."""
+
+    @property
+    def exact(self) -> dict[str, float]:
+        """Values that are the same in every run of the same code: those of a trace, and memory."""
+        found: dict[str, float] = {**self.trace}
+        # That of the newest session that has it stays.
+        for session in self.time.sessions if self.time is not None else ():
+            if session.peak_memory_mb is not None:
+                found[PEAK_MEMORY] = session.peak_memory_mb
+        return found
 
     def missing_in(self, found: Measurement) -> list[str]:
         """Return the parts that a test did not measure: nothing guards them any more."""

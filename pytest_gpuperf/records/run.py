@@ -12,6 +12,7 @@ from pytest_gpuperf.records.quantities import Date, LimitTexts, Schema, Seconds,
 from pytest_gpuperf.records.settlement import Fingerprint, Settlement
 from pytest_gpuperf.records.timing import Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
+from pytest_gpuperf.records.values import PEAK_MEMORY
 
 RUN_SCHEMA = 1
 """Version of the run file. A reader refuses a newer one and leaves the file as it is."""
@@ -48,6 +49,14 @@ class Measurement(Record, frozen=True, kw_only=True):
     def accuracy(self) -> Accuracy | None:
         """Errors of the output; None if they were not measured."""
         return self.correctness.accuracy if self.correctness is not None else None
+
+    @property
+    def exact(self) -> dict[str, float]:
+        """Values that are the same in every run of the same code: those of a trace, and memory."""
+        found: dict[str, float] = {**self.trace.exact} if self.trace is not None else {}
+        if self.timing is not None and self.timing.peak_memory_mb is not None:
+            found[PEAK_MEMORY] = self.timing.peak_memory_mb
+        return found
 
     @property
     def has_counters(self) -> bool:

@@ -188,7 +188,10 @@ class Timing(Record, frozen=True, kw_only=True):
     not_captured: str = ""
     """Reason why a CUDA graph could not be captured, if that decided `mode`; else empty."""
     autotuned: tuple[str, ...] = ()
-    """Configurations that Triton's autotuner picked, as `kernel: config`."""
+    """Configurations that the autotuners of Triton and torch.compile chose, as `kernel: config`."""
+    peak_memory_mb: Ratio | None = None
+    """Most memory of a call beyond its arguments, as requested of torch's allocator, in 10⁶ bytes; None if
+    not known."""
     measured_again: tuple[str, ...] = ()
     """Reasons why earlier attempts were discarded, one sentence each."""
     work: Workload = Workload()

@@ -50,8 +50,8 @@ KernelCategory: TypeAlias = Literal[
 SpanSource: TypeAlias = Literal["profiler", "cupti", "events"]
 """Source of a span: torch.profiler, CUPTI's activity records, or CUDA events without a profiler."""
 
-EXACT_VALUES = ("launches", "copies", "synchronizations")
-"""Values that are the same in every run of the same code: baselines have them without tolerance."""
+EXACT_OF_TRACE = ("launches", "copies", "synchronizations")
+"""Values that are the same in every run of the same code."""
 
 
 class TracedKernel(Record, frozen=True, kw_only=True):
@@ -196,7 +196,7 @@ class Trace(Record, frozen=True, kw_only=True):
     @property
     def exact(self) -> dict[str, int]:
         """Values that baselines have."""
-        return {name: getattr(self, name) for name in EXACT_VALUES}
+        return {name: getattr(self, name) for name in EXACT_OF_TRACE}
 
     def to_frame(self) -> pd.DataFrame:
         """Return a row for each kernel, with the fields of `TracedKernel` as columns; the most time first."""

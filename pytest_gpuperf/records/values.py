@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_gpuperf.records.trace import KERNEL_CLASSES
+from pytest_gpuperf.records.trace import EXACT_OF_TRACE, KERNEL_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,7 @@ class Value(NamedTuple):
     """True if it differs between processes as times do."""
 
 
+PEAK_MEMORY = "peak_memory_mb"
 VALUES: Mapping[str, Value] = {
     "time_us": Value("timing", "us", "lower", of_process=True),
     "spread_pct": Value("timing", "%"),
@@ -31,6 +32,7 @@ VALUES: Mapping[str, Value] = {
     "bus_gb_per_s": Value("timing", "GB/s", "higher", of_process=True),
     "skew_us": Value("timing", "us", "lower"),
     "exposed_us": Value("timing", "us", "lower"),
+    PEAK_MEMORY: Value("timing", "MB", "lower"),
     "max_ulp": Value("correctness", "ulp", "lower"),
     "rms_ulp": Value("correctness", "ulp", "lower"),
     "error_ratio": Value("correctness", "", "lower"),
@@ -47,6 +49,8 @@ VALUES: Mapping[str, Value] = {
     "tensor_core_share": Value("trace", "%"),
     **{f"class.{name}": Value("trace", "%") for name in KERNEL_CLASSES},
 }
+EXACT_VALUES = (*EXACT_OF_TRACE, PEAK_MEMORY)
+"""Values that are the same in every run of the same code: baselines have them without tolerance."""
 
 
 def is_of(name: str, part: Literal["timing", "correctness", "trace"]) -> bool:

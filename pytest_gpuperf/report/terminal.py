@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Measurement
-from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.records.change import printable, show_value
 from pytest_gpuperf.report.forms.as_text import INDENT, row_lines, table_lines, wrapped
 from pytest_gpuperf.report.kernel_table import kernel_table, trace_line
 from pytest_gpuperf.report.notices import notices
@@ -168,12 +168,19 @@ def clock_line(timing: Timing) -> str:
     return f"taken at {timing.sm_clock_mhz:.0f} MHz, {normalised}; {share} of it depends on the SM clock"
 
 
+def first_calls_line(timing: Timing) -> str:
+    """Return what the first calls have told: memory; empty if it is not known."""
+    if timing.peak_memory_mb is None:
+        return ""
+    return f"a call takes {show_value(timing.peak_memory_mb)} MB beyond its arguments"
+
+
 def _remarks(result: TestResult, width: int) -> list[str]:
     """Return the findings of a verdict except failures, which pytest shows with the test."""
     timings = [m.timing for m in result.record.measurements.values() if m.timing]
     reasons = dict.fromkeys(filter(None, map(not_captured, timings)))
     lines = [f"timed {how} because it cannot be captured: {why}" for how, why in reasons]
-    lines += [line for timing in timings if (line := clock_line(timing))]
+    lines += [line for timing in timings for line in (clock_line(timing), first_calls_line(timing)) if line]
     for finding in result.verdict.findings:
         if not result.verdict.fails_by(finding.status):
             lines += [finding.line, *(f"  {detail}" for detail in finding.more)]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.device.kept import Originals
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.measure.restoration.before import Before
+    from pytest_gpuperf.measure.timing.first_calls import FirstCalls
     from pytest_gpuperf.measure.timing.prepared import Prepared
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
@@ -93,11 +94,14 @@ class LiveSource:
         """Processes of features, which end with the run."""
         self._read: tuple[Call, LaunchedCode, Before] | None = None
         """The call whose code was read last, until it is timed."""
+        self._first_calls: dict[tuple[str, str], FirstCalls] = {}
+        """Of calls that are not timed yet, by test and label."""
 
     def check(self, call: Call) -> Correctness:
         """Run the call on poisoned memory and compare."""
         with self._phases("checks"):
-            return self._codes.watched(call.nodeid, lambda: check(call))
+            watched = self._watched(call)
+            return self._codes.watched(call.nodeid, lambda: check(watched))
 
     def fuzz(self, call: FuzzCall) -> Fuzzing:
         """Search for a case in which the function differs from its reference."""
@@ -117,7 +121,7 @@ class LiveSource:
         self.progress(f"{call.nodeid}: compiles")
         try:
             with self._phases("code"), restored(call) as before:
-                code = self._codes.read(call)
+                code = self._codes.read(self._watched(call))
         finally:
             self.progress("")
         self._read = (call, code, before)
@@ -130,7 +134,16 @@ class LiveSource:
         with self._alone() if mode == "host" else nullcontext(), self._phases("times"):
             timing = self._time(call, mode=mode, bytes=bytes, flops=flops)
         count = argument_bytes(call.args, call.kwargs)
-        return replace(timing, work=replace(timing.work, argument_bytes=count or None))
+        timing = replace(timing, work=replace(timing.work, argument_bytes=count or None))
+        first_calls = self._first_calls.pop((call.nodeid, call.label), None)
+        return timing if first_calls is None else first_calls.added_to(timing)
+
+    def _watched(self, call: Call) -> Call:
+        """Return the call with its first calls watched, until it is timed."""
+        from pytest_gpuperf.measure.timing.first_calls import FirstCalls
+
+        first_calls = self._first_calls.setdefault((call.nodeid, call.label), FirstCalls())
+        return replace(call, fn=first_calls.watched(call.fn))
 
     def _time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         from pytest_gpuperf.measure.restoration.before import Before

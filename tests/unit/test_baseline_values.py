@@ -68,6 +68,14 @@ def test_entry_says_what_is_new_or_changed(
     assert {which for which in TAKES if effect(measurement, known, which) is not None} == takers
 
 
+def test_more_memory_is_accepted_with_its_session() -> None:
+    """The time need not have moved."""
+    known = replace(KNOWN, time=merged_time(None, "r", replace(timing(5.0), peak_memory_mb=8.0), {}))
+    entry = effect(Measurement(timing=replace(timing(5.0), peak_memory_mb=12.0)), known, "changed")
+    assert entry is not None
+    assert "peak_memory_mb 8 -> 12 (+50.0 %)" in entry.lines
+
+
 def test_known_parts_are_not_new() -> None:
     measurement = replace(TIMED, profile=COUNTED.profile, trace=TRACED.trace)
     assert effect(measurement, replace(KNOWN, trace={"launches": 1}), "new") is None

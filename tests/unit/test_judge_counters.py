@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from judging import verdict
 from pytest_gpuperf.judge.counters import LEFT_OUT, CounterComparison, compare_counters
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Measurement, MetricValue, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
-from run_builders import in_turn, measured, profile, record
+from run_builders import in_turn, measured, profile, record, timing
 
 compare = compare_counters
 
@@ -207,6 +208,23 @@ def test_traced_count_has_its_change_in_percent(
     assert found.change_pct == (None if change is None else pytest.approx(change))
     assert found.worse is worse
     assert bool(traced(before, now).worse_exact) is worse
+
+
+@pytest.mark.parametrize(("now", "fails"), [(12.5, True), (12.0, False), (11.0, False), (None, False)])
+def test_more_memory_fails_like_a_register(now: float | None, *, fails: bool) -> None:
+    sessions = (
+        Session(run="r", time_us=5.3, peak_memory_mb=8.0),
+        Session(run="s", time_us=5.3, peak_memory_mb=12.0),
+    )
+    known = MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=sessions))
+    found = verdict(
+        record(main=Measurement(timing=replace(timing(5.3), peak_memory_mb=now))),
+        TestBaseline(measurements={"main": known}),
+    )
+    assert found.fails is fails
+    assert not fails or found.findings[0].line == (
+        "peak_memory_mb 12.5 is worse than the baseline 12 (no tolerance)"
+    )
 
 
 @pytest.mark.parametrize(("now", "warns"), [(1100.0, True), (900.0, False)])

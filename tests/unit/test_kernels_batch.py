@@ -189,7 +189,7 @@ def test_call_without_kernels_is_refused(cupti: FakeCupti) -> None:
 def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., Prepared]:
     """Return a function that prepares a call whose capture fails with an error."""
     monkeypatch.setattr(prepared, "detach", lambda: None)
-    monkeypatch.setattr(prepared, "_probe", lambda _: prepared._Probe(5.0, 5.0, ()))
+    monkeypatch.setattr(prepared, "_probe", lambda _: prepared._Probe(5.0, 5.0))
     monkeypatch.setattr(kept, "event", lambda: None)
 
     def prepare(mode: str, error: Exception, *, waits: bool = True) -> Prepared:

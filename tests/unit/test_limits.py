@@ -243,6 +243,15 @@ def test_rates_are_limited() -> None:
     assert check_limit(parse_limit("tflop_per_s > 2.1"), measurement).status is Status.LIMIT
 
 
+def test_memory_is_limited_if_it_is_known() -> None:
+    limit = parse_limit("peak_memory_mb <= 512 MB")
+    line = check_limit(limit, Measurement(timing=replace(timing(), peak_memory_mb=512.5))).line
+    assert line == "peak_memory_mb 512.5 is above the limit <= 512"
+    unknown = check_limit(limit, Measurement(timing=timing()))
+    assert unknown.status is Status.PASS
+    assert "nothing of it is torch's, so the limit <= 512 is not judged" in unknown.line
+
+
 def test_share_of_the_peak_is_limited() -> None:
     gpu = GpuInfo(
         name="H200", slug="h200", compute_capability="9.0", dram_gb_per_s=4800.0, multiprocessors=132

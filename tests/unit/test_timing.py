@@ -471,7 +471,7 @@ def test_call_that_waits_has_gpu_time_and_host_time(bench: Bench) -> None:
 def test_reason_for_the_hosts_clock_is_recorded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = repeating([9.0])
     timed = bench.timer(blocks, "host", 1e-9)
-    found = Prepared(blocks, "host", "it waits", (), "torch.profiler holds CUPTI")
+    found = Prepared(blocks, "host", "it waits", "torch.profiler holds CUPTI")
     monkeypatch.setattr(timer, "prepare", lambda *_, **__: found)
     timing = timed.time(lambda: None, mode="auto")
     assert (timing.only_host, timing.not_recorded) == (True, "torch.profiler holds CUPTI")

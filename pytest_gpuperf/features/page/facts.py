@@ -18,7 +18,7 @@ from pytest_gpuperf.report.show import (
     show_time,
     show_timing,
 )
-from pytest_gpuperf.report.terminal import clock_line
+from pytest_gpuperf.report.terminal import clock_line, first_calls_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,6 +72,7 @@ def _of_timing(timing: Timing) -> Facts:
         calls = count(verified.calls, "timed call")
         yield "timed outputs", verified.not_verified or f"{calls} checked again, on other values"
         yield "doubted", "; ".join(timing.doubts)
+    yield "first calls", first_calls_line(timing)
     yield "autotuned", "; ".join(timing.autotuned)
     yield "measured again", "; ".join(timing.measured_again)
 

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def free_bytes(device: torch.device | None = None) -> int:
     """Return how much memory torch can still get on a GPU, by default the current one."""
     kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return int(torch.cuda.mem_get_info(device)[0]) + kept
+
+
+@contextmanager
+def peak_requested() -> Iterator[list[int]]:
+    """Measure the most bytes that are requested of torch's allocator at once in the block, on this GPU.
+
+    Those requested before do not count. Allocated bytes would depend on the blocks that it has
+    kept.
+
+    Yields:
+        A list that has the bytes after the block; empty if another allocator serves torch.
+    """
+    found: list[int] = []
+    # torch crashes if it is asked for the allocator before.
+    is_known = torch.cuda.is_initialized() and torch.cuda.get_allocator_backend() == "native"  # type: ignore[no-untyped-call]
+    if is_known:
+        torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_stats().get("requested_bytes.all.current", 0) if is_known else 0
+    yield found
+    if is_known:
+        found.append(torch.cuda.memory_stats()["requested_bytes.all.peak"] - before)
 
 
 def bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:

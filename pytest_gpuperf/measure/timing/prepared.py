@@ -11,7 +11,6 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.timing.autotuners import watched
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.graph import (
     NotCapturableError,
@@ -56,8 +55,6 @@ class Prepared:
     mode: TimingMode
     not_captured: str = ""
     """Reason that no graph could be captured, unless the mode was asked for."""
-    autotuned: tuple[str, ...] = ()
-    """Picks of the autotuners: `kernel: configuration`."""
     not_recorded: str = ""
     """Reason that CUPTI could not record the kernels of a callable that cannot be captured."""
 
@@ -135,10 +132,10 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
     detach()
     probe = _probe(fn)
     if mode == "kernels":
-        return Prepared(KernelsBatch(fn, stamps), "kernels", autotuned=probe.autotuned)
+        return Prepared(KernelsBatch(fn, stamps), "kernels")
     if mode == "host":
         _refuse_nothing_launched(fn)
-        return Prepared(_host_batch(fn, probe), "host", autotuned=probe.autotuned)
+        return Prepared(_host_batch(fn, probe), "host")
     elsewhere = False
     try:
         # A few calls show if it can be captured, and if it launches anything.
@@ -152,7 +149,6 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
             return Prepared(
                 batch,
                 "cold" if mode == "cold" else "hot",
-                autotuned=probe.autotuned,
                 fn=fn,
                 enqueue_us=probe.enqueue_us,
                 captured=batch.captured,
@@ -181,7 +177,7 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
             next_step="use mode='kernels', or keep host synchronisation out of the callable",
         )
     queued = _queued_batch(fn, probe, stamps)
-    return Prepared(queued, "queued", autotuned=probe.autotuned, fn=fn, enqueue_us=probe.enqueue_us)
+    return Prepared(queued, "queued", fn=fn, enqueue_us=probe.enqueue_us)
 
 
 def _try_capture(fn: Callable[[], Any]) -> None:
@@ -203,11 +199,11 @@ def _not_captured(
 ) -> Prepared:
     """Prepare a callable without a graph."""
     try:
-        return Prepared(KernelsBatch(fn, stamps), "kernels", reason, probe.autotuned)
+        return Prepared(KernelsBatch(fn, stamps), "kernels", reason)
     except CuptiError as error:
         if elsewhere or waits_for_gpu(fn):
-            return Prepared(_host_batch(fn, probe), "host", reason, probe.autotuned, error.found)
-        return Prepared(_queued_batch(fn, probe, stamps), "queued", reason, probe.autotuned, error.found)
+            return Prepared(_host_batch(fn, probe), "host", reason, error.found)
+        return Prepared(_queued_batch(fn, probe, stamps), "queued", reason, error.found)
 
 
 def _refuse_nothing_launched(fn: Callable[[], Any]) -> None:
@@ -241,15 +237,12 @@ class _Probe(NamedTuple):
     """Approximate microseconds of a call on the current stream."""
     enqueue_us: float
     """Microseconds that the host needs to queue a call."""
-    autotuned: tuple[str, ...]
-    """Picks of autotuners."""
 
 
 def _probe(fn: Callable[[], Any]) -> _Probe:
     """Call `fn` a few times: compile, autotune, allocate, and estimate its time."""
     fn()
-    with watched() as picked:
-        fn()
+    fn()
     finish(fn())
     start, end, stream = kept.event(), kept.event(), kept.current_stream()
     block_gpu(1000)
@@ -261,6 +254,4 @@ def _probe(fn: Callable[[], Any]) -> _Probe:
     kept.record(end, stream)
     kept.synchronize()
     call_us = max(kept.elapsed_us(start, end) / 5, 0.1)
-    return _Probe(
-        call_us, enqueue_us, tuple(f"{kernel}: {config}" for kernel, config in sorted(picked.items()))
-    )
+    return _Probe(call_us, enqueue_us)

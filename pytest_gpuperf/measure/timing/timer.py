@@ -213,7 +213,6 @@ class Timer:
             blocks_mhz=_clocks(blocks),
             other=_other(others, prepared.not_recorded or not_recorded),
             clock_model=model,
-            autotuned=prepared.autotuned,
             not_captured=prepared.not_captured,
             warm_up=warm_up,
             conditions=conditions,

@@ -1,0 +1,57 @@
+"""What the first calls of a callable tell, by the real allocator, autotuners and compilers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from pytest_gpuperf.measure.timing.first_calls import FirstCalls
+from run_builders import timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Timing
+
+
+def watched_timing(fn: Callable[..., object], *args: object) -> Timing:
+    first_calls = FirstCalls()
+    watched = first_calls.watched(fn)
+    watched(*args)
+    watched(*args)
+    return first_calls.added_to(timing())
+
+
+def test_memory_is_exact_whatever_the_allocator_has_kept() -> None:
+    x = torch.ones(1_000_000, device="cuda")
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return (x + 1) * 2  # the sum is still there when the product is made
+
+    found = []
+    for kept in (0, 9_000_000):
+        held = torch.empty(kept, dtype=torch.uint8, device="cuda")
+        del held
+        found.append(watched_timing(twice, x).peak_memory_mb)
+    assert found == [8.0, 8.0]
+    assert watched_timing(torch.Tensor.add_, x, 1).peak_memory_mb == 0.0
+
+
+def test_chosen_configuration_of_a_triton_kernel_is_recorded() -> None:
+    from autotuned_kernel import scale
+
+    (chosen,) = watched_timing(scale, torch.randn(1 << 20, device="cuda")).autotuned
+    assert chosen.startswith("scale_kernel: BLOCK: ")
+
+
+def test_chosen_template_of_torch_compile_is_recorded() -> None:
+    """Where Triton's template loses to cuBLAS, it is the only candidate."""
+    torch._dynamo.reset()
+    options: dict[str, Any] = {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
+    product = torch.compile(torch.mm, options=options)
+    a = torch.randn(512, 512, device="cuda", dtype=torch.float16)
+    (chosen,) = watched_timing(product, a, a).autotuned
+    assert chosen.startswith("triton_tem_")
+    assert "BLOCK_M: " in chosen
+    assert "num_warps: " in chosen
