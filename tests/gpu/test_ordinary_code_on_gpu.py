@@ -11,9 +11,9 @@ import torch
 
 from exploits.on_caches import keep_in_l2
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device import driver
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.cuda_names import CU_LIMIT_PERSISTING_L2_CACHE_SIZE
-from pytest_gpuperf.measure.device.driver import Driver
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.measure.timing.timer import Timer
 
@@ -31,7 +31,7 @@ def timer() -> Timer:
 
 def limit(which: int) -> int:
     size = ctypes.c_size_t()
-    Driver().call("cuCtxGetLimit", ctypes.byref(size), which)
+    driver.call("cuCtxGetLimit", ctypes.byref(size), which)
     return size.value
 
 
@@ -39,8 +39,8 @@ def limit(which: int) -> int:
 def _nothing_persists() -> Iterator[None]:
     torch.zeros(1, device="cuda")
     yield
-    Driver().call("cuCtxSetLimit", CU_LIMIT_PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
-    Driver().call("cuCtxResetPersistingL2Cache")
+    driver.call("cuCtxSetLimit", CU_LIMIT_PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
+    driver.call("cuCtxResetPersistingL2Cache")
 
 
 @pytest.mark.usefixtures("_nothing_persists")
@@ -114,7 +114,7 @@ def test_tensors_on_another_device_are_timed(timer: Timer) -> None:
 def test_work_on_the_legacy_stream_is_in_the_time(timer: Timer) -> None:
     """A quarter of it: torch captures on a stream of its own, and the fill is not in the graph."""
     x = torch.randn(1 << 26, device="cuda")
-    driver, count = Driver(), ctypes.c_size_t(x.numel() // 2)
+    count = ctypes.c_size_t(x.numel() // 2)
 
     def fn() -> torch.Tensor:
         y = x * 2

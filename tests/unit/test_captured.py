@@ -13,10 +13,12 @@ import torch
 
 from cuda_header import cuda_numbers
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device import driver as driver_module
 from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device.driver import DriverError
 from pytest_gpuperf.measure.timing import captured
 from pytest_gpuperf.measure.timing.batch import HotBatch
-from pytest_gpuperf.measure.timing.captured import CapturedCalls, DriverError
+from pytest_gpuperf.measure.timing.captured import CapturedCalls
 from pytest_gpuperf.measure.verification import rerun
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     made = Driver()
-    monkeypatch.setattr(captured, "_library", lambda: made)
+    monkeypatch.setattr(driver_module, "library", lambda: made)
     monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=5))
     return made
 
@@ -182,7 +184,7 @@ def test_launches_of_a_call_are_its_kernels_fills_and_copies(
 def test_refusal_of_the_driver_does_not_end_the_capture(driver: Driver, function: str) -> None:
     driver.refuses = function
     calls = capture(driver, lambda: driver.kernel("k"), 2)
-    assert calls.unavailable == f"{function} returned 999"
+    assert calls.unavailable == f"the CUDA driver's {function} failed with error 999"
     with pytest.raises(GpuperfError, match=function):
         rerun.reruns_of(batch_of(calls))
 
@@ -220,13 +222,13 @@ def test_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     def missing(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
 
-    captured._library.cache_clear()
+    driver_module.library.cache_clear()
     monkeypatch.setattr(ctypes, "CDLL", missing)
     monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=5))
     calls = CapturedCalls(lambda: None)
     calls()
     assert calls.unavailable.startswith("the CUDA driver cannot be loaded: libcuda.so.1")
-    captured._library.cache_clear()
+    driver_module.library.cache_clear()
 
 
 def test_tensors_of_the_host_have_no_place_and_stay() -> None:

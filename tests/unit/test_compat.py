@@ -111,13 +111,13 @@ def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) 
         assert f".entry {name}(" in ptx
         return SimpleNamespace(launch=lambda *arguments: launched.append(arguments))
 
-    monkeypatch.setattr(kernels, "Driver", lambda: SimpleNamespace(load=load))
+    monkeypatch.setattr(kernels, "load", load)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(kept, "_SLEEP", None)
     monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
-    kernels._kernel.cache_clear()
+    kernels.kernel.cache_clear()
     kept.sleep_on_gpu(2000)
-    kernels._kernel.cache_clear()
+    kernels.kernel.cache_clear()
     assert launched == [(1, 1, 2000, 7)]
 
 

@@ -60,7 +60,7 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Driver:
     fake = Driver(request.param)
-    monkeypatch.setattr(l2, "_driver", lambda: fake)
+    monkeypatch.setattr("pytest_gpuperf.measure.device.driver.library", lambda: fake)
     monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
     monkeypatch.setattr(kept, "synchronize", lambda: fake.asked.append("synchronize"))
     return fake
@@ -105,7 +105,7 @@ def test_end_of_a_failed_test_resets_too(driver: Driver) -> None:
 
 
 def test_without_a_driver_nothing_persists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(l2, "_driver", lambda: None)
+    monkeypatch.setattr("pytest_gpuperf.measure.device.driver.library", SimpleNamespace)
     l2.forget()
     assert l2.persisting_bytes() == 0
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 
 from pytest_gpuperf.features.sanitizer.markers import marker_ptx
-from pytest_gpuperf.measure.device.driver import Driver
+from pytest_gpuperf.measure.device import driver
 
 _THREADS = 64
 _BYTES = 1 << 16
@@ -25,10 +27,11 @@ class MarkerLauncher:
 
     def __init__(self, tool: str) -> None:
         self._tool = tool
-        self._driver = Driver()
         torch.cuda.synchronize()
         self._device = torch.cuda.current_device()
-        self._unwritten = self._driver.allocate(_BYTES)
+        address = ctypes.c_uint64()
+        driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(_BYTES))
+        self._unwritten = address.value
         self._launched = 0
 
     def launch(self, name: str) -> None:
@@ -42,7 +45,7 @@ class MarkerLauncher:
         # A test may have switched to another device, which cannot access the memory.
         with torch.cuda.device(self._device):
             # It is never unloaded: the tool may ask for its name later.
-            kernel = self._driver.load(marker_ptx(self._tool, name), name)
+            kernel = driver.load(marker_ptx(self._tool, name), name)
             kernel.launch(1, _THREADS, self._unwritten + self._launched % _BYTES)
             torch.cuda.synchronize()
         self._launched += 1

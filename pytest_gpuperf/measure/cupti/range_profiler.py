@@ -32,6 +32,7 @@ from pytest_gpuperf.measure.cupti.params import (
     Stop,
     WithProfiler,
 )
+from pytest_gpuperf.measure.device.driver import DriverError, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -276,6 +277,8 @@ def why_no_range_profiler() -> str:
 
 def _current_context() -> int:
     context = ctypes.c_void_p()
-    if ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context)) or not context.value:
+    with suppress(DriverError):
+        call("cuCtxGetCurrent", ctypes.byref(context))
+    if not context.value:
         raise CuptiError("this thread has no CUDA context", expected="one that torch has made")
     return context.value

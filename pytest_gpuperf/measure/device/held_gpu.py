@@ -8,44 +8,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.measure.device import kept
-from pytest_gpuperf.measure.device.driver import Driver
+from pytest_gpuperf.measure.device import kept, kernels
 from pytest_gpuperf.measure.device.memory import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_NAME = "gpuperf_hold"
-# The first thread of each block waits for the host; together the blocks take all places for threads.
-_PTX = f"""
-.version 6.4
-.target sm_70
-.address_size 64
-.visible .entry {_NAME}(.param .u64 control)
-{{
-    .reg .pred %p;
-    .reg .b32 %thread;
-    .reg .b64 %control, %released, %now, %end;
-    mov.u32 %thread, %tid.x;
-    setp.ne.u32 %p, %thread, 0;
-    @%p bra done;
-    ld.param.u64 %control, [control];
-    ld.volatile.global.u64 %end, [%control + 8];
-    mov.u64 %now, %globaltimer;
-    add.u64 %end, %end, %now;
-again:
-    nanosleep.u32 1000;
-    ld.volatile.global.u64 %released, [%control];
-    setp.ne.u64 %p, %released, 0;
-    @%p bra done;
-    mov.u64 %now, %globaltimer;
-    setp.lt.u64 %p, %now, %end;
-    @%p bra again;
-done:
-    bar.sync 0;
-    ret;
-}}
-"""
 _THREADS = 512
 """Threads of a block: all GPUs of these PTX versions have places for a multiple of it."""
 _PART_BYTES = 4096
@@ -86,7 +54,7 @@ class HeldGpu:
         self.device = torch.device("cuda", device)
         found = torch.cuda.get_device_properties(self.device)
         self._blocks = found.multi_processor_count * (found.max_threads_per_multi_processor // _THREADS)
-        self._kernel = Driver().load(_PTX, _NAME)
+        self._kernel = kernels.kernel(kernels.HOLD, device)
         self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         # The GPU reads and writes this memory of the host. Allocating it while the GPU is held would wait.
         self._control = torch.zeros(2, dtype=torch.int64, pin_memory=True)

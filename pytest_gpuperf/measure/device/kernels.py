@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.measure.device.driver import Driver
+from pytest_gpuperf.measure.device.driver import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.measure.device.driver import Kernel
 
-SPIN, STAMP, EMPTY = "gpuperf_spin", "gpuperf_stamp", "gpuperf_empty"
+SPIN, STAMP, EMPTY, HOLD = "gpuperf_spin", "gpuperf_stamp", "gpuperf_empty", "gpuperf_hold"
 HEADER = """
 .version 6.4
 .target sm_70
@@ -58,6 +58,33 @@ again:
     ret;
 }}
 """,
+        # The first thread of each block waits for the host; together the blocks take all places for threads.
+        HOLD: f"""{HEADER}
+.visible .entry {HOLD}(.param .u64 control)
+{{
+    .reg .pred %p;
+    .reg .b32 %thread;
+    .reg .b64 %control, %released, %now, %end;
+    mov.u32 %thread, %tid.x;
+    setp.ne.u32 %p, %thread, 0;
+    @%p bra done;
+    ld.param.u64 %control, [control];
+    ld.volatile.global.u64 %end, [%control + 8];
+    mov.u64 %now, %globaltimer;
+    add.u64 %end, %end, %now;
+again:
+    nanosleep.u32 1000;
+    ld.volatile.global.u64 %released, [%control];
+    setp.ne.u64 %p, %released, 0;
+    @%p bra done;
+    mov.u64 %now, %globaltimer;
+    setp.lt.u64 %p, %now, %end;
+    @%p bra again;
+done:
+    bar.sync 0;
+    ret;
+}}
+""",
         EMPTY: f"""{HEADER}
 .visible .entry {EMPTY}(.param .u64 unused)
 {{
@@ -82,9 +109,10 @@ def launch(name: str, argument: int, stream: int, blocks: int = 1) -> None:
     Raises:
         GpuperfError: The driver refuses it.
     """
-    _kernel(name, torch.cuda.current_device()).launch(blocks, 1, argument, stream)
+    kernel(name, torch.cuda.current_device()).launch(blocks, 1, argument, stream)
 
 
 @cache
-def _kernel(name: str, _device: int) -> Kernel:
-    return Driver().load(PTX[name], name)
+def kernel(name: str, _device: int) -> Kernel:
+    """Return a kernel of the current device, whose number is given; see `launch`."""
+    return load(PTX[name], name)

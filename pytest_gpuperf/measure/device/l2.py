@@ -8,9 +8,8 @@ Guide, section "L2 Set-Aside Cache for Persisting Accesses".
 from __future__ import annotations
 
 import ctypes
-from contextlib import contextmanager
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -19,6 +18,7 @@ from pytest_gpuperf.measure.device.cuda_names import (
     CU_LIMIT_PERSISTING_L2_CACHE_SIZE,
     CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW,
 )
+from pytest_gpuperf.measure.device.driver import DriverError, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,21 +28,10 @@ FLUSHED_SIZES = 4
 _ATTRIBUTE_BYTES = 64  # sizeof(CUstreamAttrValue)
 
 
-@cache
-def _driver() -> Any:
-    try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-
-
 def persisting_bytes() -> int:
     """Return the bytes of the L2 that are set aside for persisting accesses; 0 if unknown."""
     size = ctypes.c_size_t()
-    driver = _driver()
-    if driver is None or driver.cuCtxGetLimit(ctypes.byref(size), CU_LIMIT_PERSISTING_L2_CACHE_SIZE):
-        return 0
-    return size.value
+    return size.value if _done("cuCtxGetLimit", ctypes.byref(size), CU_LIMIT_PERSISTING_L2_CACHE_SIZE) else 0
 
 
 def forget() -> None:
@@ -51,11 +40,10 @@ def forget() -> None:
     If nothing is set aside, nothing persists, and a reset would take 0.3 ms. Else it waits for the work so
     far: that may still write lines that persist.
     """
-    driver = _driver()
-    if driver is not None and persisting_bytes():
+    if persisting_bytes():
         kept.synchronize()
-        driver.cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(0))
-        driver.cuCtxResetPersistingL2Cache()
+        _set_aside(0)
+        _done("cuCtxResetPersistingL2Cache")
 
 
 @contextmanager
@@ -65,9 +53,8 @@ def set_aside_restored() -> Iterator[None]:
     try:
         yield
     finally:
-        driver = _driver()
-        if driver is not None and persisting_bytes() != before:
-            driver.cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(before))
+        if persisting_bytes() != before:
+            _set_aside(before)
 
 
 @contextmanager
@@ -80,12 +67,22 @@ def reset_after() -> Iterator[None]:
         try:
             yield
         finally:
-            driver = _driver()
-            if driver is not None:
-                driver.cuCtxResetPersistingL2Cache()
+            if _done("cuCtxResetPersistingL2Cache"):
                 none = ctypes.create_string_buffer(_ATTRIBUTE_BYTES)
                 stream = ctypes.c_void_p(kept.current_stream().cuda_stream)
-                driver.cuStreamSetAttribute(stream, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, none)
+                _done("cuStreamSetAttribute", stream, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, none)
+
+
+def _set_aside(size: int) -> None:
+    _done("cuCtxSetLimit", CU_LIMIT_PERSISTING_L2_CACHE_SIZE, ctypes.c_size_t(size))
+
+
+def _done(function: str, *arguments: object) -> bool:
+    """Call a function of the driver; False if it refuses, as for a GPU without persisting accesses."""
+    with suppress(DriverError):
+        call(function, *arguments)
+        return True
+    return False
 
 
 class CleanFlush:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pynvml
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device.driver import Driver
+from pytest_gpuperf.measure.device.driver import call
 from pytest_gpuperf.processes.isolation import ask_apart, serve
 
 
@@ -57,14 +57,13 @@ def _devices(_: bytes = b"") -> bytes:
     number, name = ctypes.create_string_buffer(16), ctypes.create_string_buffer(256)
     lines: list[str] = []
     with suppress(GpuperfError):
-        driver = Driver()
-        driver.call("cuInit", 0)
-        driver.call("cuDeviceGetCount", ctypes.byref(count))
+        call("cuInit", 0)
+        call("cuDeviceGetCount", ctypes.byref(count))
         for place in range(count.value):
-            driver.call("cuDeviceGet", ctypes.byref(gpu), place)
+            call("cuDeviceGet", ctypes.byref(gpu), place)
             # The second version tells a slice from its GPU.
-            driver.call("cuDeviceGetUuid_v2", number, gpu)
-            driver.call("cuDeviceGetName", name, len(name), gpu)
+            call("cuDeviceGetUuid_v2", number, gpu)
+            call("cuDeviceGetName", name, len(name), gpu)
             lines.append(f"{uuid.UUID(bytes=number.raw)} {name.value.decode()}\n")
     return "".join(lines).encode()
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import defaultdict
-from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import driver, kept
 from pytest_gpuperf.measure.device.cuda_names import (
     CU_GRAPH_NODE_TYPE_CONDITIONAL,
     CU_GRAPH_NODE_TYPE_GRAPH,
@@ -25,6 +23,7 @@ from pytest_gpuperf.measure.device.cuda_names import (
     CU_GRAPH_NODE_TYPE_MEMCPY,
     CU_GRAPH_NODE_TYPE_MEMSET,
 )
+from pytest_gpuperf.measure.device.driver import DriverError
 from pytest_gpuperf.measure.device.memory import bytes_at
 
 if TYPE_CHECKING:
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
 _LAUNCHES = frozenset((CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_MEMCPY, CU_GRAPH_NODE_TYPE_MEMSET))
 _WITH_OTHERS = frozenset((CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_CONDITIONAL))
 """Nodes that contain nodes."""
-
-
-class DriverError(GpuperfError):
-    """The driver is missing, or refuses."""
 
 
 class Place(NamedTuple):
@@ -69,26 +64,9 @@ class _KernelParams(ctypes.Structure):
     )
 
 
-@cache
-def _library() -> ctypes.CDLL:
-    try:
-        return ctypes.CDLL("libcuda.so.1")
-    except OSError as error:
-        raise DriverError(f"the CUDA driver cannot be loaded: {error}") from error
-
-
-def _call(function: str, *arguments: object) -> None:
-    try:
-        result = getattr(_library(), function)(*arguments)
-    except AttributeError as error:
-        raise DriverError(f"the CUDA driver has no {function}") from error
-    if result:
-        raise DriverError(f"{function} returned {result}")
-
-
 def _destroyed_with(owner: object, function: str, handle: ctypes.c_void_p) -> None:
     """Destroy an object of the driver with its owner; at the end of the process the driver does that."""
-    weakref.finalize(owner, getattr(_library(), function), handle).atexit = False
+    weakref.finalize(owner, getattr(driver.library(), function), handle).atexit = False
 
 
 class CapturedCalls:
@@ -127,7 +105,7 @@ class CapturedCalls:
         with _Noted(self):
             graph = _captured_graph(self._stream)
             originals = _nodes(graph)
-            _call("cuGraphClone", ctypes.byref(self._copy), graph)
+            driver.call("cuGraphClone", ctypes.byref(self._copy), graph)
             # The graph itself is gone when the capture has ended. The driver lists nodes in the order of
             # their creation, which it does not promise.
             self._nodes = _nodes(self._copy)
@@ -197,7 +175,7 @@ class CapturedCalls:
     def _count(self) -> int:
         found = ctypes.c_size_t()
         with _Noted(self):
-            _call("cuGraphGetNodes", _captured_graph(self._stream), None, ctypes.byref(found))
+            driver.call("cuGraphGetNodes", _captured_graph(self._stream), None, ctypes.byref(found))
         return found.value
 
 
@@ -229,20 +207,22 @@ class OneCall:
         self.nodes = len(kept)
         self._executable = ctypes.c_void_p()
         copy = ctypes.c_void_p()
-        _call("cuGraphClone", ctypes.byref(copy), graph)
+        driver.call("cuGraphClone", ctypes.byref(copy), graph)
         try:
             stay = {_in_copy(node, copy) for node in kept}
             for node in _nodes(copy):
                 if node not in stay:
-                    _call("cuGraphDestroyNode", ctypes.c_void_p(node))
-            _call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), copy, ctypes.c_ulonglong(0))
+                    driver.call("cuGraphDestroyNode", ctypes.c_void_p(node))
+            driver.call(
+                "cuGraphInstantiateWithFlags", ctypes.byref(self._executable), copy, ctypes.c_ulonglong(0)
+            )
             _destroyed_with(self, "cuGraphExecDestroy", self._executable)
         finally:
-            _call("cuGraphDestroy", copy)
+            driver.call("cuGraphDestroy", copy)
 
     def launch(self) -> None:
         """Launch the call on the current stream."""
-        _call("cuGraphLaunch", self._executable, ctypes.c_void_p(kept.current_stream().cuda_stream))
+        driver.call("cuGraphLaunch", self._executable, ctypes.c_void_p(kept.current_stream().cuda_stream))
 
 
 def _size(of_call: tuple[int, int]) -> int:
@@ -293,7 +273,7 @@ def _tensor(place: Place) -> torch.Tensor:
 def _captured_graph(stream: int | None) -> ctypes.c_void_p:
     """Return the graph into which a stream is captured."""
     status, number, graph = ctypes.c_int(), ctypes.c_ulonglong(), ctypes.c_void_p()
-    _call(
+    driver.call(
         "cuStreamGetCaptureInfo_v2",
         ctypes.c_void_p(stream),
         ctypes.byref(status),
@@ -309,21 +289,21 @@ def _captured_graph(stream: int | None) -> ctypes.c_void_p:
 
 def _nodes(graph: ctypes.c_void_p) -> list[int]:
     count = ctypes.c_size_t()
-    _call("cuGraphGetNodes", graph, None, ctypes.byref(count))
+    driver.call("cuGraphGetNodes", graph, None, ctypes.byref(count))
     found = (ctypes.c_void_p * count.value)()
-    _call("cuGraphGetNodes", graph, found, ctypes.byref(count))
+    driver.call("cuGraphGetNodes", graph, found, ctypes.byref(count))
     return [int(node or 0) for node in found]
 
 
 def _in_copy(node: int, graph: ctypes.c_void_p) -> int:
     found = ctypes.c_void_p()
-    _call("cuGraphNodeFindInClone", ctypes.byref(found), ctypes.c_void_p(node), graph)
+    driver.call("cuGraphNodeFindInClone", ctypes.byref(found), ctypes.c_void_p(node), graph)
     return int(found.value or 0)
 
 
 def _kind(node: int) -> int:
     kind = ctypes.c_int()
-    _call("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
+    driver.call("cuGraphNodeGetType", ctypes.c_void_p(node), ctypes.byref(kind))
     return kind.value
 
 
@@ -332,7 +312,7 @@ def _signature(node: int, known: dict[int, object]) -> object:
         what: object = (kind := _kind(node))
         if kind == CU_GRAPH_NODE_TYPE_KERNEL:
             found = _KernelParams()
-            _call("cuGraphKernelNodeGetParams_v2", ctypes.c_void_p(node), ctypes.byref(found))
+            driver.call("cuGraphKernelNodeGetParams_v2", ctypes.c_void_p(node), ctypes.byref(found))
             what = (found.function, found.kernel, *found.grid, *found.block, found.shared_memory)
         known[node] = what
     return known[node]
