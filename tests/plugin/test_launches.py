@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.call_profile import choose
+from pytest_gpuperf.measure.counters.call_profile import CounterSource
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile
@@ -36,7 +36,7 @@ LAUNCHED = [RawKernel(name=name) for name in ("copy", "gemm_a", "gemm_b", "copy"
 )
 def test_launch_number_counts_matching_kernels_only(launches: Launches, kept: list[str]) -> None:
     call = Call("test_k.py::test_k", "main", print)
-    found = choose(call, LAUNCHED, Selection("gemm", launches), None, list)
+    found = CounterSource("ncu", "").choose(call, LAUNCHED, Selection("gemm", launches), list)
     assert [kernel.name for kernel in found] == kept
 
 
@@ -46,7 +46,7 @@ def test_missing_launch_error_states_the_count(index: int) -> None:
     with pytest.raises(
         GpuperfError, match=rf"launches={index} of print, of which 3 launches.* from -3 to 2$"
     ):
-        choose(call, LAUNCHED, Selection("gemm", index), None, list)
+        CounterSource("ncu", "").choose(call, LAUNCHED, Selection("gemm", index), list)
 
 
 @pytest.mark.parametrize("value", ["second", "0", 1.0, True, None, [0]])

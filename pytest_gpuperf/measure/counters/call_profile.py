@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
 from pytest_gpuperf.metrics.combine import combine, weights_to_ask_for
 from pytest_gpuperf.records import Profile
 
@@ -42,76 +43,92 @@ def by_kind(metrics: Iterable[str]) -> tuple[dict[str, None], dict[str, None]]:
     return short, {name: None for name in names if name not in short}
 
 
-def choose(
-    call: Call,
-    kernels: Sequence[RawKernel],
-    selection: Selection,
-    wanted: SelectedTest | None,
-    list_kernels: Callable[[], list[str]],
-) -> Sequence[RawKernel]:
-    """Choose the kernels that a call and the marker of its test ask for.
+class CounterSource:
+    """Makes the profiles of calls from the kernels that ncu or CUPTI has read.
 
     Args:
-        call: The call.
-        kernels: The profiled kernels.
-        selection: The choice of the call.
-        wanted: The request of the test.
-        list_kernels: Lists the kernels that the call launches; called only if none matched.
-
-    Raises:
-        GpuperfError: No kernel is left, or the index asked for is too large.
+        reader: `ncu` or `cupti`.
+        chip: Name of the GPU's chip, such as `gh100`; empty if it is unknown.
+        unavailable: Reason why this run has no counters; empty if it can have them.
     """
-    marker = wanted.regex if wanted else None
-    regex = selection.regex
-    chosen = [kernel for kernel in kernels if kernel.matches(regex)]
-    left = [kernel for kernel in chosen if kernel.matches(marker)]
-    if not left:
-        launched = list_kernels()
-        named = [kernel.name for kernel in chosen] or [k for k in launched if re.search(regex or "", k)]
-        if regex != marker and marker is not None and named:
-            raise _left_out(call, regex, marker, named)
-        raise _nothing_matched(call, regex, launched)
-    return selection.pick(left, call)
 
+    def __init__(self, reader: str, chip: str, unavailable: str = "") -> None:
+        self.unavailable = unavailable
+        self._reader = reader
+        self._chip = chip
+        self._wanted: dict[str, SelectedTest] = {}
 
-def profile_of(
-    kernels: Iterable[RawKernel],
-    metrics: Iterable[str],
-    *,
-    selection: Selection,
-    wanted: SelectedTest | None,
-    source: str,
-    cache_control: str,
-    clock_control: str,
-    chip: str,
-) -> Profile:
-    """Make the record of a call.
+    def expect(self, tests: Iterable[SelectedTest]) -> None:
+        """Store the requests of the tests."""
+        self._wanted = {test.nodeid: test for test in tests}
 
-    Args:
-        kernels: The chosen kernels.
-        metrics: Short names and raw ones to keep.
-        selection: The choice of the call.
-        wanted: The request of the test.
-        source: The reader: `ncu` or `cupti`.
-        cache_control: In ncu's words.
-        clock_control: In ncu's words.
-        chip: Name of the GPU's chip.
-    """
-    short, raw = by_kind(metrics)
-    profiles = tuple(kernel.profile(raw, short) for kernel in kernels)
-    if len(profiles) == 1:
-        profiles = (replace(profiles[0], weights={}),)
-    return Profile(
-        kernels=profiles,
-        combined=combine(profiles),
-        regex=selection.regex or "",
-        launches=selection.recorded,
-        source=source,
-        cache_control=cache_control,
-        clock_control=clock_control,
-        preset=wanted.preset if wanted else "",
-        chip=chip,
-    )
+    def choose(
+        self,
+        call: Call,
+        kernels: Sequence[RawKernel],
+        selection: Selection,
+        list_kernels: Callable[[], list[str]],
+    ) -> Sequence[RawKernel]:
+        """Choose the kernels that a call and the marker of its test ask for.
+
+        Args:
+            call: The call.
+            kernels: The profiled kernels.
+            selection: The choice of the call.
+            list_kernels: Lists the kernels that the call launches; called only if none matched.
+
+        Raises:
+            GpuperfError: No kernel is left, or the index asked for is too large.
+        """
+        wanted = self._wanted.get(call.nodeid)
+        marker, regex = wanted.regex if wanted else None, selection.regex
+        chosen = [kernel for kernel in kernels if kernel.matches(regex)]
+        left = [kernel for kernel in chosen if kernel.matches(marker)]
+        if not left:
+            launched = list_kernels()
+            named = [kernel.name for kernel in chosen] or [k for k in launched if re.search(regex or "", k)]
+            if regex != marker and marker is not None and named:
+                raise _left_out(call, regex, marker, named)
+            raise _nothing_matched(call, regex, launched)
+        return selection.pick(left, call)
+
+    def profile_of(
+        self, call: Call, kernels: Sequence[RawKernel], selection: Selection, metrics: Iterable[str]
+    ) -> Profile:
+        """Make the record of a call.
+
+        Args:
+            call: The call.
+            kernels: The chosen kernels.
+            selection: The choice of the call.
+            metrics: Short names and raw ones to keep.
+
+        Raises:
+            GpuperfError: A raw name has no value.
+        """
+        short, raw = by_kind(metrics)
+        for name in raw:
+            if not any(name in kernel.metrics for kernel in kernels):
+                raise self._no_value(name)
+        profiles = tuple(kernel.profile(raw, short) for kernel in kernels)
+        if len(profiles) == 1:
+            profiles = (replace(profiles[0], weights={}),)
+        wanted = self._wanted.get(call.nodeid)
+        return Profile(
+            kernels=profiles,
+            combined=combine(profiles),
+            regex=selection.regex or "",
+            launches=selection.recorded,
+            source=self._reader,
+            cache_control=CACHE_CONTROL,
+            clock_control=CLOCK_CONTROL,
+            preset=wanted.preset if wanted else "",
+            chip=self._chip,
+        )
+
+    def _no_value(self, metric: str) -> GpuperfError:
+        """Return the error for a raw metric without a value."""
+        return GpuperfError(f"{self._reader} has no value for the metric {metric!r}")
 
 
 def _left_out(call: Call, regex: str | None, marker: str, named: Iterable[str]) -> GpuperfError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
+from pytest_gpuperf.measure.counters.call_profile import CounterSource, names_to_read
 from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
@@ -23,7 +23,6 @@ from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
 from pytest_gpuperf.measure.device.l2 import FLUSHED_SIZES, CleanFlush, set_aside_restored
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
 from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:
@@ -32,14 +31,13 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import GpuInfo
     from pytest_gpuperf.records.call import Call
-    from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.records.selection import Selection
 
 WARM_UP_CALLS = 2
 """Compilation and autotuning happen in the first call, lazy initialisation in the next."""
 
 
-class CuptiCounters:
+class CuptiCounters(CounterSource):
     """Source of counters that profiles each call at once.
 
     Args:
@@ -50,19 +48,12 @@ class CuptiCounters:
     """
 
     def __init__(self, gpu: GpuInfo, chip: str, *, insists: bool = True) -> None:
+        super().__init__("cupti", chip)
         self._insists = insists
-        self.unavailable = ""
-        """Reason why this run has no counters; empty if it can have them."""
         self._broken = ""
         """The error without a known cause after which CUPTI reads nothing: its state is unknown."""
         self._gpu = gpu
-        self._chip = chip
-        self._wanted: dict[str, SelectedTest] = {}
         self._profiler: RangeProfiler | None = None
-
-    def expect(self, tests: Iterable[SelectedTest]) -> None:
-        """Store the requests of the tests."""
-        self._wanted = {test.nodeid: test for test in tests}
 
     def lookup(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
         """Profile a call. CUPTI stays attached until `let_go`.
@@ -77,7 +68,6 @@ class CuptiCounters:
         """
         if self.unavailable:
             return Profile(regex=selection.regex or "", unavailable=self.unavailable)
-        wanted = self._wanted.get(call.nodeid)
         try:
             if self._broken:
                 raise CuptiError(self._broken)
@@ -85,10 +75,10 @@ class CuptiCounters:
                 launched = self._launches(call)
                 kernels = [self._kernel(launch) for launch in launched]
                 names = [kernel.name for kernel in kernels]
-                chosen = choose(call, kernels, selection, wanted, lambda: names)
+                chosen = self.choose(call, kernels, selection, lambda: names)
                 _refuse_graph(launched)
                 self._count(call, kernels, metrics)
-            _check_metrics(chosen, by_kind(metrics)[1])
+            return self.profile_of(call, chosen, selection, metrics)
         except CuptiError as error:
             if error.is_unexplained:
                 self._broken = f"CUPTI reads nothing more in this process, because of an error: {error.found}"
@@ -100,16 +90,6 @@ class CuptiCounters:
                 unavailable=str(error),
                 tolerated=True,
             )
-        return profile_of(
-            chosen,
-            metrics,
-            selection=selection,
-            wanted=wanted,
-            source="cupti",
-            cache_control=CACHE_CONTROL,
-            clock_control=CLOCK_CONTROL,
-            chip=self._chip,
-        )
 
     def let_go(self) -> None:
         """Detach CUPTI: other profilers can use it, and the GPU has its full speed."""
@@ -158,6 +138,13 @@ class CuptiCounters:
             for kernel, row in zip(kernels, rows, strict=True):
                 kernel.metrics.update(row)
 
+    def _no_value(self, metric: str) -> CuptiError:
+        return CuptiError(
+            f"CUPTI has no value for the metric {metric!r}",
+            expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix; only ncu has "
+            "launch__* and sampled ones",
+        )
+
 
 def _refuse_graph(launches: Iterable[Activity]) -> None:
     if any(launch.in_graph for launch in launches):
@@ -166,13 +153,3 @@ def _refuse_graph(launches: Iterable[Activity]) -> None:
             expected="a call that launches its kernels one by one",
             next_step="install ncu, which reads graphs, or profile what was captured",
         )
-
-
-def _check_metrics(kernels: Iterable[RawKernel], metrics: Iterable[str]) -> None:
-    for metric in metrics:
-        if not any(metric in kernel.metrics for kernel in kernels):
-            raise CuptiError(
-                f"CUPTI has no value for the metric {metric!r}",
-                expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix; only "
-                "ncu has launch__* and sampled ones",
-            )

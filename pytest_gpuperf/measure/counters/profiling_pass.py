@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.call_profile import by_kind, choose, names_to_read, profile_of
+from pytest_gpuperf.measure.counters.call_profile import CounterSource, names_to_read
 from pytest_gpuperf.measure.ncu.ncu_failures import explain
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
-from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, Ncu
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import Profile
 from pytest_gpuperf.records.passes import PassFolder, PassPlan
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
+    from pytest_gpuperf.measure.ncu.tool import Ncu
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import Invocation, OpenProgress, SelectedTest
     from pytest_gpuperf.records.selection import Selection
@@ -61,7 +61,7 @@ class Reading(msgspec.Struct):
     """Kernels of each range."""
 
 
-class ProfilingPass:
+class ProfilingPass(CounterSource):
     """Counters of every call of some tests, from one report.
 
     If there are no counters, `unavailable` says why, and `lookup` returns it.
@@ -85,26 +85,21 @@ class ProfilingPass:
         card: str = "",
         launched: Callable[[Call], list[Activity]] = launched_kernels,
     ) -> None:
-        self.reading = Reading(unavailable)
+        self.reading = Reading()
+        super().__init__("ncu", chip, unavailable)
         self._ncu = ncu
         self._folder = folder
-        self._chip = chip
         self._card = card
-        self._wanted: dict[str, SelectedTest] = {}
         self._launched = launched
 
     @property
     def unavailable(self) -> str:
-        """Reason for having no counters."""
+        """Reason for having no counters, also for a process that replaces this one."""
         return self.reading.unavailable
 
     @unavailable.setter
     def unavailable(self, why: str) -> None:
         self.reading.unavailable = why
-
-    def expect(self, tests: Iterable[SelectedTest]) -> None:
-        """Store the requests of the tests."""
-        self._wanted = {test.nodeid: test for test in tests}
 
     def run(self, tests: Sequence[SelectedTest], invocation: Invocation, progress: OpenProgress) -> None:
         """Run the tests under ncu.
@@ -230,28 +225,12 @@ class ProfilingPass:
         """
         if self.unavailable:
             return Profile(regex=selection.regex or "", unavailable=self.unavailable)
-        read = self._read_of(call)
-        wanted = self._wanted.get(call.nodeid)
-        kernels = choose(
-            call, read, selection, wanted, lambda: [launch.name for launch in self._launched(call)]
-        )
-        self._check_metrics(kernels, by_kind(metrics)[1])
-        return profile_of(
-            kernels,
-            metrics,
-            selection=selection,
-            wanted=wanted,
-            source="ncu",
-            cache_control=CACHE_CONTROL,
-            clock_control=CLOCK_CONTROL,
-            chip=self._chip,
-        )
-
-    def _read_of(self, call: Call) -> Sequence[RawKernel]:
         name = self.reading.ranges.get(call.nodeid, {}).get(call.label)
         if name is None:
             raise self._not_reached(call)
-        return self.reading.kernels.get(name, ())
+        read = self.reading.kernels.get(name, ())
+        kernels = self.choose(call, read, selection, lambda: [launch.name for launch in self._launched(call)])
+        return self.profile_of(call, kernels, selection, metrics)
 
     def _not_reached(self, call: Call) -> GpuperfError:
         expected = "a test that does the same under ncu, whatever values it reads"
@@ -267,17 +246,14 @@ class ProfilingPass:
             next_step=f"see {self._folder.shown_log}",
         )
 
-    def _check_metrics(self, kernels: Sequence[RawKernel], metrics: Iterable[str]) -> None:
-        """Refuse names without a value: ncu accepts unknown names silently."""
-        for metric in metrics:
-            if any(metric in kernel.metrics for kernel in kernels):
-                continue
-            assert self._ncu is not None
-            suffix = metric.partition(".")[2]
-            known = [f"{name}.{suffix}" if suffix else name for name in self._ncu.base_metrics()]
-            near = difflib.get_close_matches(metric, known)
-            raise GpuperfError(
-                f"ncu has no value for the metric {metric!r}",
-                expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix",
-                next_step=f"did you mean {' or '.join(near)}?" if near else "",
-            )
+    def _no_value(self, metric: str) -> GpuperfError:
+        # ncu accepts unknown names silently.
+        assert self._ncu is not None
+        suffix = metric.partition(".")[2]
+        known = [f"{name}.{suffix}" if suffix else name for name in self._ncu.base_metrics()]
+        near = difflib.get_close_matches(metric, known)
+        return GpuperfError(
+            f"ncu has no value for the metric {metric!r}",
+            expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix",
+            next_step=f"did you mean {' or '.join(near)}?" if near else "",
+        )

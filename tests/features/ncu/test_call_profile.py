@@ -9,11 +9,12 @@ import pytest
 
 import fake_ncu
 from pytest_gpuperf.features.ncu.report_file import read_report as read_file
-from pytest_gpuperf.measure.counters.call_profile import names_to_read, profile_of
+from pytest_gpuperf.measure.counters.call_profile import CounterSource, names_to_read
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.report_reader import read_report
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.combine import combine, weights_used
+from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
@@ -24,16 +25,7 @@ if TYPE_CHECKING:
 
 
 def profile(kernels: Sequence[RawKernel], *metrics: str) -> Profile:
-    return profile_of(
-        kernels,
-        metrics,
-        selection=Selection(),
-        wanted=None,
-        source="ncu",
-        cache_control="all",
-        clock_control="none",
-        chip="gh100",
-    )
+    return CounterSource("ncu", "gh100").profile_of(Call("", "", print), kernels, Selection(), metrics)
 
 
 def test_launches_combine_as_in_an_ncu_file(tmp_path: Path) -> None:
