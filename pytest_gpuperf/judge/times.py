@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -165,6 +165,24 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float = 0.0) -> Time
         if against.commit.startswith(against.ref)
         else f"{against.ref} ({against.commit[:7]})",
     )
+
+
+class SpeedUp(NamedTuple):
+    """Time of one callable over that of another, with an interval of 90 %."""
+
+    value: float
+    low: float
+    high: float
+
+
+def speed_up(against: AgainstTiming) -> SpeedUp | None:
+    """Return the old time over the new one; None without restarts."""
+    compared = compare_restarts(against)
+    if compared is None:
+        return None
+    decision = compared.decision
+    changes = (decision.change_pct, decision.high_pct, decision.low_pct)
+    return SpeedUp(*(1 / (1 + change / 100) for change in changes))
 
 
 def compare_fresh(

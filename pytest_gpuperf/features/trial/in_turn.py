@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import gc
 import math
-import time
 from dataclasses import dataclass
-from random import Random
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.against.blocks import SideBlock, in_turn, warm_up
-from pytest_gpuperf.against.git import Commit
-from pytest_gpuperf.against.restart_series import Series
+from pytest_gpuperf.against.rounds import Rounds
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.problem import cloned, fits, refill, tensors_in
 from pytest_gpuperf.features.trial.record import CaseTimes
@@ -29,14 +25,14 @@ from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.memory import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
+    from pytest_gpuperf.against.blocks import SideBlock
     from pytest_gpuperf.features.trial.problem import Problem
     from pytest_gpuperf.measure.timing.prepared import Prepared
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.statistics.sequential import Side
 
-NO_COMMIT = Commit("reference", "")
 STALE = 0x5A
 """Byte that outputs are filled with before the timed calls are checked."""
 
@@ -90,12 +86,11 @@ class InTurn:
         self, problem: Problem, preparer: Timer, mode: str, budget_s: float, tolerance: Tolerance
     ) -> None:
         self._problem = problem
-        self._preparer = preparer
-        self._mode = mode
+        # A solution might get at CUPTI's records.
+        self._rounds = Rounds(preparer, mode, recorded=False)
         self._budget_s = budget_s
         self._tolerance = tolerance
         self._restored_bytes = 0
-        self._rng = Random(0)  # noqa: S311 - the order of blocks
 
     def run(self, seeds: Sequence[int]) -> CaseTimes:
         """Run a round for each seed.
@@ -104,20 +99,19 @@ class InTurn:
             GpuperfError: A side cannot be timed.
             RefusedTimeError: The solution was wrong in the timed calls.
         """
-        series = Series()
-        for number, seed in enumerate(seeds):
-            self._round(series, number, seed, self._budget_s / len(seeds))
+        for seed in seeds:
+            self._round(seed, self._budget_s / len(seeds))
             # The graphs of a round hold gigabytes.
             gc.collect()
-        rounds = [restart.blocks for restart in series.restarts]
+        rounds = [restart.blocks for restart in self._rounds.series.restarts]
         return CaseTimes(
-            in_turn=series.record(NO_COMMIT),
+            in_turn=self._rounds.record("reference"),
             reference_rounds_us=tuple(_mean_us(blocks, "A") for blocks in rounds),
             solution_rounds_us=tuple(_mean_us(blocks, "B") for blocks in rounds),
             restored_bytes=self._restored_bytes,
         )
 
-    def _round(self, series: Series, number: int, seed: int, budget_s: float) -> None:
+    def _round(self, seed: int, budget_s: float) -> None:
         args = self._problem.arguments(seed)
         written = self._written(args)
         restored = [at for at, after in written.items() if self._reads(args, at, after)]
@@ -128,19 +122,7 @@ class InTurn:
             "B": _TimedCall(self._problem.solution, args, restored),
         }
         self._restored_bytes = max(self._restored_bytes, calls["B"].restored_bytes)
-        new_first = bool(number % 2)
-        prepared = self._prepared(calls, ("B", "A") if new_first else ("A", "B"))
-
-        def block(side: Side) -> SideBlock:
-            timed = prepared[side].block()
-            return SideBlock(side, timed.time_us, timed.sm_clock_mhz)
-
-        if number == 0:
-            warm_up(block, budget_s)
-        begin = time.monotonic()
-        blocks = in_turn(block, self._rng, budget_s)
-        seconds = time.monotonic() - begin
-        series.add(blocks, prepared["A"].mode, seconds, new_first=new_first)
+        prepared = self._rounds.run(calls, budget_s)
         if _sums(args, written) != sums:
             raise RefusedTimeError("the timed calls changed inputs that a call by itself leaves alone")
         self._check(calls["B"], prepared["B"], seed)
@@ -180,26 +162,6 @@ class InTurn:
             for at, (output, target) in enumerate(zip(outputs, expected, strict=False))
         )
         return next((result.failure for result in results if not result.passed), "")
-
-    def _prepared(
-        self, calls: Mapping[Side, _TimedCall], order: tuple[Side, Side]
-    ) -> Mapping[Side, Prepared]:
-        """Prepare both sides in one mode; if one side does not allow it, by their kernels, or by the host.
-
-        Raises:
-            GpuperfError: Both have no mode in common.
-        """
-        refused: GpuperfError | None = None
-        for mode in (self._mode, "kernels", "host"):
-            try:
-                prepared = {side: self._preparer.prepare(calls[side], mode) for side in order}
-            except GpuperfError as error:
-                refused = error
-                continue
-            if prepared["A"].mode == prepared["B"].mode:
-                self._mode = mode
-                return prepared
-        raise refused or GpuperfError("reference and solution have no timing mode in common")
 
     def _check(self, call: _TimedCall, prepared: Prepared, seed: int) -> None:
         """Run the timed calls once more, on other values at the same addresses, and compare the last output.

@@ -21,7 +21,7 @@ from pytest_gpuperf.features.trial.record import (
 )
 from pytest_gpuperf.features.trial.rounds import mean_bounds, rounded
 from pytest_gpuperf.judge.floor import floor_of
-from pytest_gpuperf.judge.times import compare_restarts
+from pytest_gpuperf.judge.times import speed_up
 from pytest_gpuperf.records import NO_GPU
 
 if TYPE_CHECKING:
@@ -157,9 +157,5 @@ def _floor(record: TestRecord | None, gpu: GpuInfo) -> Floor | None:
 
 
 def _speed_up(times: CaseTimes) -> Interval | None:
-    compared = compare_restarts(times.in_turn)
-    if compared is None:
-        return None
-    decision = compared.decision
-    changes = (decision.change_pct, decision.high_pct, decision.low_pct)
-    return rounded(1 / (1 + change / 100) for change in changes)
+    found = speed_up(times.in_turn)
+    return rounded(found) if found is not None else None

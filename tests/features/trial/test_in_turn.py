@@ -65,7 +65,8 @@ class Prepared:
     def __post_init__(self) -> None:
         self.fn()
 
-    def block(self) -> Block:
+    def block(self, *, recorded: bool = False) -> Block:
+        assert not recorded
         self.fn()
         self.fn()
         return Block(self.time_us, 0.0)
