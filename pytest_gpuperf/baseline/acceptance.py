@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.rounding import round_counter, stored_accuracy
-from pytest_gpuperf.baseline.sessions import describe_sessions, merged_time
+from pytest_gpuperf.baseline.sessions import merged_time
 from pytest_gpuperf.judge.accuracy import paired_outputs, worse_figures
 from pytest_gpuperf.judge.counters import (
     SHOWN_CHANGES,
@@ -18,14 +18,14 @@ from pytest_gpuperf.judge.counters import (
     distinct_kernels,
 )
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.judge.times import judge_time, other_call
+from pytest_gpuperf.judge.times import judge_time, lost_mode, other_call
 from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
-from pytest_gpuperf.records.change import Change, show_pair, show_signed, show_value
+from pytest_gpuperf.records.change import Change, show_signed, show_value
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pytest_gpuperf.judge.environment_difference import Origin
     from pytest_gpuperf.judge.screen import TimeComparison
@@ -107,33 +107,27 @@ def update(
         new = replace(new, trace=measurement.trace.exact)
     if (accuracy := measurement.accuracy) is not None:
         new = replace(new, accuracy=stored_accuracy(accuracy))
-    times: list[str] = []
+    lines: list[str] = []
     if (timing := measurement.timing) is not None:
         why = _why_replaced(measurement, stored, time, accepted)
         runs = accepted.origin.runs
         merged = merged_time(stored.time, accepted.run, timing, runs, accepted.card, replaces=bool(why))
         new = replace(new, time=merged, code=measurement.code, call=measurement.call)
-        times = [_time_line(timing, stored.time), describe_sessions(stored.time, merged, accepted.run, why)]
-    more = len(counters.changes) - SHOWN_CHANGES
-    lines = [*times, *counters.details, f"{more} more counters moved" if more > 0 else ""]
+        lines += _time_lines(timing, stored.time, merged, why)
+    lines += counters.details
+    if (more := len(counters.changes) - SHOWN_CHANGES) > 0:
+        lines.append(f"{more} more counters moved")
     lines += [*counters.remarks, *errors]
-    added = _added(measurement, stored)
-    if added:
+    if added := _added(measurement, stored):
         lines.append(("new: " if stored != MeasurementBaseline() else "") + ", ".join(added))
     is_lost = finding is not None and finding.status is Status.REGRESSED
-    kind: Kind = "changed" if added else "refreshed"
-    if (
-        (time is not None and time.outcome is not Outcome.PASS)
-        or is_lost
-        or counters.changes
-        or counters.kernels
-        or errors
-        or other_call(measurement, stored)
-    ):
+    moved = is_lost or (time is not None and time.outcome is not Outcome.PASS)
+    kind: Kind = "refreshed"
+    if moved or counters.changes or counters.kernels or errors or other_call(measurement, stored):
         kind = "changed"
-    elif only_new.has_values:
-        kind = "new"
-    return (Entry(nodeid, label, kind, tuple(filter(None, lines))), new) if kind in TAKES[which] else None
+    elif only_new.has_values or added:
+        kind = "new" if only_new.has_values else "changed"
+    return (Entry(nodeid, label, kind, tuple(lines)), new) if kind in TAKES[which] else None
 
 
 def _comparable(measurement: Measurement, stored: MeasurementBaseline) -> Measurement:
@@ -153,7 +147,7 @@ def _only_new(measurement: Measurement, stored: MeasurementBaseline) -> Measurem
     """Leave out the parts that the baseline can judge, so that accepting the rest hides no regression."""
     timing, profile, time = measurement.timing, measurement.profile, stored.time
     judged = (
-        timing is not None and time is not None and (same_quantity(timing, time) or _is_lost(timing, time))
+        timing is not None and time is not None and (same_quantity(timing, time) or lost_mode(timing, time))
     )
     others = profile is not None and measurement.has_counters and chosen_otherwise(profile, stored)
     return replace(
@@ -163,11 +157,6 @@ def _only_new(measurement: Measurement, stored: MeasurementBaseline) -> Measurem
         trace=None if stored.trace else measurement.trace,
         correctness=None if stored.accuracy else measurement.correctness,
     )
-
-
-def _is_lost(timing: Timing, known: TimeBaseline) -> bool:
-    """Return True if a time fell back to another mode: the quantity of the baseline is lost, not replaced."""
-    return bool(timing.not_captured) and (known.mode in ("hot", "cold") or bool(timing.not_recorded))
 
 
 def _why_replaced(
@@ -243,10 +232,12 @@ def _moved_errors(measurement: Measurement, stored: MeasurementBaseline) -> list
     return lines
 
 
-def _time_line(timing: Timing, known: TimeBaseline | None) -> str:
-    """Return `time 5.30 -> 5.84 µs (+10.2 %)`, as measured; of another quantity without the change."""
+def _time_lines(timing: Timing, known: TimeBaseline | None, merged: TimeBaseline, why: str) -> Iterator[str]:
+    """Say `time_us 5.30 -> 5.84 (+10.2 %)`, as measured, and `sessions 3 -> 1 (why)` of what differs."""
     if known is None:
-        return ""
-    before, after = show_pair(known.mean_us, timing.time_us)
-    change = f" ({show_signed(100 * (timing.time_us / known.mean_us - 1))} %)"
-    return f"time {before} -> {after} µs{change if same_quantity(timing, known) else ''}"
+        return
+    change_pct = 100 * (timing.time_us / known.mean_us - 1) if same_quantity(timing, known) else None
+    yield str(Change("time_us", known.mean_us, timing.time_us, change_pct, worse=None))
+    before, after = ([session.run for session in time.sessions] for time in (known, merged))
+    if before != after:
+        yield f"sessions {len(before)} -> {len(after)}" + (f" ({why})" if why else "")

@@ -57,32 +57,13 @@ def merged_time(
     )
 
 
-def describe_sessions(before: TimeBaseline | None, after: TimeBaseline, run: str, why: str) -> str:
-    """Describe the change of the sessions: `session 3 of 3 added`; empty if they are of the same runs.
-
-    Args:
-        before: The time in the file; None without one.
-        after: The merged time.
-        run: Id of the accepted run.
-        why: Why the stored sessions went; empty if they stayed.
-    """
-    old = {session.run for session in before.sessions} if before is not None else set()
-    new = [session.run for session in after.sessions]
-    if why and old - {run}:
-        return f"{len(old)} session{'s' * (len(old) > 1)} replaced by 1 ({why})"
-    if not old or run in old or run not in new:
-        return ""
-    return f"session {new.index(run) + 1} of {len(new)} added"
-
-
 def _session(run: str, timing: Timing, reference_mhz: float) -> Session:
-    clock, model, single = timing.sm_clock_mhz, timing.clock_model, timing.single_call
+    clock, model = timing.sm_clock_mhz, timing.clock_model
     session = Session(
         run=run,
         time_us=round_to_digits(timing.time_us, TIME_DIGITS),
         spread_pct=round_to_digits(timing.spread_pct, 2),
         sm_clock_mhz=round_to_digits(clock, TIME_DIGITS),
-        host_us=round_to_digits(single.host_us or 0.0, 3) if single is not None else 0.0,
         autotuned=tuple(timing.autotuned),
         peak_memory_mb=timing.peak_memory_mb,
     )

@@ -37,16 +37,12 @@ ROUNDED_BITS = 1.6
 """Bits that a product of rounded factors is right for, at most, beyond those of the factors."""
 
 
-def compare_accuracy(
-    now: Accuracy | None, known: Accuracy | None, label: str, accept: str
-) -> Iterator[Finding]:
+def compare_accuracy(now: Accuracy | None, known: Accuracy | None) -> Iterator[Finding]:
     """Compare the errors of each output with those of its baseline.
 
     Args:
         now: The measured accuracy.
         known: The expected accuracy.
-        label: Label of the measurement, for the findings.
-        accept: Command to type if a change is intended.
     """
     if now is None or known is None:
         return
@@ -54,19 +50,19 @@ def compare_accuracy(
         of = f" of {one.output}" if now.others else ""
         if one.rms_ulp is None or before.rms_ulp is None or one.kind != before.kind:
             if narrower := _narrower(one, before):
-                yield Finding(Status.REGRESSED, narrower, label, (), accept)
+                yield Finding(Status.REGRESSED, narrower)
             elif before.rms_ulp is not None:
                 line = f"the accuracy is {_kind(one)}, the baseline's {_kind(before)}: not compared"
-                yield Finding(Status.PASS, line, label)
+                yield Finding(Status.PASS, line)
             continue
         for name, (value, stored, most) in islice(worse_figures(one, before).items(), 1):
             actual, expected = show_pair(value, stored)
             worse = f"{name}{of} {actual} is worse than the baseline {expected}"
             line = f"{worse} (tolerated: {show_value(most)})"
-            yield Finding(Status.REGRESSED, line, label, tuple(_rounding(one, before)), accept)
+            yield Finding(Status.REGRESSED, line, details=tuple(_rounding(one, before)))
     if known.same_bits and not now.same_bits:
         line = "two calls no longer give the same bits; 'same_bits == 1' as a limit demands it"
-        yield Finding(Status.PASS, line, label)
+        yield Finding(Status.PASS, line)
 
 
 def paired_outputs(now: Accuracy, known: Accuracy) -> list[tuple[Accuracy, Accuracy]]:

@@ -92,28 +92,26 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
     return CounterComparison((*of_call, *changes), tuple(worse), kernels, tuple(remarks))
 
 
-def counter_findings(compared: CounterComparison, label: str, accept: str) -> Iterator[Finding]:
+def counter_findings(compared: CounterComparison) -> Iterator[Finding]:
     """Judge counters whose time neither regressed nor improved.
 
     Else the finding of the time shows them, and exact ones may have paid for a better time.
 
     Args:
         compared: The counters next to their baseline.
-        label: The measurement's label.
-        accept: Command to type if a change is intended.
     """
     if compared.kernels:
         line = "other kernels run, so exact counters are not judged"
-        yield Finding(Status.PASS, line, label, compared.details)
+        yield Finding(Status.PASS, line, details=compared.details)
     if compared.worse_exact:
         first, *others = compared.worse_exact
         actual, expected = show_pair(first.actual, first.baseline)
         more = f", and {len(others)} more" if others else ""
         line = f"{first.metric} {actual} is worse than the baseline {expected} (no tolerance){more}"
-        yield Finding(Status.REGRESSED, line, label, compared.details, accept)
+        yield Finding(Status.REGRESSED, line, details=compared.details)
     more_work = (one for one in compared.changes if one.worse and is_near_exact(one.metric))
     for largest in islice(more_work, 1):
-        yield Finding(Status.PASS, f"{largest} at the same time: an early warning", label)
+        yield Finding(Status.PASS, f"{largest} at the same time: an early warning")
 
 
 def in_units(change: Change) -> str:

@@ -71,13 +71,12 @@ def floor_of(measurement: Measurement, gpu: GpuInfo) -> Floor | None:
     return max(claims, key=lambda claim: claim.time_us, default=None)
 
 
-def impossible_time(measurement: Measurement, gpu: GpuInfo, label: str = "") -> Finding | None:
+def impossible_time(measurement: Measurement, gpu: GpuInfo) -> Finding | None:
     """Return a finding if a time is below the floor.
 
     Args:
         measurement: The time, with what is known of the work.
         gpu: The GPU that it was measured on.
-        label: Label of the measurement.
     """
     timing, floor = measurement.timing, floor_of(measurement, gpu)
     if timing is None or floor is None:
@@ -94,7 +93,7 @@ def impossible_time(measurement: Measurement, gpu: GpuInfo, label: str = "") -> 
     if floor.declared:
         wrong = f"if {floor.declared} is too large, correct it first: count only what one call has to do"
         details = [wrong, f"if it is right, {SKIPPED_WORK}"]
-    return Finding(Status.INVALID, line, label, tuple(details))
+    return Finding(Status.INVALID, line, details=tuple(details))
 
 
 def _of_memory(measurement: Measurement, timing: Timing, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor]:

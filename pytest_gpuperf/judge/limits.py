@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.result import Finding, Status
@@ -54,6 +56,11 @@ _COMPARE: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
 _MEASURED = {"spills": "local_spill_instructions"}
 """Counters that stand for facts of compilers in measurements: both are 0 if nothing spills."""
 _LISTS = frozenset({"tensor_instructions", "copy_instructions"})
+_OF_RANKS = {
+    "skew_us": "gpuperf_ranks",
+    "exposed_us": "gpuperf_ranks, on GPUs",
+    "bus_gb_per_s": "collective= and bytes= of the time() of gpuperf_ranks",
+}
 _ONLY = r"\s* (?:(?P<only>\S(?:.*\S)?) \s* : \s*)?"
 _ARCH = re.compile(r"sm_\d+[af]?", re.ASCII)
 _GRAMMAR = re.compile(
@@ -69,7 +76,6 @@ _MEMBER = re.compile(
     (?P<op>in|not\s+in) \s+ (?P<name>\w+) \s*""",
     re.ASCII | re.DOTALL | re.VERBOSE,
 )
-_EXAMPLE = "a limit such as 'memory_throughput >= 60'"
 _LONGEST = 200
 """Maximum number of characters: the text that `str(Limit)` makes fits into a record."""
 
@@ -134,33 +140,28 @@ def parse_limit(text: str) -> Limit:
     Raises:
         GpuperfError: It does not follow the grammar, or nothing has this name.
     """
+    expected = "a limit such as 'memory_throughput >= 60'"
     if len(text) > _LONGEST:
-        raise GpuperfError(
-            f"the limit {show_repr(text)} cannot be read", expected=f"at most {_LONGEST} characters"
-        )
-    member = _MEMBER.fullmatch(text)
-    if member is not None:
-        only, word, op, name = member.group("only", "word", "op", "name")
+        expected = f"at most {_LONGEST} characters"
+    elif (found := _MEMBER.fullmatch(text)) is not None:
+        only, word, op, name = found.group("only", "word", "op", "name")
         _check_name(name)
         if name in _LISTS:
             return Limit(name, " ".join(op.split()), word, only or "")
-    parts = _GRAMMAR.fullmatch(text)
-    if parts is None:
-        raise GpuperfError(f"the limit {show_repr(text)} cannot be read", expected=_EXAMPLE)
-    only, name, op, number, word, unit = parts.group("only", "name", "op", "number", "word", "unit")
-    _check_name(name)
-    takes_words = name in catalogue.WORDS or catalogue.is_raw_name(name)
-    if name in _LISTS:
-        raise GpuperfError(
-            f"the limit {show_repr(text)} cannot be read", expected=f"such as 'wgmma in {name}'"
-        )
-    if number is not None and name not in catalogue.WORDS and math.isfinite(float(number)):
-        doubt = _check_unit(text, name, unit, float(number))
-        return Limit(name, op, float(number), only or "", doubt)
-    if word is not None and takes_words and unit is None and op in ("==", "!="):
-        return Limit(name, op, word, only or "")
-    wanted = "== or != and a word" if name in catalogue.WORDS else "a number"
-    raise GpuperfError(f"the limit {show_repr(text)} cannot be read", expected=f"{wanted} behind {name}")
+    elif (found := _GRAMMAR.fullmatch(text)) is not None:
+        only, name, op, number, word, unit = found.group("only", "name", "op", "number", "word", "unit")
+        _check_name(name)
+        is_word = name in catalogue.WORDS
+        if number is not None and not is_word and math.isfinite(float(number)):
+            doubt = _check_unit(text, name, unit, float(number))
+            return Limit(name, op, float(number), only or "", doubt)
+        if name in _LISTS:
+            expected = f"such as 'wgmma in {name}'"
+        elif word and not unit and op in ("==", "!=") and (is_word or catalogue.is_raw_name(name)):
+            return Limit(name, op, word, only or "")
+        else:
+            expected = f"{'== or != and a word' if is_word else 'a number'} behind {name}"
+    raise GpuperfError(f"the limit {show_repr(text)} cannot be read", expected=expected)
 
 
 def _check_name(name: str) -> None:
@@ -216,7 +217,6 @@ class _Missing(NamedTuple):
 def check_limit(
     limit: Limit,
     measurement: Measurement,
-    label: str = "",
     source: str = "",
     baseline: MetricValue | None = None,
 ) -> Finding:
@@ -225,7 +225,6 @@ def check_limit(
     Args:
         limit: The limit.
         measurement: The measured values.
-        label: The measurement's label.
         source: Owner of the limit, for the message: `of the test`.
         baseline: The value's baseline, for the message.
 
@@ -237,15 +236,13 @@ def check_limit(
     actual = _value(limit, measurement)
     if isinstance(actual, _Missing):
         if actual.by_machine:
-            return Finding(Status.PASS, f"{name} {actual.why}, so {shown} is not judged", label)
-        return Finding(Status.INVALID, f"{name} was not measured for {shown}: {actual.why}", label)
+            return Finding(Status.PASS, f"{name} {actual.why}, so {shown} is not judged")
+        return Finding(Status.INVALID, f"{name} was not measured for {shown}: {actual.why}")
     if isinstance(actual, str) is not isinstance(limit.value, str):
         kind = "a word" if isinstance(actual, str) else "a number"
-        return Finding(
-            Status.INVALID, f"{name} is {kind}, {actual}, and cannot be compared with {shown}", label
-        )
+        return Finding(Status.INVALID, f"{name} is {kind}, {actual}, and cannot be compared with {shown}")
     if limit.holds(actual):
-        return Finding(Status.PASS, "", label)
+        return Finding(Status.PASS, "")
     value, _ = show_pair(actual, limit.value)
     timing = measurement.timing
     if timing is not None and name in VALUES and VALUES[name].of_process and limit.op not in ("==", "!="):
@@ -253,13 +250,13 @@ def check_limit(
         spread = spread_pct(timing)
         if any(limit.holds(float(actual) * (1 + sign * spread / 100)) for sign in (-1, 1)):
             line = f"{name} {value} is across {shown}, by less than processes differ ({spread:.1f} %)"
-            return Finding(Status.INCONCLUSIVE, line, label)
+            return Finding(Status.INCONCLUSIVE, line)
     expected = "" if baseline is None else f" (baseline {show_value(baseline)})"
     accuracy = measurement.accuracy
     if limit.part == "correctness" and name != "same_bits" and accuracy is not None:
         inexact = accuracy.reference not in ("float64", "complex128")
         shown += f" against a reference in {accuracy.reference} ({accuracy.note})" if inexact else ""
-    return Finding(Status.LIMIT, f"{name} {value} {_COMPARE[limit.op][1]} {shown}{expected}", label)
+    return Finding(Status.LIMIT, f"{name} {value} {_COMPARE[limit.op][1]} {shown}{expected}")
 
 
 def check_limits(
@@ -290,9 +287,9 @@ def check_limits(
             yield Finding(Status.INVALID, f"the limit {limit} {source} cannot be judged: the test {done}")
         for label in able:
             known = _known_value(limit.name, baselines.get(label))
-            found = check_limit(limit, measured[label], label, source, known)
+            found = check_limit(limit, measured[label], source, known)
             if found.line:
-                yield found
+                yield replace(found, label=label)
 
 
 def _is_asked(limit: Limit, measurement: Measurement) -> bool:
@@ -335,10 +332,8 @@ def _of_timing(name: str, timing: Timing) -> MetricValue | _Missing:
         return float(value)
     if name == PEAK_MEMORY:
         return _Missing("is not known: nothing of it is torch's", by_machine=True)
-    if name in ("skew_us", "exposed_us"):
-        return _Missing("it needs gpuperf_ranks" + (", on GPUs" if name == "exposed_us" else ""))
-    if name == "bus_gb_per_s":
-        return _Missing("it needs collective= and bytes= of the time() of gpuperf_ranks")
+    if name in _OF_RANKS:
+        return _Missing(f"it needs {_OF_RANKS[name]}")
     keyword = "bytes" if name in ("gb_per_s", "dram_share") else "flops"
     given = getattr(timing, keyword)
     return _Missing("the peak of this GPU is not known" if given else f"the test gives time() no {keyword}=")
@@ -359,8 +354,6 @@ def _of_profile(limit: Limit, profile: Profile) -> MetricValue | _Missing:
         return _Missing(f"{len(kernels)} kernels have no common value of it; choose one with kernels=")
     if profile.preset and metric is not None and name not in metrics_of(profile.preset.split(",")):
         return _Missing(f"not measured (preset {profile.preset}); add it with metrics= in the marker")
-    if metric is not None and profile.chip:
-        return _Missing("ncu gave no value for it")
     near = ", ".join(catalogue.nearest(name, profile.combined))
     return _Missing("the profile does not hold it" + (f"; the nearest names are {near}" if near else ""))
 

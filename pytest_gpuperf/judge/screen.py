@@ -40,8 +40,6 @@ class TimeComparison(msgspec.Struct, frozen=True, gc=False):
     """New time at `at_mhz`, like `baseline_us`."""
     baseline_us: float
     """Geometric mean over the sessions, or the time of the old code."""
-    raw_change_pct: float
-    """Change of the times as measured, at any clock."""
     at_mhz: float = 0.0
     """SM clock that both were brought to; 0 if they are compared as measured."""
     actual_mhz: float = 0.0
@@ -130,17 +128,16 @@ def screen(
     if found is None or found.mode != known.mode or timing.only_host:
         return None
     sides = _at_one_clock(found, known) or _as_measured(found, known)
-    groups = origin.counted(sides.sessions)
+    groups = origin.counted(sides.logs)
     sessions = [session for group in groups for session in group]
     new_card = card_of(sessions[0], origin.runs) != origin.card
-    expected = fmean(fmean(sides.logs[session.run] for session in group) for group in groups)
-    error = math.hypot(sides.error, fmean(sides.errors[session.run] for session in sessions))
+    expected = fmean(fmean(map(sides.logs.__getitem__, group)) for group in groups)
+    error = math.hypot(sides.error, fmean(map(sides.errors.__getitem__, sessions)))
     replicates = len(groups) if new_card else len(sessions)
     # More sessions narrow the share of the screen that is theirs.
     width = _width_pct(found, sessions, new_card=new_card) / 100 * math.sqrt((1 + 1 / replicates) / 2) + error
     change = math.log(sides.time_us) - expected
     inside = abs(change) <= width or 0 < as_pct(change) <= tolerance_pct
-    raw = fmean(math.log(session.time_us) for session in sessions)
     clocks = [session.sm_clock_mhz for session in sessions]
     return TimeComparison(
         decision=Decision(
@@ -153,7 +150,6 @@ def screen(
         ),
         actual_us=sides.time_us,
         baseline_us=math.exp(expected),
-        raw_change_pct=as_pct(math.log(found.time_us) - raw),
         at_mhz=sides.at_mhz,
         actual_mhz=found.sm_clock_mhz,
         baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
@@ -182,10 +178,9 @@ class _Sides(msgspec.Struct, frozen=True, gc=False):
     time_us: float
     error: float
     """Relative error of `time_us`."""
-    sessions: Sequence[Session]
-    logs: Mapping[str, float]
-    """Natural logarithm of the time of each session, by run id."""
-    errors: Mapping[str, float]
+    logs: Mapping[Session, float]
+    """Natural logarithm of the time of each session."""
+    errors: Mapping[Session, float]
     """Relative error of each session from bringing it to the clock."""
     at_mhz: float = 0.0
 
@@ -195,18 +190,17 @@ def _at_one_clock(timing: Timing, known: TimeBaseline) -> _Sides | None:
     clock = OneClock.of(known, timing) if timing.sm_clock_mhz else None
     if clock is None:
         return None
-    stored = [(session, us) for session in known.sessions if (us := clock.stored_us(session)) > 0]
+    logs = {one: math.log(us) for one in known.sessions if (us := clock.stored_us(one)) > 0}
     own = clock.for_time(timing)
     blocks = normalise_blocks(timing.blocks_us, timing.blocks_mhz, own.model, own.at_mhz)
     # Cold blocks below 0 may outweigh the others by the model of another session.
-    if not stored or (time_us := trimmed_mean(blocks)) <= 0:
+    if not logs or (time_us := trimmed_mean(blocks)) <= 0:
         return None
     return _Sides(
         time_us,
         math.hypot(_error(blocks, time_us), own.error(timing.sm_clock_mhz)),
-        [session for session, _ in stored],
-        {session.run: math.log(us) for session, us in stored},
-        {session.run: clock.error(session.sm_clock_mhz) for session, _ in stored},
+        logs,
+        {session: clock.error(session.sm_clock_mhz) for session in logs},
         clock.at_mhz,
     )
 
@@ -222,9 +216,8 @@ def _as_measured(timing: Timing, known: TimeBaseline) -> _Sides:
     return _Sides(
         timing.time_us,
         math.hypot(_error(timing.blocks_us, timing.time_us), apart),
-        known.sessions,
-        {session.run: math.log(session.time_us) for session in known.sessions},
-        {session.run: 0.0 for session in known.sessions},
+        {session: math.log(session.time_us) for session in known.sessions},
+        dict.fromkeys(known.sessions, 0.0),
     )
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.judge.result import Finding, Hints, Status
+from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.screen import TimeComparison, screen
-from pytest_gpuperf.records.change import show_pair, show_signed, show_value
+from pytest_gpuperf.records.change import show_pair, show_value
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
-from pytest_gpuperf.statistics.sequential import change_pct, decide_restarts
+from pytest_gpuperf.statistics.sequential import decide_restarts
 from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, LARGE_PCT
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from pytest_gpuperf.records.baseline import MeasurementBaseline, TimeBaseline
 
-NO_HINTS = Hints()
+BY_SESSIONS = "without --gpuperf-against the stored sessions decide"
 NOT_SETTLED = "not settled"
 """Why a suspect stays undecided, if nothing else is known."""
 _REPLICATES = {"screen": "stored session", "in turn": "restart", "fresh": "fresh process"}
@@ -40,8 +40,6 @@ def judge_time(
     baseline: MeasurementBaseline,
     origin: Origin,
     tolerance_pct: float,
-    label: str = "",
-    hints: Hints = NO_HINTS,
 ) -> tuple[TimeComparison | None, Finding | None]:
     """Judge a time by the old code that the user named, or else by the screen and the settlement.
 
@@ -50,8 +48,6 @@ def judge_time(
         baseline: The expected values.
         origin: Where both are from.
         tolerance_pct: Slowdown that is accepted, in %.
-        label: Name of the measurement, for the finding.
-        hints: Commands to type next, for the finding.
 
     Returns:
         The comparison with the outcome, None if it was compared with nothing; and what there is to say of it.
@@ -64,22 +60,23 @@ def judge_time(
     if settlement is not None and not settlement.sessions:
         time = compare_restarts(against, tolerance_pct) if against is not None else None
         if time is None:
-            of = against.ref if against is not None else "old code"
-            status = Status.NEW if known is None else Status.INCONCLUSIVE
-            return None, Finding(status, f"not compared with {of}: {settlement.reason}", label)
+            line = (
+                f"not compared with {against.ref if against is not None else 'old code'}: {settlement.reason}"
+            )
+            if known is None:
+                return None, Finding(Status.NEW, line)
+            return None, Finding(Status.INCONCLUSIVE, line, next_step=BY_SESSIONS)
     elif known is not None:
         time = screen(timing, known, origin, tolerance_pct)
         if time is None:
-            return None, _not_compared(timing, known, label, hints)
+            return None, _not_compared(timing, known)
         if other := other_call(measurement, baseline):
-            line = f"another call than the baseline's: {other}"
-            return None, Finding(Status.INCONCLUSIVE, line, label, (), hints.accept)
+            return None, Finding(Status.INCONCLUSIVE, f"another call than the baseline's: {other}")
         if time.outcome is not Outcome.PASS:
             time, drift = _settled(time, settlement, known, baseline.code, origin, tolerance_pct)
     if time is None or (time.outcome is Outcome.PASS and not time.why):
         return time, None
-    step = hints.accept if drift or time.outcome is not Outcome.PASS else ""
-    return time, Finding(Status(time.outcome.value), time_line(time, timing.mode), label, (), step, drift)
+    return time, Finding(Status(time.outcome.value), time_line(time, timing.mode), drift=drift)
 
 
 def other_call(measurement: Measurement, baseline: MeasurementBaseline) -> str:
@@ -156,7 +153,6 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float = 0.0) -> Time
         decision=decision,
         actual_us=against.new_us,
         baseline_us=old_us,
-        raw_change_pct=change_pct(raw or ratios, first),
         at_mhz=fmean((against.new_mhz, against.old_mhz)) if at_one_clock else 0.0,
         actual_mhz=against.new_mhz,
         baseline_mhz=against.old_mhz,
@@ -219,36 +215,37 @@ def compare_fresh(
     )
 
 
-def _not_compared(timing: Timing, known: TimeBaseline, label: str, hints: Hints) -> Finding:
+def _not_compared(timing: Timing, known: TimeBaseline) -> Finding:
     """Say why a time is another quantity than that of the baseline."""
+    why = ", ".join(filter(None, [timing.not_captured, timing.not_recorded]))
+    now = f"{timing.mode} by {timing.source}" + (f" ({why})" if why else "")
+    line = f"the time was taken {now}, the baseline's {known.mode} by {known.source}: not compared"
     if timing.not_captured and known.mode in ("hot", "cold"):
-        now = f"measured {timing.mode} (cannot be captured: {timing.not_captured})"
-        line = f"the time could not be compared: {now}, the baseline is {known.mode}"
-        return Finding(Status.REGRESSED, line, label, (), hints.accept)
-    if timing.not_captured and timing.not_recorded:
-        line = f"the time was taken {timing.mode} ({timing.not_recorded}): not compared"
-    elif timing.mode == known.mode:
-        why = f" ({timing.not_recorded})" if timing.not_recorded else ""
-        line = f"the time is by {timing.source}{why}, the baseline's by {known.source}: not compared"
-    else:
-        line = f"the time was taken {timing.mode}, the baseline's {known.mode}: not compared"
-        return Finding(Status.NEW, f"{line}; {hints.no_baseline}", label)
-    return Finding(Status.INCONCLUSIVE, line, label, (), hints.accept)
+        return Finding(Status.REGRESSED, line)
+    stays = lost_mode(timing, known) or timing.mode == known.mode
+    return Finding(Status.INCONCLUSIVE if stays else Status.NEW, line)
 
 
-def time_remarks(
-    timing: Timing | None, known: TimeBaseline | None, time: TimeComparison | None
-) -> Iterator[str]:
-    """Say of a time what is not judged: the host, the clock, and what an autotuner picked.
+def lost_mode(timing: Timing, known: TimeBaseline) -> bool:
+    """Return True if a time fell back to another mode: the quantity of the baseline is lost, not replaced."""
+    return bool(timing.not_captured) and (known.mode in ("hot", "cold") or bool(timing.not_recorded))
+
+
+def time_remarks(timing: Timing, known: TimeBaseline | None) -> Iterator[str]:
+    """Say of a time what is not judged: the host's, and what an autotuner picked.
 
     Args:
         timing: The new time.
         known: The stored sessions.
-        time: The comparison of both.
     """
-    if timing is not None:
-        remarks = (_host(timing, known), _machine_moved(time), _autotuned_otherwise(timing, known))
-        yield from filter(None, remarks)
+    single = timing.single_call
+    if single is not None and single.host_us is not None:
+        # Processes differ by more than the blocks of one of them, and nothing is concluded from them.
+        noise = f"±{(single.host_spread_pct or 0) / 2:.0f} % within this process"
+        yield f"the host takes {show_value(single.host_us)} µs a call ({noise}), which is not judged"
+    sessions = [session.autotuned for session in known.sessions] if known is not None else []
+    if any(sessions) and (new := set(timing.autotuned).difference(*sessions)):
+        yield f"autotune picked {'; '.join(sorted(new))}; in the baseline {'; '.join(sorted(sessions[-1]))}"
 
 
 def time_line(time: TimeComparison, mode: TimingMode) -> str:
@@ -277,39 +274,3 @@ def _how(time: TimeComparison) -> Iterator[str]:
         yield f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz"
     if decision.new_card:
         yield "on a card that the baseline has not seen"
-
-
-def _machine_moved(time: TimeComparison | None) -> str:
-    """Return a remark if a time is within the screen at one clock only; else an empty text."""
-    if time is None or time.how != "screen" or not time.at_mhz or time.outcome is not Outcome.PASS:
-        return ""
-    decision, raw_pct = time.decision, time.raw_change_pct
-    if abs(raw_pct) <= max(decision.high_pct - decision.low_pct, 2 * abs(decision.change_pct)):
-        return ""
-    return (
-        f"the machine moved, not the kernel: {show_signed(raw_pct)} % at {time.actual_mhz:.0f} instead of "
-        f"{time.baseline_mhz:.0f} MHz, {show_signed(decision.change_pct)} % at {time.at_mhz:.0f} MHz"
-    )
-
-
-def _host(timing: Timing, baseline: TimeBaseline | None) -> str:
-    """Return a remark on the time of the host with its noise; empty if it was not taken.
-
-    Processes differ by more than the blocks of one of them, and nothing is concluded from them.
-    """
-    single = timing.single_call
-    if single is None or single.host_us is None:
-        return ""
-    known = [session.host_us for session in (baseline.sessions if baseline else ()) if session.host_us]
-    stored = f"; {show_value(known[-1])} µs in the baseline" if known else ""
-    noise = f"±{(single.host_spread_pct or 0) / 2:.0f} % within this process"
-    return f"the host takes {show_value(single.host_us)} µs a call ({noise}{stored}), which is not judged"
-
-
-def _autotuned_otherwise(timing: Timing, baseline: TimeBaseline | None) -> str:
-    """Return a remark if an autotuner picked a new configuration; else an empty text."""
-    sessions = [set(session.autotuned) for session in baseline.sessions] if baseline is not None else []
-    new = [picked for picked in timing.autotuned if not any(picked in session for session in sessions)]
-    if not new or not any(sessions):
-        return ""
-    return f"autotune picked {'; '.join(new)}; in the baseline {'; '.join(sorted(sessions[-1]))}"

@@ -15,7 +15,7 @@ from pytest_gpuperf.judge.environment_difference import Origin
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
-from pytest_gpuperf.judge.times import NO_HINTS, judge_time, time_remarks
+from pytest_gpuperf.judge.times import judge_time, time_remarks
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.sanitizer_errors import errors_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.limits import Limit
     from pytest_gpuperf.judge.screen import TimeComparison
-    from pytest_gpuperf.records import Timing
 
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
@@ -41,7 +40,7 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
     """Where the measurements and the baseline are from."""
     tolerance_pct: float = 0.0
     """Slowdown that is accepted, in %."""
-    hints: Hints = NO_HINTS
+    hints: Hints = Hints()
     file: str = "the baseline file"
     """Name of the file that `baseline` is from."""
     gpu: GpuInfo = NO_GPU
@@ -148,21 +147,21 @@ def _compare(
     label: str, measurement: Measurement, expected: Expected
 ) -> tuple[TimeComparison | None, list[Finding]]:
     """Compare a measurement with its baseline."""
-    hints, baseline = expected.hints, expected.measurements.get(label)
+    baseline, timing = expected.measurements.get(label), measurement.timing
     known = baseline or MeasurementBaseline()
     if other := other_compiler(measurement, known):
-        return None, [Finding(Status.NEW, f"{other}; {hints.no_baseline}", label)]
+        return None, [_complete(Finding(Status.NEW, other), label, expected.hints)]
     counters = compare_counters(measurement, known)
-    timing = measurement.timing
-    time, judged = judge_time(measurement, known, expected.origin, expected.tolerance_pct, label, hints)
+    time, judged = judge_time(measurement, known, expected.origin, expected.tolerance_pct)
+    doubts = timing.doubts if timing is not None else ()
     findings = [
-        *filter(None, [impossible_time(measurement, expected.gpu, label)]),
-        *_doubts(timing, label),
-        *compare_accuracy(measurement.accuracy, known.accuracy, label, hints.accept),
-        *(Finding(Status.PASS, line, label) for line in counters.remarks),
+        *filter(None, [impossible_time(measurement, expected.gpu)]),
+        *(Finding(Status.PASS, f"the time is doubted: {doubt}", doubt=True) for doubt in doubts),
+        *compare_accuracy(measurement.accuracy, known.accuracy),
+        *(Finding(Status.PASS, line) for line in counters.remarks),
     ]
     if time is None or time.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
-        findings += counter_findings(counters, label, hints.accept)
+        findings += counter_findings(counters)
     if judged is not None:
         if judged.status not in (Status.PASS, Status.NEW):
             code = compare_code(measurement.code, known.code)
@@ -170,15 +169,20 @@ def _compare(
         findings.append(judged)
     elif time is None and (measurement.has_values if baseline is None else timing is not None):
         what = "no baseline yet" if baseline is None else "the baseline has no time yet"
-        findings.append(Finding(Status.NEW, f"{what}; {hints.no_baseline}", label))
-    if baseline is not None:
-        findings += [Finding(Status.PASS, line, label) for line in time_remarks(timing, known.time, time)]
-    return time, findings
+        findings.append(Finding(Status.NEW, what))
+    if baseline is not None and timing is not None:
+        findings += [Finding(Status.PASS, line) for line in time_remarks(timing, known.time)]
+    return time, [_complete(finding, label, expected.hints) for finding in findings]
 
 
-def _doubts(timing: Timing | None, label: str) -> Iterator[Finding]:
-    for doubt in timing.doubts if timing is not None else ():
-        yield Finding(Status.PASS, f"the time is doubted: {doubt}", label, doubt=True)
+def _complete(finding: Finding, label: str, hints: Hints) -> Finding:
+    """Add the label, and the command to type next."""
+    line, step = finding.line, finding.next_step
+    if finding.status is Status.NEW:
+        line = f"{line}; {hints.no_baseline}"
+    elif finding.drift or finding.status in (Status.REGRESSED, Status.IMPROVED, Status.INCONCLUSIVE):
+        step = step or hints.accept
+    return replace(finding, label=label, line=line, next_step=step)
 
 
 def _unmeasured(part: dict[str, Measurement], expected: Expected) -> Iterator[Finding]:

@@ -76,8 +76,6 @@ class Session(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sm_clock_mhz: Clock = 0.0
     """Mean SM clock during the measurement, in MHz; 0 if unknown."""
     clock_model: ClockModel | None = None
-    host_us: TimeOrZero = 0.0
-    """Time of a call by the host's clock, which is shown and not judged; 0 if it was not taken."""
     autotuned: tuple[str, ...] = ()
     """Configurations that autotuners had chosen, as `kernel: config`."""
     peak_memory_mb: Ratio | None = None

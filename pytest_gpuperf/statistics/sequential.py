@@ -67,16 +67,6 @@ def decide_restarts(
     return at_one_clock if last else msgspec.structs.replace(at_one_clock, outcome=Outcome.INCONCLUSIVE)
 
 
-def change_pct(log_ratios: Sequence[float], new_first: Sequence[bool] = ()) -> float:
-    """Return the estimated change in %, with equal weight for both orders of the sides.
-
-    Args:
-        log_ratios: As in `decide_restarts`.
-        new_first: As there.
-    """
-    return as_pct(fmean(map(fmean, _by_order(log_ratios, new_first))))
-
-
 def _decide(orders: Sequence[Sequence[float]], tolerance_pct: float, *, last: bool) -> Decision:
     change, count = fmean(map(fmean, orders)), sum(map(len, orders))
     error, df = _error(orders)

@@ -65,7 +65,7 @@ def in_bfloat16(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def test_silent_change_of_a_product_is_a_regression(
     matrices: tuple[torch.Tensor, torch.Tensor], fn: Callable[..., object], name: str
 ) -> None:
-    (finding,) = compare_accuracy(accuracy(fn, *matrices), accuracy(torch.mm, *matrices), "main", "")
+    (finding,) = compare_accuracy(accuracy(fn, *matrices), accuracy(torch.mm, *matrices))
     assert finding.status is Status.REGRESSED
     assert name in finding.details[0]
 
@@ -90,7 +90,7 @@ def test_atomic_additions_give_other_bits() -> None:
 
     found = [accuracy(add, index, values, expected=add) for _ in range(5)]
     assert not any(one.same_bits for one in found)
-    assert not [finding for one in found for finding in compare_accuracy(one, found[0], "main", "")]
+    assert not [finding for one in found for finding in compare_accuracy(one, found[0])]
 
 
 def test_accuracy_costs_little_of_a_check(

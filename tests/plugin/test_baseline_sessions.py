@@ -29,7 +29,7 @@ def test_unchanged_code_adds_a_session(store: BaselineStore) -> None:
     accepted(store, on_day(1, measured(5.3, COUNTERS)))
     result = accepted(store, on_day(2, measured(5.4, COUNTERS)))
     (entry,) = result.entries
-    assert (entry.kind, entry.lines[-1]) == ("refreshed", "session 2 of 2 added")
+    assert (entry.kind, entry.lines[-1]) == ("refreshed", "sessions 1 -> 2")
     assert days(store) == [1, 2]
     assert sorted(content(store)["runs"]) == ["20261101-000000-0000", "20261102-000000-0000"]
 
@@ -46,7 +46,7 @@ def test_unchanged_code_adds_a_session(store: BaselineStore) -> None:
 def test_sessions_of_a_time_that_moved_are_replaced(store: BaselineStore, now: Measurement, why: str) -> None:
     accepted(store, on_day(1, measured(5.3, COUNTERS)), on_day(2, measured(5.3, COUNTERS)))
     (entry,) = accepted(store, on_day(3, now)).entries
-    assert f"2 sessions replaced by 1 ({why})" in entry.lines
+    assert f"sessions 2 -> 1 ({why})" in entry.lines
     assert days(store) == [3]
     assert list(content(store)["runs"]) == ["20261103-000000-0000"]
 
@@ -79,8 +79,8 @@ def test_time_by_another_source_is_new_and_replaces(store: BaselineStore) -> Non
     (entry,) = accepted(store, on_day(2, by_cupti), which="new").entries
     assert entry.kind == "new"
     assert entry.lines[:2] == (
-        "time 5.30 -> 4 µs",
-        "1 session replaced by 1 (they were taken hot by events)",
+        "time_us 5.30 -> 4",
+        "sessions 1 -> 1 (they were taken hot by events)",
     )
     assert (time_of(store)["source"], days(store)) == ("cupti", [2])
 
@@ -89,10 +89,10 @@ def test_runs_of_one_code_are_sessions_of_one_baseline(store: BaselineStore) -> 
     accepted(store, on_day(1), on_day(2))
     # The order of the runs does not count; the run of day 3 is within the tolerance, so old ones stay.
     entries = accepted(store, on_day(5, measured(9.9)), on_day(3), on_day(4, measured(9.9))).entries
-    assert [entry.lines[-1] for entry in entries] == [f"session {day} of {day} added" for day in (3, 4, 5)]
+    assert [entry.lines[-1] for entry in entries] == [f"sessions {day - 1} -> {day}" for day in (3, 4, 5)]
     assert days(store) == [1, 2, 3, 4, 5]
     (first, _) = accepted(store, on_day(6, measured(99.0)), on_day(7)).entries
-    assert first.lines[1].startswith("5 sessions replaced by 1 (time moved +")
+    assert first.lines[1].startswith("sessions 5 -> 1 (time moved +")
     assert days(store) == [6, 7]
 
 
@@ -141,7 +141,7 @@ def test_oldest_session_is_never_dropped(store: BaselineStore) -> None:
     accepted(store, *[on_day(day) for day in range(2, 22)])
     (entry,) = accepted(store, on_day(22)).entries
     kept = [2, *range(4, 23)]
-    assert (entry.lines[-1], days(store)) == ("session 20 of 20 added", kept)
+    assert (entry.lines[-1], days(store)) == ("sessions 20 -> 20", kept)
     accepted(store, on_day(3))
     assert days(store) == kept
 
@@ -149,7 +149,7 @@ def test_oldest_session_is_never_dropped(store: BaselineStore) -> None:
 def test_an_older_run_takes_its_place_by_date(store: BaselineStore) -> None:
     accepted(store, on_day(1), on_day(5))
     (entry,) = accepted(store, on_day(3)).entries
-    assert (entry.lines[-1], days(store)) == ("session 2 of 3 added", [1, 3, 5])
+    assert (entry.lines[-1], days(store)) == ("sessions 2 -> 3", [1, 3, 5])
 
 
 def test_blocks_at_many_clocks_are_normalised_one_by_one(store: BaselineStore) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.acceptance import TAKES, Accepted, Entry, update
 from pytest_gpuperf.baseline.sessions import MAX_SESSIONS, merged_time
 from pytest_gpuperf.judge.environment_difference import Origin
-from pytest_gpuperf.records import ClockModel, Measurement, SingleCall, Trace
+from pytest_gpuperf.records import ClockModel, Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
 from run_builders import profile, timing
 
@@ -43,18 +43,18 @@ def effect(measurement: Measurement, known: MeasurementBaseline, which: Which = 
         (TRACED, MeasurementBaseline(), "new", "trace"),
         (COUNTED, MeasurementBaseline(), "new", "counters"),
         (COUNTED, MeasurementBaseline(counters={"waves": 1.0}), "changed", "new: instructions"),
-        (Measurement(timing=timing(5.5)), KNOWN, "refreshed", "time 5 -> 5.50 µs (+10.0 %)"),
+        (Measurement(timing=timing(5.5)), KNOWN, "refreshed", "time_us 5 -> 5.50 (+10.0 %)"),
         (
             Measurement(timing=replace(timing(5.5), mode="cold")),
             KNOWN,
             "new",
-            "1 session replaced by 1 (they were taken hot by events)",
+            "sessions 1 -> 1 (they were taken hot by events)",
         ),
         (
             Measurement(timing=replace(timing(5.5), source="cupti")),
             KNOWN,
             "new",
-            "1 session replaced by 1 (they were taken hot by events)",
+            "sessions 1 -> 1 (they were taken hot by events)",
         ),
     ],
 )
@@ -108,12 +108,11 @@ def test_session_has_the_clock_model_rounded() -> None:
     mhz = (1980.0, 1970.0, 1990.0)
     blocks = tuple(1.23456789 + 10000.4321 / clock for clock in mhz)
     timed = replace(timing(blocks[0]), blocks_us=blocks, blocks_mhz=mhz, clock_model=model)
-    timed = replace(timed, single_call=SingleCall(host_us=12.3456))
     known = merged(timed, card="GPU-9")
     (session,) = known.sessions
     assert (known.reference_mhz, session.gpu_uuid) == (1980.0, "GPU-9")
     assert session.clock_model == ClockModel(
         cycles=10000, fixed_us=1.2346, reference_mhz=1980.0, share_error=0.012
     )
-    assert (session.host_us, session.sm_clock_mhz) == (12.3, 1980.0)
+    assert session.sm_clock_mhz == 1980.0
     assert session.normalised_us == pytest.approx(blocks[0], rel=1e-4)

@@ -123,8 +123,8 @@ run 29990101-000000-0000, commit c0ffee1, 2026-11-20, NVIDIA H200, compared with
 test                                          effect
 -----------------------------------------------------
 suites/test_square.py::test_triton[1823x781]  changed
-    time 5.30 -> 5.84 µs (+10.2 %)
-    1 session replaced by 1 (time moved +10.2 %)
+    time_us 5.30 -> 5.84 (+10.2 %)
+    sessions 1 -> 1 (time moved +10.2 %)
     l2_hit_rate 80 -> 40 % (-40.0 points)
 
 1 changed
@@ -139,8 +139,8 @@ suites/test_square.py::test_triton[1823x781]  changed
                     "label": "main",
                     "effect": "changed",
                     "details": [
-                        "time 5.30 -> 5.84 µs (+10.2 %)",
-                        "1 session replaced by 1 (time moved +10.2 %)",
+                        "time_us 5.30 -> 5.84 (+10.2 %)",
+                        "sessions 1 -> 1 (time moved +10.2 %)",
                         "l2_hit_rate 80 -> 40 % (-40.0 points)",
                     ],
                 }

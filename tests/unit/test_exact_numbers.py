@@ -3,34 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 from scipy.stats import t as scipy_t
 
 from pytest_gpuperf.statistics.clock_model import fit
 from pytest_gpuperf.statistics.decision import t_quantile, t_tail
-from pytest_gpuperf.statistics.sequential import change_pct
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-@pytest.mark.parametrize(
-    ("log_ratios", "new_first", "change"),
-    [
-        ([math.log(1.02)], (), 2.0),
-        (
-            [math.log(1.04), math.log(1.04), math.log(0.99)],
-            (True, True, False),
-            100 * (math.sqrt(1.04 * 0.99) - 1),
-        ),
-        ([math.log(0.5), math.log(2.0)], (True, False), 0.0),
-    ],
-)
-def test_change_of_known_ratios(log_ratios: list[float], new_first: Sequence[bool], change: float) -> None:
-    assert change_pct(log_ratios, new_first) == pytest.approx(change)
-
 
 # Half of 100 µs at 2000 MHz is SM cycles: a line without noise.
 MHZ = (1600.0, 2000.0, 2400.0)

@@ -320,7 +320,6 @@ def test_limit_on_a_metric_that_the_chip_lacks_is_skipped() -> None:
     assert outcome.line == "stall.gmma is unavailable on GB202, so the limit <= 20 is not judged"
     on_gh100 = Measurement(profile=Profile(combined={"stall.wait": 5.0}, chip="gh100"))
     assert check_limit(limit, on_gh100).status is Status.INVALID
-    assert "ncu gave no value for it" in check_limit(limit, on_gh100).line
 
 
 def test_metric_outside_the_preset_was_not_measured() -> None:

@@ -209,7 +209,7 @@ def test_commit_that_the_user_names_replaces_the_sessions() -> None:
 def test_commit_without_the_test_is_not_silent(*, known: bool) -> None:
     found = verdict(record(main=named(reason="not on main")), baseline() if known else None)
     assert found.status is (Status.INCONCLUSIVE if known else Status.NEW)
-    assert "not compared with main: not on main" in [finding.line for finding in found.findings]
+    assert found.findings[0].line.startswith("not compared with main: not on main")
 
 
 def test_another_call_than_the_baselines_is_not_compared() -> None:
@@ -222,15 +222,11 @@ def test_another_call_than_the_baselines_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "at_mhz", "raw_pct"),
-    [((), 0, 3.0), ((0.03,) * 4, 0, 3.0), ((0.031, 0.0311, 0.0309, 0.031), 1750, 3.1)],
+    ("raw", "at_mhz"), [((), 0), ((0.03,) * 4, 0), ((0.031, 0.0311, 0.0309, 0.031), 1750)]
 )
-def test_restarts_are_at_one_clock_if_it_changed_them(
-    raw: tuple[float, ...], at_mhz: float, raw_pct: float
-) -> None:
+def test_restarts_are_at_one_clock_if_it_changed_them(raw: tuple[float, ...], at_mhz: float) -> None:
     pair = in_turn(*(0.03,) * 4).against
     assert pair is not None
     found = compare_restarts(replace(pair, raw_log_ratios=raw, new_mhz=1500, old_mhz=2000))
     assert found is not None
     assert (found.at_mhz, found.actual_mhz, found.baseline_mhz) == (at_mhz, 1500, 2000)
-    assert found.raw_change_pct == pytest.approx(100 * math.expm1(raw_pct / 100))
