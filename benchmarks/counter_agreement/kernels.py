@@ -21,8 +21,7 @@ from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import PRESETS
-from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.records.call import Call, Selection
 from suites.kernels.gemm import TILES, matmul_triton
 from suites.kernels.square import square_triton
 

@@ -10,7 +10,7 @@ zeros, or use an algorithm with fewer operations, so that:
 - Operations are those that the test declares, in the fastest type of the chip and with sparsity.
 - Counters are of another process, which an autotuner may have given another configuration: half of them.
 
-Sources of the peaks are in `pytest_gpuperf.metrics.peaks`. Without a peak nothing is claimed.
+Sources of the peaks are in `pytest_gpuperf.metrics.chips`. Without a peak nothing is claimed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.judge.result import Finding, Status
-from pytest_gpuperf.metrics.peaks import OF_TYPE, highest_mhz, peaks_of
+from pytest_gpuperf.metrics.chips import OF_TYPE, highest_mhz, peaks_of
 from pytest_gpuperf.records.change import show_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.metrics.peaks import Peaks
+    from pytest_gpuperf.metrics.chips import Peaks
     from pytest_gpuperf.records import GpuInfo, Measurement, Profile, Timing
 
 MARGIN = 0.05

@@ -36,7 +36,6 @@ __all__ = [
     "nearest",
     "short_metrics",
     "source_names",
-    "top_stall",
 ]
 
 _KERNELS = Metric("kernels", "", "lower", Tier.EXACT, Combining.SUM, "", "launches in the combined row")
@@ -46,7 +45,6 @@ METRICS: Mapping[str, Metric] = {
     for metric in (_KERNELS, *SPEED, *MEMORY, *OCCUPANCY, *STALLS, *ARITHMETIC, *CEILINGS, *COMPILED)
 }
 """All short metrics by name. `kernels` is in combined rows only."""
-_STALLS = tuple(name for name in METRICS if name.startswith("stall."))
 COMPILED_ONLY = frozenset(metric.name for metric in COMPILED)
 """Metrics that a compiler knows and ncu does not report."""
 
@@ -99,13 +97,3 @@ def short_metrics(raw: Mapping[str, MetricValue], units: Mapping[str, str]) -> d
     return {
         name: value for name, value in values.items() if value is not None and not impossible(name, value)
     }
-
-
-def top_stall(metrics: Mapping[str, MetricValue]) -> tuple[str, float] | None:
-    """Find the largest `stall.*` of a row and its share in %, None if the row has none."""
-    stalls = [
-        (name, value)
-        for name in _STALLS
-        if (value := metrics.get(name)) is not None and not isinstance(value, str)
-    ]
-    return max(stalls, key=lambda stall: stall[1], default=None)

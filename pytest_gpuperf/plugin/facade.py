@@ -9,8 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoCompilerError, NoGpuError
-from pytest_gpuperf.measure.identity.fingerprint import fingerprint
-from pytest_gpuperf.metrics.peaks import with_peaks
+from pytest_gpuperf.metrics.chips import with_peaks
 from pytest_gpuperf.plugin.arguments import (
     check_callable,
     check_count,
@@ -26,10 +25,9 @@ from pytest_gpuperf.plugin.arguments import (
     reference_of,
 )
 from pytest_gpuperf.records import Measurement, Profile
-from pytest_gpuperf.records.call import LAYOUTS, Call, FuzzCall
+from pytest_gpuperf.records.call import LAYOUTS, Call, FuzzCall, Selection, check_kernels, check_launches
 from pytest_gpuperf.records.compiled import ARCHITECTURES, label_of, profile_of
 from pytest_gpuperf.records.runs import STATE_FOLDER
-from pytest_gpuperf.records.selection import Selection, check_kernels, check_launches
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.seeds import seed_of
 
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.fuzz.case import FuzzCase
     from pytest_gpuperf.records import Correctness, Fuzzing, StaticKernel, Timing, Trace, WarmUp
-    from pytest_gpuperf.records.selection import Launches
+    from pytest_gpuperf.records.call import Launches
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.runner import Runner
     from pytest_gpuperf.session.source import CallSource
@@ -300,7 +298,7 @@ class Gpuperf(Recorder):
         )
         if self._runner.report is not None:
             result = with_peaks(result, self._runner.report.judge.environment.gpu)
-        called = fingerprint(call, result.mode, result.bytes, result.flops)
+        called = call.fingerprint(result.mode, result.bytes, result.flops)
         self._keep(label, code=code, call=called, timing=result)
         if result.refused:
             pytest.fail(f"gpuperf: {result.refused}")

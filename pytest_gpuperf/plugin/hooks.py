@@ -11,8 +11,7 @@ from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
 from pytest_gpuperf.measure.counters.name_check import check_names
 from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
-from pytest_gpuperf.plugin.reports import LateReport, Reports, invocation_of, stop_timers
-from pytest_gpuperf.report.junit import properties
+from pytest_gpuperf.plugin.reports import LateReport, Reports, invocation_of, properties, stop_timers
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.durations import load_durations
 from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of

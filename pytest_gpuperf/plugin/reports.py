@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,15 +12,15 @@ import pytest
 from pytest_gpuperf.compat.pytest_names import calls_held
 from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.plugin.own_errors import OwnErrors
+from pytest_gpuperf.records.counters import top_stall
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.report.failure import PREFIX, Failure
-from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session.orphans import name_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from _pytest._io import TerminalWriter
     from _pytest.terminal import TerminalReporter
 
     from pytest_gpuperf.judge.result import TestResult
@@ -28,6 +28,23 @@ if TYPE_CHECKING:
     from pytest_gpuperf.settings.settings import Settings
 
 NOTHING_JUDGED = "no test was judged; expected one that asks for the gpuperf fixture, or leave out --gpuperf"
+PREFIX = "gpuperf: "
+"""Begin of each finding; lines below it are indented."""
+_INTENDED = "if this is intended"
+COUNTERS = (
+    "sm_throughput",
+    "memory_throughput",
+    "dram_throughput",
+    "achieved_occupancy",
+    "theoretical_occupancy",
+    "tensor_active",
+    "registers_per_thread",
+)
+"""Counters to write, by short name, in the catalogue's units."""
+
+
+TRACED = ("launches", "gpu_busy", "launch_gap", "copies", "synchronizations", "tensor_core_share")
+"""Trace values to write, by the names of limits."""
 
 
 def invocation_of(config: pytest.Config, settings: Settings) -> Invocation:
@@ -264,3 +281,61 @@ def stop_timers(item: pytest.Item) -> None:
     faulthandler.cancel_dump_traceback_later()
     if (stop := getattr(item.config.hook, "pytest_timeout_cancel_timer", None)) is not None:
         stop(item=item)
+
+
+class Failure(str):
+    """Text of a failed test: findings are red, the way to accept a change is dim."""
+
+    __slots__ = ()
+
+    def toterminal(self, writer: TerminalWriter) -> None:
+        """Write the text; pytest calls this for its section of failures."""
+        for line in self.splitlines():
+            found = line.startswith(PREFIX)
+            writer.line(line, red=found, bold=found, light=line.strip().startswith(_INTENDED))
+
+
+def properties(result: TestResult) -> list[tuple[str, str]]:
+    """Return names and values for pytest's `user_properties`, such as `("gpuperf.main.time_us", "5.3")`.
+
+    Names are `gpuperf.<label>.<value>`; except for counters they contain the unit. Numbers have four digits.
+    """
+    written = [("gpuperf.verdict", result.status.value)]
+    if result.replayed:
+        written.append(("gpuperf.replayed", "true"))
+    for label, measurement in result.record.measurements.items():
+        values: dict[str, float | str | None] = {}
+        if timing := measurement.timing:
+            values |= {
+                "time_us": timing.time_us,
+                "spread_pct": timing.spread_pct,
+                "mode": timing.mode,
+                "gb_per_s": timing.gb_per_s,
+                "tflop_per_s": timing.tflop_per_s,
+            }
+            if time := result.verdict.times.get(label):
+                values |= {
+                    "change_pct": time.decision.change_pct,
+                    "change_low_pct": time.decision.low_pct,
+                    "change_high_pct": time.decision.high_pct,
+                }
+        if measurement.correctness and (accuracy := measurement.correctness.accuracy):
+            values |= accuracy.values
+        if profile := measurement.profile:
+            values |= {name: profile.combined.get(name) for name in COUNTERS}
+            if top := top_stall(profile.combined):
+                values |= {"top_stall": top[0].removeprefix("stall."), "top_stall_pct": top[1]}
+        if trace := measurement.trace:
+            values |= {name: trace.values.get(name) for name in TRACED}
+        written += [
+            (_named(label, name), value if isinstance(value, str) else f"{value:.4g}")
+            for name, value in values.items()
+            if value is not None
+        ]
+    return written
+
+
+@lru_cache(maxsize=1024)
+def _named(label: str, value: str) -> str:
+    """Return one string for a name, which all tests of a large run share."""
+    return f"gpuperf.{label}.{value}"

@@ -1,19 +1,39 @@
-"""A call of the callable under test, and the reference for its output."""
+"""A call of the callable under test, the reference for its output, and the launches of it to profile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.errors import GpuperfError, show_repr
+from pytest_gpuperf.records.settlement import Fingerprint
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.records.timing import TimingMode
+
     Inputs: TypeAlias = Callable[[int], tuple[tuple[Any, ...], Mapping[str, Any]]]
     """Returns positional and keyword arguments for a seed."""
+
+
+Launch = TypeVar("Launch")
+
+Launches: TypeAlias = Literal["all", "first", "last"] | int
+"""An index counts from 0, or from the end if it is negative."""
+LAST_LAUNCH = 2**31
+"""Largest index that makes sense."""
+MOST_ARGUMENTS = 64
+"""Arguments in a fingerprint."""
+DEEPEST = 4
+"""Levels of lists, tuples and mappings that are looked into."""
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -90,6 +110,19 @@ class Call(msgspec.Struct, frozen=True):
             reference = replace(reference or Reference(None), mutates=mutates)
         return replace(self, reference=reference)
 
+    def fingerprint(self, mode: TimingMode, bytes: int, flops: int) -> Fingerprint:
+        """Describe what another call needs in common with this one to be compared with it.
+
+        Args:
+            mode: Mode in which it is timed.
+            bytes: Bytes that it has to move.
+            flops: Its floating-point operations.
+        """
+        found = list(_described([*self.args, dict(self.kwargs)], DEEPEST))
+        more = len(found) - MOST_ARGUMENTS
+        arguments = (*found[:MOST_ARGUMENTS], *([f"and {more} more"] if more > 0 else []))
+        return Fingerprint(arguments=arguments, mode=mode, bytes=bytes, flops=flops)
+
     def __str__(self) -> str:
         """Return its name in messages."""
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
@@ -141,3 +174,133 @@ def made_arguments(inputs: Callable[[int], Any], seed: int) -> tuple[tuple[Any, 
         expected="a tuple of positional arguments, a dict of keyword arguments, or a tuple of both",
         next_step="write `return (x,)` for one argument",
     )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Launches that one call of `profile()` asks for."""
+
+    regex: str | None = None
+    """Found in a kernel's function name or in the demangled one; None for all kernels."""
+    launches: Launches = "all"
+    """Launches of those kernels."""
+
+    @property
+    def recorded(self) -> str:
+        """Launches in the form of a record: empty for all."""
+        return "" if self.launches == "all" else str(self.launches)
+
+    @classmethod
+    def of_record(cls, regex: str, launches: str) -> Selection:
+        """Return the selection that a record tells of; see `recorded`."""
+        if launches in ("", "first", "last"):
+            return cls(regex or None, cast("Launches", launches or "all"))
+        return cls(regex or None, int(launches))
+
+    def pick(self, launches: Sequence[Launch], call: Call) -> Sequence[Launch]:
+        """Return the requested launches of those that the regex finds.
+
+        Raises:
+            GpuperfError: There are fewer.
+        """
+        if self.launches == "all":
+            return launches
+        index = {"first": 0, "last": -1}.get(str(self.launches), self.launches)
+        assert isinstance(index, int)
+        if not -len(launches) <= index < len(launches):
+            count = len(launches)
+            launched = "1 launch" if count == 1 else f"{count} launches"
+            raise GpuperfError(
+                f"launches={index} of {call}, of which {launched} matched",
+                expected=f"an index from {-count} to {count - 1}",
+            )
+        return [launches[index]]
+
+
+def check_launches(value: object, where: str) -> Launches:
+    """Check `launches=` as a user wrote it.
+
+    Args:
+        value: The value.
+        where: Its place, for the message.
+
+    Raises:
+        GpuperfError: It is neither a word that is known nor an index.
+    """
+    if isinstance(value, str) and value in ("all", "first", "last"):
+        return cast("Launches", value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LAST_LAUNCH:
+        return cast("Launches", {0: "first", -1: "last"}.get(value, value))
+    raise GpuperfError(
+        f"launches={show_repr(value)} {where}",
+        expected="'all', 'first', 'last', or the index of a launch: from 0 on, or from -1 back",
+    )
+
+
+def check_kernels(value: object, where: str) -> str | None:
+    """Check `kernels=` as a user wrote it.
+
+    Args:
+        value: A regex, a list of them, or None.
+        where: Its place, for the message.
+
+    Returns:
+        One regex; None for all kernels.
+
+    Raises:
+        GpuperfError: It is something else, or a broken regex.
+    """
+    if value is None:
+        return None
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not parts or not all(isinstance(part, str) for part in parts):
+        raise GpuperfError(f"kernels={show_repr(value)} {where}", expected="a regex or a list of them")
+    for part in parts:
+        check_regex(part, where)
+    return str(parts[0]) if len(parts) == 1 else "|".join(f"(?:{part})" for part in parts)
+
+
+def check_regex(regex: str, where: str) -> None:
+    """Refuse a broken regex before anything runs."""
+    try:
+        re.compile(regex)
+        broken = "" if regex.isprintable() else "it has characters that cannot be printed"
+    except (re.error, OverflowError, RecursionError) as error:
+        broken = str(error)
+    if broken:
+        raise GpuperfError(
+            f"the kernel regex {show_repr(regex)} {where} is broken: {broken}",
+            expected="a Python regex",
+            next_step="escape characters such as ( [ * + with a backslash",
+        )
+
+
+def _described(value: Any, depth: int) -> Iterator[str]:
+    if value is None or isinstance(value, (bool, int, float, complex)):
+        yield repr(value)
+    elif isinstance(value, (list, tuple, Mapping)) and depth:
+        items = value.values() if isinstance(value, Mapping) else value
+        for one in items:
+            yield from _described(one, depth - 1)
+    else:
+        # Its name may hold a path or an address.
+        yield _tensor(value) or type(value).__name__
+
+
+def _tensor(value: Any) -> str:
+    """Describe a tensor; empty for anything else, and for a nested tensor, which has no shape."""
+    # Not by its class: torch may be a stand-in, and other libraries have tensors too.
+    try:
+        found = f"{str(value.dtype).removeprefix('torch.')}{_sizes(value.shape)}"
+    except (AttributeError, RuntimeError, TypeError):
+        return ""
+    # One of NumPy and a sparse one have no strides of this kind.
+    with suppress(AttributeError, RuntimeError):
+        if not value.is_contiguous():
+            found += f" by {_sizes(value.stride())}"
+    return found
+
+
+def _sizes(values: Iterable[Any]) -> list[int | None]:
+    """Return sizes or strides; torch numbers the jagged ones of a process, so these have no value."""
+    return [value if isinstance(value, int) else None for value in values]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.quantities import Block, Grid, Number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MetricValue: TypeAlias = Number | str
 """A counter's value: a number in the catalogue's unit, or a word (`occupancy_limiter`)."""
@@ -21,6 +24,16 @@ STATIC_SOURCE = "static"
 def is_raw_name(name: str) -> bool:
     """Return True if a name is spelled as ncu spells its own (`dram__bytes.sum`)."""
     return "__" in name
+
+
+def top_stall(metrics: Mapping[str, MetricValue]) -> tuple[str, float] | None:
+    """Return the largest `stall.*` of a row and its share in %; None if the row has none."""
+    stalls = [
+        (name, value)
+        for name, value in metrics.items()
+        if name.startswith("stall.") and not isinstance(value, str)
+    ]
+    return max(stalls, key=lambda stall: stall[1], default=None)
 
 
 class KernelProfile(Record, frozen=True, kw_only=True):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.metrics import top_stall
 from pytest_gpuperf.records.change import show_signed, show_value
-from pytest_gpuperf.records.counters import NO_INSTRUCTIONS
+from pytest_gpuperf.records.counters import NO_INSTRUCTIONS, top_stall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

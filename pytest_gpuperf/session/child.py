@@ -28,8 +28,7 @@ from pytest_gpuperf.session.runner import Runner
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
-    from pytest_gpuperf.records.call import Call, FuzzCall
-    from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.records.call import Call, FuzzCall, Selection
     from pytest_gpuperf.session.source import CallSource
     from pytest_gpuperf.settings.settings import Settings
 

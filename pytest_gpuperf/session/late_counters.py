@@ -13,9 +13,8 @@ from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
-from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.records.call import Call, Selection
 from pytest_gpuperf.records.passes import PassFolder
-from pytest_gpuperf.records.selection import Selection
 from pytest_gpuperf.session.progress import Progress, wait_for
 
 if TYPE_CHECKING:

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
         Trace,
         WarmUp,
     )
-    from pytest_gpuperf.records.call import Call, FuzzCall
+    from pytest_gpuperf.records.call import Call, FuzzCall, Selection
     from pytest_gpuperf.records.passes import SelectedTest
-    from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.phases import Phases
     from pytest_gpuperf.session.source import Processes
 

@@ -16,14 +16,14 @@ from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.limits import Limit, parse_limit, parse_limits
 from pytest_gpuperf.metrics.presets import check_presets
 from pytest_gpuperf.records import Measurement, SanitizerResult
+from pytest_gpuperf.records.call import check_kernels, check_launches
 from pytest_gpuperf.records.quantities import MOST_LIMITS
-from pytest_gpuperf.records.selection import check_kernels, check_launches
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_gpuperf.records.selection import Launches
+    from pytest_gpuperf.records.call import Launches
 
 MOST_GPUS = 64
 """More GPUs than a host has."""

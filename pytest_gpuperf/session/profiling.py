@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.records import Profile
-    from pytest_gpuperf.records.call import Call
-    from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.records.call import Call, Selection
     from pytest_gpuperf.settings.settings import Settings
 
 NOT_IN_RANGE_NAMES = re.compile(r'[^ -~]|"')

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import KernelProfile, LaunchedCode, Run, StaticKernel
-    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.call import Call, Selection
     from pytest_gpuperf.records.passes import Invocation
-    from pytest_gpuperf.records.selection import Selection
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.news import News

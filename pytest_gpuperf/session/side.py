@@ -18,7 +18,6 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import kept_attached
 from pytest_gpuperf.measure.device.health import why_broken
-from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.session.child import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
 from pytest_gpuperf.session.marker import name_of
 from pytest_gpuperf.settings.settings import SIDE_ENV
@@ -192,7 +191,7 @@ class SideSource(ChildSource):
         if call.label in self._labels:
             code = self._reader.read(call) if self._reader is not None else None
             prepared = self._timer.prepare(call, mode)
-            called = fingerprint(call, prepared.mode, bytes, flops)
+            called = call.fingerprint(prepared.mode, bytes, flops)
             self._parent.tell(Ready(call.label, called, prepared.is_short(), code))
             # Once blocks are recorded, all are: none of a graph, which CUPTI would slow down.
             with kept_attached():

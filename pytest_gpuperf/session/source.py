@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Correctness, Fuzzing, LaunchedCode, Profile, Timing, Trace, WarmUp
-    from pytest_gpuperf.records.call import Call, FuzzCall
-    from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.records.call import Call, FuzzCall, Selection
 
 
 class CallSource(Protocol):

@@ -24,8 +24,7 @@ from pytest_gpuperf.session.marker import MARKER_KEYS, ItemState, Marker
 from run_builders import H200, run, timing
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records.call import Call, FuzzCall
-    from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.records.call import Call, FuzzCall, Selection
 
 NODEID = "test_k.py::test_k"
 CALM = settings(deadline=None, max_examples=50)

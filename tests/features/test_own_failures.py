@@ -15,7 +15,7 @@ import pytest_gpuperf.features.trace.capture
 import pytest_gpuperf.measure.device.conditions
 import pytest_gpuperf.plugin.hooks
 import pytest_gpuperf.plugin.isolation
-import pytest_gpuperf.report.junit  # noqa: F401
+import pytest_gpuperf.plugin.reports  # noqa: F401
 from pytest_gpuperf.measure.device.lock import HELD_ENV
 from pytest_gpuperf.plugin.own_errors import ISSUES
 from pytest_gpuperf.records import Correctness, Trace

@@ -20,9 +20,8 @@ from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import PRESETS
-from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.records.call import Call, Selection
 from pytest_gpuperf.records.runs import load_run
-from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,7 +152,7 @@ def test_range_profiler_is_refused_while_torch_profiler_runs(
 UNDER_NCU = """
 import torch
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
-from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.records.call import Selection
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.call import Call
@@ -178,7 +177,7 @@ def test_range_profiler_is_refused_under_ncu() -> None:
 WITH_CUPTI_PYTHON = """
 import ctypes, sys, torch
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
-from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.records.call import Selection
 from pytest_gpuperf.measure.cupti.libcupti import cupti
 from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.errors import GpuperfError

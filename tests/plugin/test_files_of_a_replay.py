@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Run
 
-MOST_FILES = 42
-MOST_MOVES = 205
+MOST_FILES = 34
+MOST_MOVES = 195
 FOLLOWED = """
 import json, sys
 import pytest

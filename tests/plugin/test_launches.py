@@ -11,8 +11,7 @@ from pytest_gpuperf.measure.counters.call_profile import CounterSource
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile
-from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.records.selection import Launches, Selection, check_launches
+from pytest_gpuperf.records.call import Call, Launches, Selection, check_launches
 from run_builders import record, run, timing
 
 if TYPE_CHECKING:

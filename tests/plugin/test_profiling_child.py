@@ -12,9 +12,8 @@ from pass_progress import no_progress
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.ncu.tool import find_ncu
-from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.records.call import Call, Selection
 from pytest_gpuperf.records.passes import Invocation, PassFolder, SelectedTest
-from pytest_gpuperf.records.selection import Selection
 from pytest_gpuperf.session.child import ANY_NUMBER, AnyMetrics
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from pytest_gpuperf.metrics import (
     nearest,
     short_metrics,
     source_names,
-    top_stall,
 )
 from pytest_gpuperf.metrics.ncu_units import to_base
+from pytest_gpuperf.records.counters import top_stall
 
 
 def stall(reason: str) -> str:

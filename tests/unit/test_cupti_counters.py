@@ -15,9 +15,8 @@ from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.records import GpuInfo, Profile
-from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.records.call import Call, Selection
 from pytest_gpuperf.records.passes import SelectedTest
-from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from pytest_gpuperf.measure.identity.fingerprint import fingerprint
 from pytest_gpuperf.records.call import Call
 
 
 def described(*args: Any, **kwargs: Any) -> tuple[str, ...]:
-    call = Call("test_k.py::test_k", "main", print, args, kwargs)
-    return fingerprint(call, "hot", 0, 0).arguments
+    return Call("test_k.py::test_k", "main", print, args, kwargs).fingerprint("hot", 0, 0).arguments
 
 
 def test_a_call_is_described_by_its_arguments() -> None:

@@ -18,7 +18,7 @@ from pytest_gpuperf.judge.limits import (
     parse_limits,
 )
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.metrics.peaks import with_peaks
+from pytest_gpuperf.metrics.chips import with_peaks
 from pytest_gpuperf.records import (
     Conditions,
     GpuInfo,

@@ -13,8 +13,7 @@ import torch
 from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records import LaunchedCode, Verification
-from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.records.call import Call, Selection
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.phases import Phases
 from run_builders import timing

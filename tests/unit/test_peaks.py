@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.metrics.chips import CHIPS
-from pytest_gpuperf.metrics.peaks import FASTEST, FLOAT16, L2_BYTES, OF_TYPE, SPARSE, Peaks, peaks_of
+from pytest_gpuperf.metrics.chips import OF_TYPE, SPARSE, Peaks, peaks_of
 from pytest_gpuperf.records import GpuInfo
 
 
@@ -41,7 +40,5 @@ def test_unknown_chip_has_only_the_peak_of_its_memory() -> None:
     assert peaks_of(gpu("9.0", 132), 0) == Peaks()
 
 
-def test_tables_name_chips_and_metrics_that_exist() -> None:
-    assert FLOAT16.keys() == FASTEST.keys()
-    assert {*FLOAT16, *L2_BYTES} <= {chip.name for chip in CHIPS}
+def test_rates_of_types_name_metrics_that_exist() -> None:
     assert OF_TYPE.keys() <= METRICS.keys()

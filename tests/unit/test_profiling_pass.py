@@ -16,9 +16,8 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.presets import PRESETS
-from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.records.call import Call, Selection
 from pytest_gpuperf.records.passes import Invocation, PassFolder, SelectedTest
-from pytest_gpuperf.records.selection import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import Profile
-    from pytest_gpuperf.records.selection import Launches
+    from pytest_gpuperf.records.call import Launches
 
 SQUARE = "suites/test_square.py::test_square_triton[1823x781]"
 GEMM = "suites/test_gemm.py::test_odd_triton[128x128x64]"

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.plugin.reports import properties
 from pytest_gpuperf.records import Measurement
-from pytest_gpuperf.report.junit import properties
 from report_examples import profile, result, timing
 
 

@@ -14,8 +14,8 @@ from inline_snapshot import snapshot
 from rich.cells import cell_len
 
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.plugin.reports import Failure
 from pytest_gpuperf.records import Measurement
-from pytest_gpuperf.report.failure import Failure
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.rows import Summary
 from pytest_gpuperf.report.table import Screen

@@ -18,8 +18,8 @@ from pytest_gpuperf.features.compare.values import (
     values_of,
     why_not_compared,
 )
-from pytest_gpuperf.metrics import top_stall
 from pytest_gpuperf.metrics.presets import PRESETS
+from pytest_gpuperf.records.counters import top_stall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

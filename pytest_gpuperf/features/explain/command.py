@@ -17,8 +17,8 @@ from pytest_gpuperf.features.explain.report import ExplainedMeasurement, explain
 from pytest_gpuperf.features.ncu.launches import failure_note
 from pytest_gpuperf.features.ncu.report import header_lines as ncu_header_lines
 from pytest_gpuperf.metrics.chips import chip_of
+from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
-from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.rows import header_lines
 
 if TYPE_CHECKING:

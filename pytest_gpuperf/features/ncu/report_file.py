@@ -21,9 +21,9 @@ from pytest_gpuperf.measure.ncu.rules import Rule  # noqa: TC001
 from pytest_gpuperf.metrics import METRICS, nearest, source_names
 from pytest_gpuperf.metrics.combine import weight_names
 from pytest_gpuperf.records import KernelProfile
+from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kinds import kind_of, refuse_trace
 from pytest_gpuperf.records.gzip_files import unpacked
-from pytest_gpuperf.records.selection import check_regex
 from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:

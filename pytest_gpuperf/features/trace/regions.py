@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_gpuperf.records.selection import check_regex
+from pytest_gpuperf.records.call import check_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

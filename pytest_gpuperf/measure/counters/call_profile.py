@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.call import Call, Selection
     from pytest_gpuperf.records.passes import SelectedTest
-    from pytest_gpuperf.records.selection import Selection
 
 
 def names_to_read(metrics: Iterable[str], chip: str) -> list[str]:

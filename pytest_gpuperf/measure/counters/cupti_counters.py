@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import GpuInfo
-    from pytest_gpuperf.records.call import Call
-    from pytest_gpuperf.records.selection import Selection
+    from pytest_gpuperf.records.call import Call, Selection
 
 WARM_UP_CALLS = 2
 """Compilation and autotuning happen in the first call, lazy initialisation in the next."""

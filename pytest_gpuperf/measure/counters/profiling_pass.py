@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.measure.ncu.tool import Ncu
-    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records.call import Call, Selection
     from pytest_gpuperf.records.passes import Invocation, OpenProgress, SelectedTest
-    from pytest_gpuperf.records.selection import Selection
 
 
 def launched_kernels(call: Call) -> list[Activity]:

@@ -14,8 +14,7 @@ from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.report_reader import read_report
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.combine import combine, weights_used
-from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.records.selection import Selection
+from pytest_gpuperf.records.call import Call, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

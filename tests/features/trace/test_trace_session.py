@@ -13,10 +13,10 @@ from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import Expected, judge
+from pytest_gpuperf.plugin.reports import properties
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.report.junit import properties
 from pytest_gpuperf.session.child import ChildSource
 from run_builders import NODEID, record, run, timing
 from trace_builders import BLOCK
