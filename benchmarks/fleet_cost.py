@@ -28,7 +28,6 @@ from pytest_gpuperf.features.fleet.cluster import Cluster
 from pytest_gpuperf.features.fleet.fleet import Fleet
 from pytest_gpuperf.features.fleet.messages import Answer, Job, Outcome, Test, encode
 from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
-from pytest_gpuperf.session.link import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,11 +69,9 @@ def answer_at_once(data: bytes, model: str, count: int, nodeids: tuple[str, ...]
         msgspec.structs.replace(run.tests[number % len(run.tests)], nodeid=nodeid)
         for number, nodeid in enumerate(nodeids)
     ]
-    facts = Facts(run.environment, dict.fromkeys(nodeids, 1), {}, None)
     results = tuple(TestResult(record, TestVerdict(Status.PASS)) for record in records)
-    return encode(
-        Answer(0, outcomes=dict.fromkeys(nodeids, Outcome("passed", 1.0)), facts=facts, results=results)
-    )
+    whole, outcomes = msgspec.structs.replace(run, tests=()), dict.fromkeys(nodeids, Outcome("passed", 1.0))
+    return encode(Answer(0, outcomes=outcomes, run=whole, results=results))
 
 
 class _AtOnce(Cluster):

@@ -10,9 +10,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from pytest_gpuperf.judge.result import TestResult
-from pytest_gpuperf.records import Toolchain
-from pytest_gpuperf.session.link import Facts
-from pytest_gpuperf.session.news import News
+from pytest_gpuperf.records import Run, Toolchain
 
 Kind = TypeVar("Kind")
 Ending = Literal["passed", "failed", "skipped", "lost", "unjudged"]
@@ -71,12 +69,9 @@ class Answer(msgspec.Struct):
     collected: tuple[Test, ...] = ()
     outcomes: dict[str, Outcome] = {}
     """By node id."""
-    started_at: str = ""
-    facts: Facts | None = None
-    """None if no test measures."""
-    news: News = msgspec.field(default_factory=News)
+    run: Run | None = None
+    """The run without its tests, in a replay the recorded one; None if no test measures."""
     results: tuple[TestResult, ...] = ()
-    expected_failures: tuple[str, ...] = ()
     files: dict[str, bytes] = {}
     """Traces, by their names in the run."""
     output: str = ""

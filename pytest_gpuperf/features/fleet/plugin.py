@@ -65,12 +65,11 @@ class Group:
         self._path.write_bytes(encode(self._answer))
 
     def _take(self, report: RunReport) -> None:
-        answer, summary = self._answer, report.summary()
-        answer.facts, answer.news = report.facts, report.news
+        answer, folder = self._answer, report.summary().folder
+        answer.run = msgspec.structs.replace(report.run(), tests=())
         answer.results = tuple(msgspec.structs.replace(result, unfinished=None) for result in report.results)
-        answer.expected_failures = tuple(summary.expected_failures)
-        if summary.folder is not None:
-            answer.files = dict(_traces(summary.results, summary.folder / RUN_FILES[0]))
+        if folder is not None:
+            answer.files = dict(_traces(answer.results, folder / RUN_FILES[0]))
 
 
 def _traces(results: Sequence[TestResult], run_file: Path) -> list[tuple[str, bytes]]:

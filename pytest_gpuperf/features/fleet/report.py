@@ -23,7 +23,7 @@ ENDINGS = ("passed", "skipped", "failed", "lost", "unjudged", "missing")
 
 
 def fleet_report(
-    models: Sequence[ModelResults], paths: Mapping[str, Sequence[Path]], exit_status: int
+    models: Sequence[ModelResults], paths: Mapping[str, Sequence[Path]], exit_status: int, *, replayed: bool
 ) -> Report:
     """Return the report of `gpuperf fleet run`.
 
@@ -31,6 +31,7 @@ def fleet_report(
         models: The results by model.
         paths: The run files of each model.
         exit_status: Exit status of the command.
+        replayed: True if recorded runs were judged again.
     """
     tests = [test for model in models for test in _tests(model)]
     counts = []
@@ -39,10 +40,11 @@ def fleet_report(
         numbers = {name: endings[name] for name in ENDINGS}
         numbers["missing"] = len(model.nodeids) - len(model.outcomes)
         counts.append(
-            {"gpu": model.model, **numbers, "runs": [show_path(path) for path in paths[model.model]]}
+            {"gpu": model.model, **numbers, "runs": [show_path(path) for path in paths.get(model.model, ())]}
         )
     data = {"exit_status": exit_status, "models": counts, "tests": tests}
-    return Report([*map(_table, models), _overview(counts)], tests, data)
+    tables = [_table(model, replayed=replayed) for model in models]
+    return Report([*tables, _overview(counts)], tests, data)
 
 
 def _tests(model: ModelResults) -> list[dict[str, Any]]:
@@ -62,17 +64,17 @@ def _tests(model: ModelResults) -> list[dict[str, Any]]:
     ]
 
 
-def _table(model: ModelResults) -> Table:
-    summary = model.summary()
-    if summary is None:
+def _table(model: ModelResults, *, replayed: bool) -> Table:
+    results, notes = model.results, []
+    if not results:
         return Table(notes=[f"{model.model}: no test was judged"])
-    results = list(summary.results)
-    notes = list(summary.notices)
     if len(results) > TESTS_SHOWN:
-        results = [result for result in results if result.status is not Status.PASS]
-        notes.insert(0, f"{count(len(summary.results) - len(results), 'test')} more passed")
+        shown = [result for result in results if result.status is not Status.PASS]
+        notes = [f"{count(len(results) - len(shown), 'test')} more passed"]
+        results = shown
     rows = [row for own in build_rows(results) for row in own]
-    above = header_lines(summary.environment, summary.replayed_from)
+    run = model.runs()[0]
+    above = header_lines(run.environment, run if replayed else None)
     return Table(columns_of(rows), above=above, notes=notes)
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pytest_gpuperf.features.fleet.messages import Outcome
-from pytest_gpuperf.records import RUN_SCHEMA, Environment, Run
 from pytest_gpuperf.records.merging import merge_runs
-from pytest_gpuperf.records.runs import RUN_FILES, RunStore, encode_run, file_of_run, make_state_folder
+from pytest_gpuperf.records.runs import RUN_FILES, encode_run, file_of_run, make_state_folder
 from pytest_gpuperf.records.writing import write_files
-from pytest_gpuperf.report.rows import Summary
-from pytest_gpuperf.session.run_file import now, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.fleet.groups import Group
     from pytest_gpuperf.features.fleet.messages import Answer, Test
     from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.records.runs import RunStore
 
 FAILING = ("failed", "lost", "unjudged")
 """Ends of a test that fail the run."""
@@ -39,15 +39,11 @@ class ModelResults:
         self.outcomes: dict[str, Outcome] = {}
         self.workers: dict[str, str] = {}
         """Worker that answered, by node id."""
-        self.notices: list[str] = []
         self._judged: dict[str, TestResult] = {}
-        self._environments: dict[str, Environment] = {}
-        self._reasons: dict[str, str] = {}
-        self._replayed_from: Run | None = None
-        self._lines: dict[str, int] = {}
-        self._expected_failures: set[str] = set()
+        """Results of the tests that measure, by node id."""
+        self._runs: dict[str, Run] = {}
+        """Runs of the workers, by id; a replay has one."""
         self._files: dict[str, bytes] = {}
-        self._started = timestamp(now())
 
     @property
     def complete(self) -> bool:
@@ -79,22 +75,13 @@ class ModelResults:
                 why = f"pytest ended with {answer.status} before this test"
                 outcome = Outcome("unjudged", 0.0, "\n".join(filter(None, (why, answer.output))))
             self.outcomes[nodeid], self.workers[nodeid] = outcome, worker
-        facts = answer.facts
-        if facts is None:
-            return new
-        for result in answer.results:
-            nodeid = result.record.nodeid
-            if nodeid in new:
-                self._judged[nodeid] = result
-                self._environments[nodeid] = facts.environment
-                self._reasons[nodeid] = answer.news.no_counters
-        self._replayed_from = facts.replayed_from or self._replayed_from
-        self._lines.update(facts.lines)
-        self._expected_failures.update(answer.expected_failures)
-        self._files.update(answer.files)
-        notices = [one for one in answer.news.notices if not one.startswith("run written")]
-        notices += answer.news.failures.values()
-        self.notices[:] = dict.fromkeys((*self.notices, *notices))
+        if answer.run is not None:
+            judged = {one.record.nodeid: one for one in answer.results if one.record.nodeid in new}
+            run = self._runs.get(answer.run.id, answer.run)
+            records = (one.record for one in judged.values())
+            self._runs[run.id] = replace(run, tests=(*run.tests, *records))
+            self._judged |= judged
+            self._files |= answer.files
         return new
 
     def lose(self, group: Group, why: str) -> None:
@@ -107,44 +94,10 @@ class ModelResults:
         """Results of the tests that measure, in pytest's order."""
         return [self._judged[nodeid] for nodeid in self.nodeids if nodeid in self._judged]
 
-    def summary(self) -> Summary | None:
-        """Return the summary for reports; None if no test was judged."""
-        results = self.results
-        if not results:
-            return None
-        first = results[0].record.nodeid
-        return Summary(
-            results=results,
-            environment=self._environments[first],
-            replayed_from=self._replayed_from,
-            counters_unavailable=self._reasons[first],
-            notices=self.notices,
-            expected_failures=self._expected_failures,
-            lines=self._lines,
-        )
-
-    def runs(self) -> list[Run]:
+    def runs(self) -> Sequence[Run]:
         """Return the run of this model; several if toolchains or reasons without counters differ."""
-        if self._replayed_from is not None:
-            return []
-        parts: dict[tuple[Environment, str], list[TestResult]] = {}
-        for result in self.results:
-            nodeid = result.record.nodeid
-            parts.setdefault((self._environments[nodeid], self._reasons[nodeid]), []).append(result)
-        merged = [
-            Run(
-                schema=RUN_SCHEMA,
-                # Ids tell a time of some microseconds, and these are made at once.
-                id=RunStore.new_id(now() + timedelta(milliseconds=number)),
-                started_at=self._started,
-                environment=environment,
-                complete=self.complete,
-                counters_unavailable=reason,
-                tests=tuple(result.record for result in found),
-            )
-            for number, ((environment, reason), found) in enumerate(parts.items())
-        ]
-        return list(merge_runs(merged).runs) if merged else []
+        parts = [replace(run, complete=self.complete) for run in self._runs.values() if run.tests]
+        return merge_runs(parts).runs if parts else ()
 
     def write(self, store: RunStore) -> list[Path]:
         """Write the runs of this model, with their traces.

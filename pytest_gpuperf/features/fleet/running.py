@@ -96,13 +96,13 @@ def run_on_fleet(project: Project, choice: Choice, form: str) -> int:
             broken = error
         finally:
             results = list(fleet.results.values())
-            paths = {one.model: one.write(project.runs) for one in results}
+            paths = {} if choice.replay else {one.model: one.write(project.runs) for one in results}
             cluster.close()
     statuses = {one.exit_status for one in results}
     status = 1 if 1 in statuses else min(statuses, default=NO_TESTS)
     status = NOT_FINISHED if interrupted or broken is not None else status
     if results:
-        show(fleet_report(results, paths, status), form)
+        show(fleet_report(results, paths, status, replayed=choice.replay), form)
     if broken is not None:
         raise broken
     if interrupted:
