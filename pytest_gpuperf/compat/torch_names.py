@@ -165,31 +165,3 @@ def dispatch_mode_type() -> Any:
     except ImportError:
         return nullcontext
     return TorchDispatchMode
-
-
-def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Call `torch.utils._pytree.tree_map`; else go through tuples, lists and dicts only."""
-    try:
-        from torch.utils._pytree import tree_map as mapped
-    except ImportError:
-        return _mapped(function, tree)
-    return mapped(function, tree)
-
-
-def tree_leaves(tree: Any) -> list[Any]:
-    """Call `torch.utils._pytree.tree_leaves`; else go through tuples, lists and dicts only."""
-    try:
-        from torch.utils._pytree import tree_leaves as leaves
-    except ImportError:
-        found: list[Any] = []
-        _mapped(found.append, tree)
-        return found
-    return leaves(tree)
-
-
-def _mapped(function: Callable[[Any], Any], tree: Any) -> Any:
-    if type(tree) in (tuple, list):
-        return type(tree)(_mapped(function, one) for one in tree)
-    if type(tree) is dict:
-        return {key: _mapped(function, one) for key, one in tree.items()}
-    return function(tree)

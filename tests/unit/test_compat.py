@@ -216,15 +216,6 @@ def test_missing_mode_of_torch_is_a_block_without_effect(
     assert taken() is nullcontext
 
 
-def test_trees_without_pytree_are_tuples_lists_and_dicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = ([1, {"a": 2}], 3)
-    found = [(torch_names.tree_map(str, tree), torch_names.tree_leaves(tree))]
-    monkeypatch.delattr("torch.utils._pytree.tree_map")
-    monkeypatch.delattr("torch.utils._pytree.tree_leaves")
-    found.append((torch_names.tree_map(str, tree), torch_names.tree_leaves(tree)))
-    assert found == [((["1", {"a": "2"}], "3"), [1, 2, 3])] * 2
-
-
 def stand_in(patch: pytest.MonkeyPatch, name: str, **members: object) -> None:
     patch.setitem(sys.modules, name, module := ModuleType(name))
     vars(module).update(members)

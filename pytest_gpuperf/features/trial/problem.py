@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from pytest_gpuperf.compat.torch_names import tree_map
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.forms import FORMS
 from pytest_gpuperf.features.trial.modules import Unchanged, load
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
+from pytest_gpuperf.measure.trees import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -286,7 +286,7 @@ def _mapped(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
             return made
         return value
 
-    return tree_map(part, tree)
+    return mapped(part, tree)
 
 
 def _moved(tree: Any, device: torch.device) -> Any:

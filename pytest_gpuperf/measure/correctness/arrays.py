@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.utils.dlpack import from_dlpack
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.trees import mapped
 
 ON_GPU = frozenset((2, 13))
 """`kDLCUDA` and `kDLCUDAManaged` in dlpack.h."""
@@ -48,11 +48,9 @@ def is_on_gpu(value: Any) -> bool:
 
 def moved(tree: Any, device: torch.device) -> Any:
     """Return a reference with the arrays of other libraries as tensors on a device; tensors stay."""
-    if isinstance(tree, torch.Tensor):
-        return tree
-    if isinstance(tree, Mapping):
-        return {key: moved(value, device) for key, value in tree.items()}
-    if isinstance(tree, (tuple, list)):
-        return [moved(value, device) for value in tree]
-    tensor = as_tensor(tree, "the reference")
-    return tree if tensor is None else tensor.to(device)
+
+    def one(value: Any) -> Any:
+        tensor = None if isinstance(value, torch.Tensor) else as_tensor(value, "the reference")
+        return value if tensor is None else tensor.to(device)
+
+    return mapped(one, tree)

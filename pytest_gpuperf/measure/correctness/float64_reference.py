@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,9 +11,10 @@ from pytest_gpuperf.errors import show_repr
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.memory import free_bytes
+from pytest_gpuperf.measure.trees import mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 WIDER = {
     torch.float16: torch.float64,
@@ -65,7 +65,15 @@ def widened_reference(
     Raises:
         NotWidenedError: It failed, there is not enough memory, or it would take too long.
     """
-    copies = _Copies()
+    made: dict[int, torch.Tensor] = {}
+
+    def copied(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) not in made:
+            made[id(value)] = _copied(value)
+        return made[id(value)]
+
     tensors = dict(named_tensors([*args, dict(kwargs)], "argument", argument=True))
     narrow = [tensor for tensor in tensors.values() if tensor.dtype in WIDER]
     if not narrow and not isinstance(expected, torch.nn.Module):
@@ -74,11 +82,11 @@ def widened_reference(
     devices = {tensor.device for tensor in tensors.values() if tensor.is_cuda}
     try:
         with torch.random.fork_rng(sorted(device.index for device in devices)):
-            wide_args, wide_kwargs = copies.of(args), copies.of(dict(kwargs))
+            wide_args, wide_kwargs = mapped(copied, (args, dict(kwargs)))
             function = _wide_module(expected)
             value = function(*wide_args, **wide_kwargs)
             finish(value)
-        return [copies.of(tensor) for tensor in written.values()] if value is None else value
+        return [copied(tensor) for tensor in written.values()] if value is None else value
     except torch.cuda.OutOfMemoryError:
         raise NotWidenedError("not enough memory for the reference in float64") from None
     except Exception as error:  # a stranger's function
@@ -110,28 +118,6 @@ def _check_size(arguments: list[torch.Tensor], outputs: list[torch.Tensor]) -> N
     if (slow or not devices) and elements > MOST_ELEMENTS:
         where = "this GPU" if slow else "a CPU"
         raise NotWidenedError(f"float64 is slow on {where}, and there are {elements:,} elements")
-
-
-class _Copies:
-    """Float64 copies of tensors, the same one for the same tensor."""
-
-    def __init__(self) -> None:
-        self._made: dict[int, torch.Tensor] = {}
-
-    def of(self, value: Any) -> Any:
-        """Return a tree with copies of its floating tensors; other tensors are copied, too."""
-        if isinstance(value, torch.Tensor):
-            if id(value) not in self._made:
-                self._made[id(value)] = _copied(value)
-            return self._made[id(value)]
-        if isinstance(value, Mapping):
-            return {key: self.of(one) for key, one in value.items()}
-        if isinstance(value, (tuple, list)):
-            found = [self.of(one) for one in value]
-            if isinstance(value, tuple) and hasattr(value, "_fields"):
-                return type(value)(*found)
-            return type(value)(found)
-        return value
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:

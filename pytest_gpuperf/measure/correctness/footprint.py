@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from pytest_gpuperf.compat.torch_names import tree_leaves
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
+from pytest_gpuperf.measure.trees import values_in
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ def argument_bytes(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
         0 if it is not known: a tensor is sparse, or of a type without memory of its own.
     """
     tree = [*args, dict(kwargs)]
-    if any(isinstance(one, torch.Tensor) and one.layout != torch.strided for one in tree_leaves(tree)):
+    if any(isinstance(one, torch.Tensor) and one.layout != torch.strided for one in values_in(tree)):
         return 0
     with suppress(RuntimeError):
         return _bytes_of(tensor for _, tensor in named_tensors(tree, "argument", argument=True))

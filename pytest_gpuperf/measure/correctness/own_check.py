@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.compat.torch_names import tree_map
 from pytest_gpuperf.measure.correctness import poison
+from pytest_gpuperf.measure.trees import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,6 @@ class Judged:
 
 def copy_of(value: object) -> object:
     """Copy the tensors in nested tuples, lists and dicts, with the same bits."""
-    return tree_map(
+    return mapped(
         lambda one: poison.copy(one).view(one.dtype) if isinstance(one, torch.Tensor) else one, value
     )

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.compat.torch_names import tree_map
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import poison
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
@@ -29,6 +28,7 @@ from pytest_gpuperf.measure.correctness.guarded_pool import (
 from pytest_gpuperf.measure.correctness.zones import ALIGNMENT, Neighbour, Zone, memory_between, written
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.memory import bytes_of
+from pytest_gpuperf.measure.trees import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,7 +69,7 @@ class GuardedArguments:
     _storages: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.args, self.kwargs = tree_map(self._copy, (self.args, dict(self.kwargs)))
+        self.args, self.kwargs = mapped(self._copy, (self.args, dict(self.kwargs)))
 
     def _copy(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not _can_be_copied(value):

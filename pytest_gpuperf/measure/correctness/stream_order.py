@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.compat.torch_names import tree_leaves
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.correctness.arrays import is_on_gpu
@@ -24,6 +23,7 @@ from pytest_gpuperf.measure.correctness.poison import PATTERNS, poisoned_memory
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.held_gpu import held_gpu
 from pytest_gpuperf.measure.device.kept import now
+from pytest_gpuperf.measure.trees import values_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -93,7 +93,7 @@ def late_outputs(
 
 def _has_arrays(tree: object) -> bool:
     """Return True if there are arrays of other libraries, which may have streams of their own."""
-    return any(not isinstance(leaf, torch.Tensor) and is_on_gpu(leaf) for leaf in tree_leaves(tree))
+    return any(not isinstance(leaf, torch.Tensor) and is_on_gpu(leaf) for leaf in values_in(tree))
 
 
 def _outputs(value: object, arguments: Arguments, device: torch.device) -> dict[str, torch.Tensor]:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import pynvml
 
 from pytest_gpuperf.records import Conditions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_Value = TypeVar("_Value")
 
 THROTTLE_REASONS = {
     "sw_power_cap": 0x4,
@@ -41,70 +35,55 @@ class Nvml:
             pynvml.nvmlInit()
             self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
 
+    def _ask(self, function: str, *arguments: object) -> Any:
+        """Return what NVML tells about the GPU; 0 if GPU, driver or library do not tell."""
+        if self._handle is not None:
+            with suppress(pynvml.NVMLError, AttributeError):
+                return getattr(pynvml, function)(self._handle, *arguments)
+        return 0
+
     @property
     def max_sm_clock_mhz(self) -> int:
         """Highest SM clock of the GPU; 0 if NVML does not report it."""
-        if (gpu := self._handle) is None:
-            return 0
-        return int(_read(lambda: pynvml.nvmlDeviceGetMaxClockInfo(gpu, pynvml.NVML_CLOCK_SM), 0))
+        return int(self._ask("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM))
 
     @property
     def dram_gb_per_s(self) -> float:
         """Peak rate of the memory; 0 if NVML does not report clock or bus: two transfers a cycle."""
-        if (gpu := self._handle) is None:
-            return 0.0
-        mhz = _read(lambda: pynvml.nvmlDeviceGetMaxClockInfo(gpu, pynvml.NVML_CLOCK_MEM), 0)
-        with suppress(AttributeError):  # a driver before 515
-            return 2 * mhz * _read(lambda: pynvml.nvmlDeviceGetMemoryBusWidth(gpu), 0) / 8e3
-        return 0.0
+        mhz = self._ask("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_MEM)
+        return float(2 * mhz * self._ask("nvmlDeviceGetMemoryBusWidth") / 8e3)
 
     @property
     def clocks_are_set(self) -> bool:
         """True if application or locked clocks hold the SM clock; some show only under load."""
-        if (gpu := self._handle) is None:
-            return False
         now, usual = (
-            _read(partial(read, gpu, pynvml.NVML_CLOCK_SM), 0)
-            for read in (pynvml.nvmlDeviceGetApplicationsClock, pynvml.nvmlDeviceGetDefaultApplicationsClock)
+            self._ask(f"nvmlDeviceGet{kind}ApplicationsClock", pynvml.NVML_CLOCK_SM)
+            for kind in ("", "Default")
         )
-        return now != usual or bool(_throttle_bits(gpu) & SET_CLOCKS)
+        return now != usual or bool(self._throttle_bits() & SET_CLOCKS)
 
     def conditions(self) -> Conditions | None:
         """Return the present state of the GPU."""
-        if (gpu := self._handle) is None:
+        if self._handle is None:
             return None
-        reasons = _throttle_bits(gpu)
-        processes: list[Any] = _read(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(gpu), [])
+        reasons = self._throttle_bits()
+        processes = self._ask("nvmlDeviceGetComputeRunningProcesses") or []
         # In a container NVML may list this process under the host's pid, but always lists it.
-        own = 1 if processes else 0
-        if any(process.pid == os.getpid() for process in processes):
-            own = sum(process.pid == os.getpid() for process in processes)
+        own = sum(process.pid == os.getpid() for process in processes) or min(1, len(processes))
         return Conditions(
-            sm_clock_mhz=_read(lambda: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM), 0),
+            sm_clock_mhz=self._ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
             max_sm_clock_mhz=self.max_sm_clock_mhz,
-            memory_clock_mhz=_read(lambda: pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM), 0),
-            temperature_c=_read(lambda: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU), 0),
-            power_w=round(_read(lambda: pynvml.nvmlDeviceGetPowerUsage(gpu), 0) / 1e3, 1),
+            memory_clock_mhz=self._ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM),
+            temperature_c=self._ask("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+            power_w=round(self._ask("nvmlDeviceGetPowerUsage") / 1e3, 1),
             throttle_reasons=tuple(name for name, bit in THROTTLE_REASONS.items() if reasons & bit),
             other_processes=len(processes) - own,
         )
 
-
-def _read(read: Callable[[], _Value], default: _Value) -> _Value:
-    """Return the result of `read`, or the default if NVML does not report the value."""
-    try:
-        return read()
-    except pynvml.NVMLError:
-        return default
-
-
-def _throttle_bits(gpu: object) -> int:
-    """Return the throttle reasons as bits, 0 if NVML does not report them."""
-    # Drivers before 535 know only the older name.
-    for name in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-        with suppress(pynvml.NVMLError, AttributeError):
-            return int(getattr(pynvml, name)(gpu))
-    return 0
+    def _throttle_bits(self) -> int:
+        # Drivers before 535 know only the older name.
+        names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+        return next(filter(None, map(self._ask, names)), 0)
 
 
 def other_processes(uuid: str) -> list[int] | None:

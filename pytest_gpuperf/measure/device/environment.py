@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution, version
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.processes.git import GitError, run_git
 from pytest_gpuperf.records import Environment, Toolchain
 
 if TYPE_CHECKING:
@@ -78,16 +78,11 @@ def git_state(root: Path, *, untracked: bool = False) -> tuple[str, bool | None]
     Outside a git checkout, as in some CI jobs, the commit is that of `GITHUB_SHA`.
     """
     try:
-        commit = _git(root, "rev-parse", "HEAD")
+        commit = run_git(root, "rev-parse", "HEAD").decode().strip()
         others = "normal" if untracked else "no"
-        return commit, bool(_git(root, "status", "--porcelain", f"--untracked-files={others}"))
-    except (OSError, subprocess.CalledProcessError):
+        return commit, bool(run_git(root, "status", "--porcelain", f"--untracked-files={others}"))
+    except GitError:
         return os.environ.get("GITHUB_SHA", ""), None
-
-
-def _git(root: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(root), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603
 
 
 def _cuda_of_torch() -> str:

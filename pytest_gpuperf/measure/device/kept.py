@@ -15,7 +15,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -67,6 +67,10 @@ _LIBRARY: dict[str, Any] = {
 }
 _CLOCK_PACKAGES = ("freezegun", "time_machine")
 """Packages that stop Python's clock for a test; the clock of this module goes on."""
+
+
+_Owner: TypeAlias = "tuple[Any, str, dict[str, object]]"
+"""A module or class, its name in messages, and members with their values."""
 
 
 def now(_clock: Any = time.perf_counter) -> float:
@@ -156,45 +160,31 @@ class Originals:
     """
 
     def __init__(self, package: str = "") -> None:
-        self._watched = {
-            (shown, name): _found(owner, name) for owner, shown, names in _WATCHED for name in names.split()
+        own: list[_Owner] = [(module, module.__name__, _variables(module)) for module in _modules(package)]
+        classes = {
+            one: f"{one.__module__}.{one.__qualname__}"
+            for _, _, values in own
+            for one in values.values()
+            if isinstance(one, type) and _belongs(one, package)
         }
-        self._own = {
-            module: {name: value for name, value in vars(module).items() if _stays(name, value)}
-            for module in _modules(package)
-        }
-        self._members = {
-            owner: {
-                name: value for name, value in vars(owner).items() if callable(value) or _stays(name, value)
-            }
-            for values in self._own.values()
-            for owner in values.values()
-            if isinstance(owner, type) and _belongs(owner, package)
-        }
-        functions = [
-            function
-            for values in (*self._own.values(), *self._members.values())
-            for value in values.values()
-            if (function := _function_in(value)) is not None and _belongs(function, package)
-        ]
-        self._parts = {function: _parts(function) for function in functions}
+        own += [(one, shown, _variables(one)) for one, shown in classes.items()]
+        functions = (_function_in(value) for _, _, values in own for value in values.values())
+        self._parts = {one: _parts(one) for one in functions if one is not None and _belongs(one, package)}
+        self._owners = own
+        for owner, shown, names in _WATCHED:
+            found = ((name, vars(owner).get(name)) for name in names.split())
+            # One that was replaced before the import differs from any.
+            self._owners.append(
+                (owner, shown, {name: None if _is_foreign(one) else one for name, one in found})
+            )
 
     def patched(self) -> str:
         """Name the first replaced function, with the file that replaced it; empty if there is none."""
-        for owner, shown, names in _WATCHED:
-            for name in names.split():
-                value = _found(owner, name)
-                changed = value is not self._watched[shown, name] or _is_foreign(value)
-                if changed and not _stops_clock(value):
-                    return f"{shown}.{name}{_origin(value)}"
-        for module, values in self._own.items():
+        for owner, shown, values in self._owners:
+            now = vars(owner)
             for name, value in values.items():
-                if (found := vars(module).get(name)) is not value and not _stops_clock(found):
-                    return f"{module.__name__}.{name}{_origin(found)}"
-        for owner, members in self._members.items():
-            for name, value in members.items():
-                if (found := vars(owner).get(name)) is not value:
-                    return f"{owner.__module__}.{owner.__qualname__}.{name}{_origin(found)}"
+                if (found := now.get(name)) is not value and not _stops_clock(owner, found):
+                    return f"{shown}.{name}{_origin(found)}"
         for function, parts in self._parts.items():
             if list(map(id, _parts(function))) != list(map(id, parts)):
                 return f"{function.__module__}.{function.__qualname__}"
@@ -226,13 +216,6 @@ def library_unchanged() -> Iterator[None]:
                 )
 
 
-def _found(owner: Any, name: str) -> object:
-    """Look a name up without binding it: a bound method is a new object each time."""
-    if isinstance(owner, ModuleType):
-        return vars(owner).get(name)
-    return next((vars(one)[name] for one in owner.__mro__ if name in vars(one)), None)
-
-
 def _is_foreign(value: object) -> bool:
     """Return True for a Python function that is not in torch's files: it was replaced before the import."""
     if not isinstance(value, FunctionType):
@@ -247,13 +230,20 @@ def _is_of_torch(value: object) -> bool:
     return str(getattr(value, "__module__", None)).partition(".")[0] in ("torch", "None")
 
 
-def _stops_clock(value: object) -> bool:
-    return str(getattr(value, "__module__", "")).partition(".")[0] in _CLOCK_PACKAGES
+def _stops_clock(owner: object, value: object) -> bool:
+    """Return True for a variable of a module that a library for tests replaces."""
+    package = str(getattr(value, "__module__", "")).partition(".")[0]
+    return isinstance(owner, ModuleType) and package in _CLOCK_PACKAGES
 
 
-def _stays(name: str, value: object) -> bool:
-    """Return True for a variable that nothing but a patch assigns again, unlike a module that is imported."""
-    return not (name.startswith("__") or isinstance(value, ModuleType))
+def _variables(owner: Any) -> dict[str, object]:
+    """Return the members that nothing but a patch assigns again, unlike a module that is imported."""
+    return {
+        name: value
+        for name, value in vars(owner).items()
+        if not (name.startswith("__") or isinstance(value, ModuleType))
+        or (isinstance(owner, type) and callable(value))
+    }
 
 
 def _function_in(value: object) -> FunctionType | None:

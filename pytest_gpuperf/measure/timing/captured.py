@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections import defaultdict
+from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -102,7 +103,7 @@ class CapturedCalls:
 
     def close(self) -> None:
         """Copy the graph, just before the capture ends."""
-        with _Noted(self):
+        with self._noted():
             graph = _captured_graph(self._stream)
             originals = _nodes(graph)
             driver.call("cuGraphClone", ctypes.byref(self._copy), graph)
@@ -172,27 +173,19 @@ class CapturedCalls:
         begin, end = self._ranges[call]
         return OneCall(self._copy, self._nodes[begin:end])
 
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note a refusal of the driver: it must not break the capture."""
+        try:
+            yield
+        except DriverError as error:
+            self.unavailable = self.unavailable or error.found
+
     def _count(self) -> int:
         found = ctypes.c_size_t()
-        with _Noted(self):
+        with self._noted():
             driver.call("cuGraphGetNodes", _captured_graph(self._stream), None, ctypes.byref(found))
         return found.value
-
-
-class _Noted:
-    """Notes a refusal of the driver: it must not break the capture."""
-
-    def __init__(self, calls: CapturedCalls) -> None:
-        self._calls = calls
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
-        if isinstance(error, DriverError):
-            self._calls.unavailable = self._calls.unavailable or error.found
-            return True
-        return False
 
 
 class OneCall:

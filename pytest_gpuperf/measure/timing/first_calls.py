@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec.structs import replace
 
-from pytest_gpuperf.compat.torch_names import tree_leaves
 from pytest_gpuperf.compat.triton_names import choices_noted
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.memory import peak_requested
+from pytest_gpuperf.measure.trees import values_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ class FirstCalls:
             # What a replayed graph has chosen shows in the call before.
             self._autotuned = tuple(sorted(picked)) or self._autotuned
             # Without memory of torch nothing is known: other libraries have allocators of their own.
-            is_known = any(isinstance(one, torch.Tensor) for one in tree_leaves([args, kwargs]))
+            is_known = any(isinstance(one, torch.Tensor) for one in values_in([args, kwargs]))
             if calls == WATCHED:
                 self._peak_memory_mb = next((one / BYTES_OF_MB for one in peak if one or is_known), None)
             return value
