@@ -7,16 +7,19 @@ is taken once, at the import of `measure/device/kept.py`, so that no test can re
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_Public = TypeVar("_Public")
 
-def _of_c(name: str, public: Any) -> Any:
-    return getattr(torch._C, name, public)
+
+def _of_c(name: str, public: _Public) -> _Public:
+    found: _Public = getattr(torch._C, name, public)
+    return found
 
 
 def event_type() -> Any:
@@ -41,20 +44,17 @@ def tensor_type() -> Any:
 
 def synchronisation() -> Callable[[], None]:
     """Take `_cuda_synchronize`; else `torch.cuda.synchronize`, which takes longer."""
-    found: Callable[[], None] = _of_c("_cuda_synchronize", torch.cuda.synchronize)
-    return found
+    return _of_c("_cuda_synchronize", torch.cuda.synchronize)
 
 
 def sleep() -> Callable[[int], None] | None:
     """Take `_cuda_sleep`, which spins on the GPU; else None: the caller needs a kernel of its own."""
-    found: Callable[[int], None] | None = _of_c("_cuda_sleep", None)
-    return found
+    return _of_c("_cuda_sleep", None)
 
 
 def current_device() -> Callable[[], int]:
     """Take `_cuda_getDevice`; else `torch.cuda.current_device`, which takes longer."""
-    found: Callable[[], int] = _of_c("_cuda_getDevice", torch.cuda.current_device)
-    return found
+    return _of_c("_cuda_getDevice", torch.cuda.current_device)
 
 
 def current_stream() -> Callable[[], Any]:
@@ -72,16 +72,12 @@ def current_stream() -> Callable[[], Any]:
 
 def context_test() -> Callable[[int], bool]:
     """Take `_cuda_hasPrimaryContext`; else ask for torch's memory there: other libraries' work is missed."""
-    found: Callable[[int], bool] = _of_c(
-        "_cuda_hasPrimaryContext", lambda device: torch.cuda.memory_reserved(device) > 0
-    )
-    return found
+    return _of_c("_cuda_hasPrimaryContext", lambda device: torch.cuda.memory_reserved(device) > 0)
 
 
 def without_functions() -> Callable[[], Any]:
     """Take `DisableTorchFunction`; else nothing: a mode that a callable left active sees our calls."""
-    found: Callable[[], Any] = _of_c("DisableTorchFunction", nullcontext)
-    return found
+    return _of_c("DisableTorchFunction", nullcontext)
 
 
 def without_modes() -> Callable[[], Any]:
@@ -95,14 +91,12 @@ def without_modes() -> Callable[[], Any]:
 
 def function_modes() -> Callable[[], int]:
     """Take `_len_torch_function_stack`; else count 0: a mode that a callable leaves active is not noticed."""
-    found: Callable[[], int] = _of_c("_len_torch_function_stack", int)
-    return found
+    return _of_c("_len_torch_function_stack", int)
 
 
 def dispatch_modes() -> Callable[[], int]:
     """Take `_len_torch_dispatch_stack`; else count 0: a mode that a callable leaves active is not noticed."""
-    found: Callable[[], int] = _of_c("_len_torch_dispatch_stack", int)
-    return found
+    return _of_c("_len_torch_dispatch_stack", int)
 
 
 def kernels_of_libraries() -> frozenset[str]:

@@ -229,16 +229,19 @@ def test_launches_without_hook_are_not_noted(monkeypatch: pytest.MonkeyPatch, ru
         assert not vars(runtime or SimpleNamespace())
 
 
-@pytest.mark.parametrize("metadata", [object(), SimpleNamespace(data={})])
-def test_launch_without_a_handle_goes_on(monkeypatch: pytest.MonkeyPatch, metadata: object) -> None:
-    runtime = SimpleNamespace(launch_enter_hook=None)
-    stand_in(monkeypatch, "triton.knobs", runtime=runtime)
+@pytest.mark.parametrize(
+    ("module", "name"), [("triton.knobs", "runtime"), ("triton.compiler.compiler", "CompiledKernel")]
+)
+def test_launches_are_noted_by_their_handles(monkeypatch: pytest.MonkeyPatch, module: str, name: str) -> None:
+    owner = SimpleNamespace(launch_enter_hook=None)
+    monkeypatch.delitem(sys.modules, "triton.knobs", raising=False)
+    stand_in(monkeypatch, module, **{name: owner})
     noted: list[object] = []
     with triton_names.launches_noted(noted.append):
-        hook: Any = runtime.launch_enter_hook
-        hook(metadata)
-        hook(SimpleNamespace(data={"function": 4}))
-    assert noted == [4]
+        hook: Any = owner.launch_enter_hook
+        for metadata in (object(), SimpleNamespace(data={}), SimpleNamespace(data={"function": 4})):
+            hook(metadata)
+    assert (noted, owner.launch_enter_hook) == ([4], None)
 
 
 class Tuner:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import sys
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +19,6 @@ from pytest_gpuperf.measure.identity import code_reader
 from pytest_gpuperf.measure.identity.code_reader import MOST_KERNELS, CodeReader
 from pytest_gpuperf.measure.identity.cubin import Cubin
 from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
-from pytest_gpuperf.measure.identity.triton_launches import launched_functions
 from pytest_gpuperf.records.call import Call
 
 if TYPE_CHECKING:
@@ -132,26 +130,14 @@ def test_triton_variant_is_found_by_its_handle(reader: Reader, monkeypatch: pyte
     for handles in ({1}, {2}, set[int]()):
 
         @contextmanager
-        def launched(handles: set[int] = handles) -> Iterator[set[int]]:
-            yield handles
+        def launched(note: Callable[[int], object], handles: set[int] = handles) -> Iterator[None]:
+            for handle in handles:
+                note(handle)
+            yield
 
-        monkeypatch.setattr(code_reader, "launched_functions", launched)
+        monkeypatch.setattr(code_reader, "launches_noted", launched)
         codes.append(reader.read().kernels[0].code)
     assert codes == [Cubin(CUBIN).code_hash("staged"), Cubin(CHANGED).code_hash("staged"), ""]
-
-
-@pytest.mark.parametrize("module", ["triton.knobs", "triton.compiler.compiler"])
-def test_hook_of_triton_collects_handles(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    owner = SimpleNamespace(launch_enter_hook=None)
-    for name in ("triton.knobs", "triton.compiler.compiler"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    made = ModuleType(module)
-    vars(made).update(runtime=owner, CompiledKernel=owner)
-    monkeypatch.setitem(sys.modules, module, made)
-    with launched_functions() as functions:
-        hook: Any = owner.launch_enter_hook
-        hook(SimpleNamespace(data={"name": "k", "function": 99}))
-    assert (functions, owner.launch_enter_hook) == ({99}, None)
 
 
 def test_oldest_cubins_go_when_memory_is_full() -> None:

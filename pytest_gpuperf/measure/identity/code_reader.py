@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_gpuperf.compat.triton_names import launches_noted
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
@@ -13,7 +14,7 @@ from pytest_gpuperf.measure.cupti.owner import kept_attached
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.identity.cubin import Cubin
 from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
-from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels, launched_functions
+from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
 
@@ -66,8 +67,9 @@ class CodeReader:
         except Exception as error:
             why = f"the call raises {type(error).__name__}"
             return LaunchedCode(arguments=arguments, driver=self._driver, unavailable=why)
+        functions: set[object] = set()
         try:
-            with launched_functions() as functions, recorded() as activities:
+            with launches_noted(functions.add), recorded() as activities:
                 finish(call())
         except CuptiError as error:
             return LaunchedCode(arguments=arguments, driver=self._driver, unavailable=error.found)

@@ -1,23 +1,11 @@
-"""Kernels that Triton launches, with their binaries, by Triton's launch hook."""
+"""Kernels that Triton has compiled in this process, with their binaries."""
 
 from __future__ import annotations
 
 import gc
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_gpuperf.compat.triton_names import compiled_kernel_type, launches_noted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@contextmanager
-def launched_functions() -> Iterator[set[object]]:
-    """Collect the driver's handles of the kernels that Triton launches inside the `with`."""
-    handles: set[object] = set()
-    with launches_noted(handles.add):
-        yield handles
+from pytest_gpuperf.compat.triton_names import compiled_kernel_type
 
 
 def compiled_kernels() -> dict[str, list[Any]]:
