@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
 @contextmanager
@@ -69,6 +69,41 @@ def choices_noted(note: Callable[[str, str], object]) -> Iterator[None]:
         _runs_watched(_member("torch._inductor.runtime.triton_heuristics", "CachingAutotuner"), inductor),
     ):
         yield
+
+
+@contextmanager
+def choices_pinned(wanted: Mapping[str, str]) -> Iterator[set[str]]:
+    """Leave Triton's `Autotuner` in the block one of its `configs`; else it chooses.
+
+    Args:
+        wanted: The configuration of each kernel, by its name.
+
+    Yields:
+        Names of the kernels that had the configuration to choose, once they have run.
+    """
+    before: dict[Any, Any] = {}
+    pinned: set[str] = set()
+    tuner = _tuner_of_triton()
+    run = getattr(tuner, "run", None)
+    if run is None:
+        yield pinned
+        return
+
+    def pinned_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self not in before:
+            before[self] = getattr(self, "configs", [])
+            kernel = _kernel_of(self)
+            if found := [one for one in before[self] if str(one) == wanted.get(kernel)]:
+                self.configs = found
+                pinned.add(kernel)
+        return run(self, *args, **kwargs)
+
+    try:
+        with patch.object(tuner, "run", pinned_run):
+            yield pinned
+    finally:
+        for one, configs in before.items():
+            one.configs = configs
 
 
 @contextmanager

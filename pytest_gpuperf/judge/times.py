@@ -231,21 +231,14 @@ def lost_mode(timing: Timing, known: TimeBaseline) -> bool:
     return bool(timing.not_captured) and (known.mode in ("hot", "cold") or bool(timing.not_recorded))
 
 
-def time_remarks(timing: Timing, known: TimeBaseline | None) -> Iterator[str]:
-    """Say of a time what is not judged: the host's, and what an autotuner picked.
-
-    Args:
-        timing: The new time.
-        known: The stored sessions.
-    """
+def host_line(timing: Timing) -> str:
+    """Return the time of the host, which is not judged; empty if it was not taken."""
     single = timing.single_call
-    if single is not None and single.host_us is not None:
-        # Processes differ by more than the blocks of one of them, and nothing is concluded from them.
-        noise = f"±{(single.host_spread_pct or 0) / 2:.0f} % within this process"
-        yield f"the host takes {show_value(single.host_us)} µs a call ({noise}), which is not judged"
-    sessions = [session.autotuned for session in known.sessions] if known is not None else []
-    if any(sessions) and (new := set(timing.autotuned).difference(*sessions)):
-        yield f"autotune picked {'; '.join(sorted(new))}; in the baseline {'; '.join(sorted(sessions[-1]))}"
+    if single is None or single.host_us is None:
+        return ""
+    # Processes differ by more than the blocks of one of them, and nothing is concluded from them.
+    noise = f"±{(single.host_spread_pct or 0) / 2:.0f} % within this process"
+    return f"the host takes {show_value(single.host_us)} µs a call ({noise}), which is not judged"
 
 
 def time_line(time: TimeComparison, mode: TimingMode) -> str:

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.accuracy import compare_accuracy
+from pytest_gpuperf.judge.choices import choice_line
 from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.counters import compare_counters, counter_findings, other_compiler
 from pytest_gpuperf.judge.environment_difference import Origin
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
-from pytest_gpuperf.judge.times import judge_time, time_remarks
+from pytest_gpuperf.judge.times import host_line, judge_time
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.sanitizer_errors import errors_of
@@ -154,6 +155,7 @@ def _compare(
     counters = compare_counters(measurement, known)
     time, judged = judge_time(measurement, known, expected.origin, expected.tolerance_pct)
     doubts = timing.doubts if timing is not None else ()
+    choice = choice_line(timing, known.time) if timing is not None else ""
     findings = [
         *filter(None, [impossible_time(measurement, expected.gpu)]),
         *(Finding(Status.PASS, f"the time is doubted: {doubt}", doubt=True) for doubt in doubts),
@@ -166,12 +168,14 @@ def _compare(
         if judged.status not in (Status.PASS, Status.NEW):
             code = compare_code(measurement.code, known.code)
             judged = replace(judged, details=(*code, *counters.details))
+        if choice and time is not None:
+            judged, choice = replace(judged, line=f"{choice}; {judged.line}"), ""
         findings.append(judged)
     elif time is None and (measurement.has_values if baseline is None else timing is not None):
         what = "no baseline yet" if baseline is None else "the baseline has no time yet"
         findings.append(Finding(Status.NEW, what))
     if baseline is not None and timing is not None:
-        findings += [Finding(Status.PASS, line) for line in time_remarks(timing, known.time)]
+        findings += [Finding(Status.PASS, line) for line in (host_line(timing), choice) if line]
     return time, [_complete(finding, label, expected.hints) for finding in findings]
 
 

@@ -189,6 +189,9 @@ class Timing(Record, frozen=True, kw_only=True):
     """Reason why a CUDA graph could not be captured, if that decided `mode`; else empty."""
     autotuned: tuple[str, ...] = ()
     """Configurations that the autotuners of Triton and torch.compile chose, as `kernel: config`."""
+    baseline_choice_us: Time | None = None
+    """Time of the same code with the configurations that autotuners had chosen for the baseline, in
+    microseconds a call; only if it is slower with others."""
     peak_memory_mb: Ratio | None = None
     """Most memory of a call beyond its arguments, as requested of torch's allocator, in 10⁶ bytes; None if
     not known."""

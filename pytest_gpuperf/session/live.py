@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.choices import other_choices
 from pytest_gpuperf.judge.code import is_same_code
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
@@ -16,6 +17,7 @@ from pytest_gpuperf.measure.device.lock import HOST, GpuLock
 from pytest_gpuperf.measure.device.presence import why_no_gpu
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
+from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.records.sanitizer_errors import errors_of
@@ -31,6 +33,7 @@ from pytest_gpuperf.session.run_file import RunFile
 from pytest_gpuperf.session.run_report import RunReport
 from pytest_gpuperf.session.runner import Runner
 from pytest_gpuperf.session.settling import Against, Settler
+from pytest_gpuperf.statistics.thresholds import SCREEN_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
         ClockModel,
         Conditions,
         LaunchedCode,
+        Timing,
         TimingMode,
         TimingSource,
     )
@@ -110,6 +114,7 @@ class LiveRunner(Runner):
             self._phases,
             settings.verify,
             Originals("pytest_gpuperf"),
+            self._other_choice,
         )
         super().__init__(settings, self._live, RunReport(judge, news, file, link=link))
         self._against = Against.of(settings)
@@ -259,6 +264,15 @@ class LiveRunner(Runner):
         if model is None or not is_same_code(code, known.code):
             return time.source, None
         return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
+
+    def _other_choice(self, call: Call, timing: Timing) -> dict[str, str]:
+        """Return what autotuners had chosen for the baseline if a time is slower with another choice."""
+        known = self._judge.expected.measurement(call.nodeid, call.label)
+        time = known.time if known is not None else None
+        if time is None or not same_quantity(timing, time):
+            return {}
+        slower = timing.time_us > (1 + SCREEN_PCT / 100) * time.mean_us
+        return {one.kernel: one.before for one in other_choices(timing, time)} if slower else {}
 
     def result(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test, without a settlement."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import zlib
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.compat.triton_names import choices_pinned
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.seeds import random_numbers_kept
 
@@ -60,6 +61,8 @@ class LiveSource:
         phases: Counts the seconds.
         verify: `auto`, `strict` or `off`.
         originals: Functions as they have to be after a timing.
+        other_choice: Returns what autotuners had chosen for the baseline of a call, by kernel, if its time is
+            slower with another choice.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class LiveSource:
         phases: Phases,
         verify: str = "auto",
         originals: Originals | None = None,
+        other_choice: Callable[[Call, Timing], Mapping[str, str]] = lambda *_: {},
     ) -> None:
         self._counters = counters
         self._tests = tests
@@ -89,6 +93,7 @@ class LiveSource:
         self._phases = phases
         self._verify = verify
         self._originals = originals
+        self._other_choice = other_choice
         self.processes: list[Processes] = []
         """Processes of features, which end with the run."""
         self._read: tuple[Call, LaunchedCode, Before] | None = None
@@ -131,11 +136,22 @@ class LiveSource:
         from pytest_gpuperf.measure.correctness.footprint import argument_bytes
 
         with self._alone() if mode == "host" else nullcontext(), self._phases("times"):
-            timing = self._time(call, mode=mode, bytes=bytes, flops=flops)
+            timing = self._time(call, mode=mode, bytes=bytes, flops=flops, verify=self._verify)
+            if first_calls := self._first_calls.pop((call.nodeid, call.label), None):
+                timing = first_calls.added_to(timing)
+            if choice := self._other_choice(call, timing):
+                timing = replace(timing, baseline_choice_us=self._time_with(choice, call, timing))
         count = argument_bytes(call.args, call.kwargs)
-        timing = replace(timing, work=replace(timing.work, argument_bytes=count or None))
-        first_calls = self._first_calls.pop((call.nodeid, call.label), None)
-        return timing if first_calls is None else first_calls.added_to(timing)
+        return replace(timing, work=replace(timing.work, argument_bytes=count or None))
+
+    def _time_with(self, choice: Mapping[str, str], call: Call, timing: Timing) -> float | None:
+        """Time the call again, with the configurations that autotuners had chosen for the baseline."""
+        # What fails has a time all the same.
+        with suppress(Exception), choices_pinned(choice) as pinned:
+            found = self._time(call, mode=timing.mode, bytes=0, flops=0, verify="off")
+            if pinned == choice.keys() and found.source == timing.source:
+                return found.time_us
+        return None
 
     def _watched(self, call: Call) -> Call:
         """Return the call with its first calls watched, until it is timed."""
@@ -144,7 +160,7 @@ class LiveSource:
         first_calls = self._first_calls.setdefault((call.nodeid, call.label), FirstCalls())
         return replace(call, fn=first_calls.watched(call.fn))
 
-    def _time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+    def _time(self, call: Call, *, mode: str, bytes: int, flops: int, verify: str) -> Timing:
         from pytest_gpuperf.measure.restoration.before import Before
         from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
         from pytest_gpuperf.measure.verification.verifier import Verifier
@@ -161,7 +177,7 @@ class LiveSource:
             return timing
 
         before = before or Before(call)
-        verifier = Verifier(call, before, self._originals, strict=self._verify == "strict")
+        verifier = Verifier(call, before, self._originals, strict=verify == "strict")
         progress("compiles")
         try:
             with random_numbers_kept():
@@ -171,7 +187,7 @@ class LiveSource:
                     bytes=bytes,
                     flops=flops,
                     progress=progress,
-                    verify=unverified if self._verify == "off" else verifier,
+                    verify=unverified if verify == "off" else verifier,
                     known=partial(self._known, call, code),
                     elsewhere=partial(CallElsewhere, call),
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +12,8 @@ from run_builders import timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
     from pytest_gpuperf.records import Timing
 
@@ -55,3 +58,42 @@ def test_chosen_template_of_torch_compile_is_recorded() -> None:
     assert chosen.startswith("triton_tem_")
     assert "BLOCK_M: " in chosen
     assert "num_warps: " in chosen
+
+
+FLIP = """
+import os
+import torch, triton
+import triton.language as tl
+
+def one_of(configs, *_, **__):
+    return [configs[os.path.exists("flip")]]
+
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 1024}), triton.Config({"BLOCK": 32})],
+    key=["n"],
+    prune_configs_by={"early_config_prune": one_of},
+)
+@triton.jit
+def scale_kernel(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+
+def scale(x):
+    out = torch.empty_like(x)
+    scale_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+    return out
+
+def test_scale(gpuperf):
+    gpuperf.time(scale, torch.rand(1 << 24, device=gpuperf.device))
+"""
+
+
+def test_choice_of_the_baseline_is_timed_in_the_new_code(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_scale=FLIP)
+    options = ("--gpuperf", "--gpuperf-counters=off", "-o", "gpuperf_settle_seconds=0", "-v")
+    pytester.runpytest_subprocess(*options, "--gpuperf-update=all").assert_outcomes(passed=1)
+    (pytester.path / "flip").touch()
+    done = pytester.runpytest_subprocess(*options)
+    chose = "*autotuner chose BLOCK 32; the baseline's 1024, with which this code takes * µs; * % slower*"
+    # A narrow terminal would break the line.
+    assert fnmatch(" ".join(done.stdout.str().split()), chose)

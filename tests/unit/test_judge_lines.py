@@ -8,10 +8,8 @@ from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from pytest_gpuperf.judge.screen import TimeComparison
-from pytest_gpuperf.judge.times import time_line, time_remarks
-from pytest_gpuperf.records.baseline import Session, TimeBaseline
+from pytest_gpuperf.judge.times import time_line
 from pytest_gpuperf.statistics.decision import Decision, Outcome
-from run_builders import timing
 
 PASSED = Decision(
     outcome=Outcome.PASS,
@@ -56,10 +54,3 @@ def test_lines_of_times_have_all_parts() -> None:
     assert time_line(replace(AT_CLOCK, why=("not settled",)), "cold") == snapshot(
         "0.5 % slower: 5.40 → 5.43 µs cold (0.1 to 0.9 %; 5 stored sessions, not settled)"
     )
-
-
-def test_remark_on_an_autotuner_needs_another_pick_than_those_stored() -> None:
-    known = TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=5.3, autotuned=("k: BLOCK: 64",)),))
-    same, other = (replace(timing(5.3), autotuned=(f"k: BLOCK: {size}",)) for size in (64, 128))
-    assert [*time_remarks(timing(5.3), known), *time_remarks(same, known), *time_remarks(other, None)] == []
-    assert list(time_remarks(other, known)) == ["autotune picked k: BLOCK: 128; in the baseline k: BLOCK: 64"]

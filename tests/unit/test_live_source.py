@@ -59,6 +59,49 @@ def source_of(**parts: Any) -> LiveSource:
     )
 
 
+@pytest.fixture
+def blocks_run(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the block sizes that Triton's own autotuner launches; to it, the smaller one is faster."""
+    from autotuned_kernel import scale_kernel
+
+    run: list[int] = []
+
+    def bench(kernel_call: Callable[[], None], quantiles: object) -> float:
+        del quantiles
+        kernel_call()
+        return run.pop()
+
+    monkeypatch.setattr(scale_kernel.fn, "run", lambda *_, BLOCK, **__: run.append(BLOCK), raising=False)
+    monkeypatch.setitem(vars(scale_kernel), "do_bench", bench)
+    monkeypatch.setattr(scale_kernel, "cache", {})
+    return run
+
+
+@pytest.mark.parametrize(("stored", "found_us"), [(1024, 5.3), (2048, None)])
+def test_slower_time_with_another_choice_is_taken_with_that_of_the_baseline(
+    stored: int, found_us: float | None, blocks_run: list[int]
+) -> None:
+    from autotuned_kernel import scale_kernel
+
+    x = torch.ones(4)
+    call = Call("t", "main", scale_kernel[(1,)], (x, x, 4))
+    times = iter([9.0, 5.3])
+
+    class Timer:
+        def time(self, fn: Call, **_: Any) -> Timing:
+            fn()
+            return timing(next(times))
+
+    config = str(next(iter(scale_kernel.configs))).replace("256", str(stored))
+    found = source_of(timer=Timer(), verify="off", other_choice=lambda *_: {"scale_kernel": config}).time(
+        call, mode="hot", bytes=0, flops=0
+    )
+    assert (found.time_us, found.baseline_choice_us) == (9.0, found_us)
+    # One call finds what calls write. The choice of this run is the smaller one, and stays.
+    call()
+    assert blocks_run == [256, 256, *[1024 if found_us else 256] * 2, 256]
+
+
 def twice(call: Call) -> Any:
     call()
     return call()

@@ -1,0 +1,65 @@
+"""Configurations that autotuners chose, compared with those of the baseline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_gpuperf.records.change import show_value
+
+if TYPE_CHECKING:
+    from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.records.baseline import TimeBaseline
+
+_COUNTED = {"num_warps": "warps", "num_stages": "stages", "num_ctas": "CTAs"}
+"""Parts of a configuration that are shown as a number of something."""
+
+
+class Choice(NamedTuple):
+    """The configuration of a kernel that no session of the baseline has."""
+
+    kernel: str
+    now: str
+    before: str
+    """That of the newest session."""
+
+
+def other_choices(timing: Timing, known: TimeBaseline | None) -> list[Choice]:
+    """Return the kernels for which an autotuner chose another configuration than in any session."""
+    sessions = [session.autotuned for session in known.sessions if session.autotuned] if known else []
+    before = dict(map(_parts, sessions[-1])) if sessions else {}
+    stored = {chosen for session in sessions for chosen in session}
+    now = [_parts(chosen) for chosen in timing.autotuned if chosen not in stored]
+    return [Choice(kernel, config, before[kernel]) for kernel, config in now if kernel in before]
+
+
+def choice_line(timing: Timing, known: TimeBaseline | None) -> str:
+    """Return `autotuner chose BLOCK 64, 4 warps; the baseline's 128, 8 warps`; empty for the same choice.
+
+    Only what differs is shown, and the time of the new code with the choice of the baseline if it was taken.
+    """
+    choices = other_choices(timing, known)
+    if not choices:
+        return ""
+    kernel, *configs = choices[0]
+    now, before = (dict(_parts(part) for part in config.split(", ")) for config in configs)
+    names = [name for name in {**now, **before} if now.get(name) != before.get(name)]
+    chosen = ", ".join(_shown(name, now.get(name, "none")) for name in names)
+    baseline = ", ".join(_shown(name, before.get(name, "none"), bare=name in now) for name in names)
+    of = f" for {kernel}" if len(timing.autotuned) > 1 else ""
+    more = f" (and {len(choices) - 1} more)" if len(choices) > 1 else ""
+    line = f"autotuner chose {chosen}{of}{more}; the baseline's {baseline}"
+    if timing.baseline_choice_us is not None:
+        line += f", with which this code takes {show_value(timing.baseline_choice_us)} µs"
+    return line
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """Split `kernel: BLOCK: 64, num_warps: 4` or `BLOCK: 64` at the first colon."""
+    name, _, rest = text.partition(": ")
+    return name, rest
+
+
+def _shown(name: str, value: str, *, bare: bool = False) -> str:
+    if name in _COUNTED:
+        return f"{value} {_COUNTED[name]}"
+    return value if bare else f"{name} {value}"

@@ -1,0 +1,73 @@
+"""Configurations that autotuners chose, next to those of the baseline."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from judging import verdict
+from pytest_gpuperf.judge.choices import choice_line, other_choices
+from pytest_gpuperf.records import Measurement, Timing
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
+from run_builders import record, timing
+
+SMALL = "scale: BLOCK: 64, num_warps: 4, num_stages: 3"
+LARGE = "scale: BLOCK: 128, num_warps: 8, num_stages: 3"
+SAID = "autotuner chose BLOCK 64, 4 warps; the baseline's 128, 8 warps"
+
+
+def known(*sessions: tuple[str, ...]) -> TimeBaseline:
+    stored = [Session(run=f"r{at}", time_us=5.3, autotuned=one) for at, one in enumerate(sessions)]
+    return TimeBaseline(mode="hot", sessions=tuple(stored))
+
+
+def timed(*autotuned: str, time_us: float = 5.3) -> Timing:
+    return replace(timing(time_us), autotuned=autotuned)
+
+
+@pytest.mark.parametrize(
+    ("now", "sessions", "line"),
+    [
+        ((SMALL,), [(LARGE,)], SAID),
+        ((SMALL,), [(SMALL,), (LARGE,)], ""),
+        ((SMALL,), [()], ""),
+        ((), [(LARGE,)], ""),
+        (("other: BLOCK: 64",), [(LARGE,)], ""),
+        ((SMALL,), [(LARGE,), ()], SAID),
+        (
+            (SMALL, "sum: BLOCK: 8"),
+            [(LARGE, "sum: BLOCK: 8")],
+            "autotuner chose BLOCK 64, 4 warps for scale; the baseline's 128, 8 warps",
+        ),
+        (
+            (SMALL, "sum: BLOCK: 8, EVEN: True"),
+            [(LARGE, "sum: BLOCK: 16")],
+            "autotuner chose BLOCK 64, 4 warps for scale (and 1 more); the baseline's 128, 8 warps",
+        ),
+        (
+            ("sum: BLOCK: 8, EVEN: True",),
+            [("sum: BLOCK: 8, SPLIT: 2",)],
+            "autotuner chose EVEN True, SPLIT none; the baseline's none, SPLIT 2",
+        ),
+    ],
+)
+def test_choice_that_no_session_has_is_shown_by_what_differs(
+    now: tuple[str, ...], sessions: list[tuple[str, ...]], line: str
+) -> None:
+    assert choice_line(timed(*now), known(*sessions)) == line
+    assert bool(other_choices(timed(*now), known(*sessions))) is bool(line)
+
+
+def test_time_with_the_choice_of_the_baseline_tells_a_flip_from_a_slower_kernel() -> None:
+    now = replace(timed(SMALL), baseline_choice_us=5.31)
+    assert choice_line(now, known((LARGE,))) == f"{SAID}, with which this code takes 5.31 µs"
+
+
+def test_slower_time_with_another_choice_says_so_first() -> None:
+    baseline = TestBaseline(measurements={"main": MeasurementBaseline(time=known((LARGE,), (LARGE,)))})
+    slower, alike = (
+        verdict(record(main=Measurement(timing=timed(SMALL, time_us=us))), baseline) for us in (9.0, 5.3)
+    )
+    (line,) = [one.line for one in slower.findings if "autotuner" in one.line]
+    assert line.startswith(f"{SAID}; 69.8 % slower: 5.30 → 9 µs")
+    assert [one.line for one in alike.findings] == [SAID]
