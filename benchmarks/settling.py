@@ -3,6 +3,7 @@
 python -m benchmarks.settling doses FILE [--doses 0 5 10 50] [--tests NAME ...]   # added work in ‰, on a GPU
 python -m benchmarks.settling same-code FILE        # slower calls whose kernels keep code, grid and block
 python -m benchmarks.settling unchanged FILE [--minutes M]  # unchanged code in turn, until the time is up
+python -m benchmarks.settling unchanged FILE --against python:PATH     # in a copy of this environment
 python -m benchmarks.settling table FILE ...
 
 Each run has `CI=1`, a checkout of its own and no `.gpuperf`. Exit status 1: a case ended as it should not.
@@ -117,7 +118,8 @@ class Case(Record, frozen=True, kw_only=True):
     """One test of one run in a fresh checkout."""
 
     change: str
-    """What the commit changes: a dose in ‰, a name of `CHANGES`, or `unchanged`: compared with HEAD."""
+    """What the commit changes: a dose in ‰, a name of `CHANGES`, or `unchanged`: compared with HEAD, or by
+    `unchanged, another environment` with the same code there."""
     test: str
     verdict: str
     how: str
@@ -254,7 +256,9 @@ def same_code(folder: Path, baseline_gpu: str | None) -> Iterator[Case]:
         yield from project.cases(change, {"change.py": values(change)}, "-k", test)
 
 
-def unchanged(folder: Path, baseline_gpu: str | None, minutes: float, names: Sequence[str]) -> Iterator[Case]:
+def unchanged(
+    folder: Path, baseline_gpu: str | None, minutes: float, names: Sequence[str], against: str
+) -> Iterator[Case]:
     """Compare unchanged code in turn with itself until the time is up."""
     end = time.monotonic() + 60 * minutes
     files = {"dose.py": "PERMILLE = 0\n", "test_dosed.py": DOSED.format(names=list(names))}
@@ -262,13 +266,14 @@ def unchanged(folder: Path, baseline_gpu: str | None, minutes: float, names: Seq
     took = 0.0
     while time.monotonic() + took < end:
         begin = time.monotonic()
-        yield from project.cases("unchanged", {}, "--gpuperf-against=HEAD")
+        change = "unchanged" if against == "HEAD" else "unchanged, another environment"
+        yield from project.cases(change, {}, f"--gpuperf-against={against}")
         took = time.monotonic() - begin
 
 
 def is_right(case: Case) -> bool:
     """Return True if a case ended as it should: small doses may pass, unchanged code may not change."""
-    if case.change in ("+0 %", "unchanged"):
+    if case.change == "+0 %" or case.change.startswith("unchanged"):
         return case.verdict in ("pass", "new")
     if case.change.startswith("+"):
         return case.verdict == "regressed" or (case.verdict == "pass" and case.change == "+0.5 %")
@@ -311,6 +316,7 @@ def main() -> None:
         "--tests", nargs="+", default=NINE, metavar="NAME", help="kernels of benchmarks.gate_power"
     )
     parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--against", default="HEAD", help="what unchanged code is compared with")
     parser.add_argument("--baseline-gpu", metavar="INDEX", help="GPU that makes the baseline")
     given = parser.parse_args()
     if given.command == "table":
@@ -332,7 +338,7 @@ def main() -> None:
         elif given.command == "same-code":
             cases = same_code(folder, gpu)
         else:
-            cases = unchanged(folder, gpu, given.minutes, given.tests)
+            cases = unchanged(folder, gpu, given.minutes, given.tests, given.against)
         for case in cases:
             found_cases.append(case)
             baseline = "same card" if gpu is None else "other card"

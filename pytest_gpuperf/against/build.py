@@ -7,14 +7,13 @@ import os
 import platform
 import shlex
 import shutil
-import sys
 import time
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from pytest_gpuperf.against.interpreter import installed
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records.change import printable
@@ -53,20 +52,20 @@ def build(
         commit: Its commit.
         command: The command; `{prefix}` stands for the folder of the packages.
         capability: Compute capability of the GPU, for which compilers build by default.
-        environment: Environment of the command; the programs of this Python come first.
+        environment: Environment of the command; the programs next to the commit's Python come first.
         tick: Called while it runs.
 
     Raises:
         GpuperfError: The command fails, or takes too long.
     """
-    folder = builds() / f"{commit.id}-{_key(command, capability, environment)}"
+    folder = builds() / f"{commit.id}-{_key(commit.python, command, capability, environment)}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         if not (folder / DONE).exists():
             shutil.rmtree(folder, ignore_errors=True)
             prefix = folder / "prefix"
             prefix.mkdir(parents=True)
-            _run(old, command, prefix, environment, tick)
+            _run(old, commit.python, command, prefix, environment, tick)
             (folder / DONE).touch()
         os.utime(folder)
     _prune(folder.parent)
@@ -79,7 +78,12 @@ def builds() -> Path:
 
 
 def _run(
-    old: OldTree, command: str, prefix: Path, environment: Mapping[str, str], tick: Callable[[], None]
+    old: OldTree,
+    python: Path,
+    command: str,
+    prefix: Path,
+    environment: Mapping[str, str],
+    tick: Callable[[], None],
 ) -> None:
     end = time.monotonic() + BUILD_S
     log = prefix.parent / "log"
@@ -89,7 +93,7 @@ def _run(
         if time.monotonic() > end:
             raise GpuperfError(f"gpuperf_build has taken more than {BUILD_S:.0f} s for old code")
 
-    path = os.pathsep.join(filter(None, [str(Path(sys.executable).parent), environment.get("PATH")]))
+    path = os.pathsep.join(filter(None, [str(python.parent), environment.get("PATH")]))
     try:
         words = [word.replace("{prefix}", str(prefix)) for word in shlex.split(command)]
         status = run_child(words, cwd=old.root, env={**environment, "PATH": path}, log=log, poll=poll)
@@ -103,11 +107,10 @@ def _run(
         raise GpuperfError(f"gpuperf_build ended with exit status {status} for old code{old.lacks}: {last}")
 
 
-def _key(command: str, capability: str, environment: Mapping[str, str]) -> str:
+def _key(python: Path, command: str, capability: str, environment: Mapping[str, str]) -> str:
     """Return a hash of what else a build depends on."""
-    installed = sorted((one.name, one.version) for one in distributions())
     compilers = [_identity(name, environment) for name in COMPILERS]
-    parts = [command, capability, platform.machine(), sys.version, installed, compilers]
+    parts = [command, capability, platform.machine(), sorted(installed(python).versions.items()), compilers]
     return hashlib.sha256(repr([*parts, *map(environment.get, FLAGS)]).encode()).hexdigest()[:16]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import tempfile
 import time
 from contextlib import ExitStack, closing, contextmanager
@@ -117,7 +118,7 @@ class Engine:
     def compare(
         self,
         test: TimedTest,
-        repository: Repository,
+        repository: Repository | None,
         commit: Commit,
         tick: Callable[[str], None],
     ) -> dict[str, Series]:
@@ -125,7 +126,7 @@ class Engine:
 
         Args:
             test: The test.
-            repository: The repository of the checkout.
+            repository: The repository of the checkout; None if old code is the checkout.
             commit: The old code.
             tick: Called with the progress, many times a second; raises `OutOfTimeError` to end it.
 
@@ -182,7 +183,7 @@ class Engine:
         """
         blocks: dict[str, list[tuple[SideBlock, ...]]] = {label: [] for label in test.calls}
         why = ""
-        sides = Sides(self._root, None, None, self._invocation, self._working_folder())
+        sides = Sides(self._root, Path(sys.executable), None, None, self._invocation, self._working_folder())
         for number in range(1, count + 1):
             each = partial(tick, f"fresh process {number} of {count}")
             try:
@@ -208,23 +209,25 @@ class Engine:
             self._logs.mkdir(parents=True, exist_ok=True)
         return self._folder
 
-    def _sides(self, repository: Repository, commit: Commit) -> Sides:
+    def _sides(self, repository: Repository | None, commit: Commit) -> Sides:
         if commit.id not in self._trees:
             folder = self._working_folder()
             while len(self._trees) >= MOST_TREES:
                 oldest, _ = self._trees.pop(next(iter(self._trees)))
                 oldest.close()
             with ExitStack() as stack:
-                old = stack.enter_context(old_tree(repository, commit))
-                built = None
-                if self._command:
+                old = built = None
+                if commit.id:
+                    assert repository is not None
+                    old = stack.enter_context(old_tree(repository, commit))
+                if old is not None and self._command:
                     begin = time.monotonic()
                     with self._progress(f"gpuperf_build of {commit}") as show:
                         environment = self._invocation.environment
                         told, gpu = partial(show, "builds"), self._capability
                         built = build(old, commit, self._command, gpu, environment, told)
                     self.built_s += time.monotonic() - begin
-                sides = Sides(self._root, old, built, self._invocation, folder)
+                sides = Sides(self._root, commit.python, old, built, self._invocation, folder)
                 self._trees[commit.id] = stack.pop_all(), sides
         return self._trees[commit.id][1]
 
@@ -240,7 +243,7 @@ class Engine:
     ) -> Taken:
         """Run the test in new processes."""
         if self._launcher is None:
-            launcher = Launcher(self._root, self._invocation.environment, tick)
+            launcher = Launcher(sides.programs, self._root, self._invocation.environment, tick)
             self._launcher = self._stack.enter_context(closing(launcher))
         with self._processes(sides, test, labels, order, driver, tick) as processes:
             for side, process in processes.items():

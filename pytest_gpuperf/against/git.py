@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,10 +26,13 @@ class Commit:
     ref: str
     """The name that the user types, or the start of its id."""
     id: str
+    """Empty for the checkout itself."""
+    python: Path = Path(sys.executable)
+    """The program of Python that runs it."""
 
     def __str__(self) -> str:
         """`main (1a2b3c4)`."""
-        return self.ref if self.id.startswith(self.ref) else f"{self.ref} ({self.id[:7]})"
+        return self.ref if not self.id or self.id.startswith(self.ref) else f"{self.ref} ({self.id[:7]})"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pytest_gpuperf.against.fork_server import LIBRARIES, LONGEST, SLOW
 from pytest_gpuperf.processes.children import end_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from multiprocessing.connection import Connection
     from typing import Any, BinaryIO
 
@@ -46,21 +46,29 @@ class ServerLostError(Exception):
 
 
 class Launcher:
-    """Starts side processes; its server stays until the end.
+    """Starts side processes; its servers, one for each Python, stay until the end.
 
     Args:
-        checkout: Top folder of the checkout: nothing of it may be imported by the server.
-        environment: Environment of the server.
-        tick: Called while the server imports.
+        programs: The programs of Python of the sides.
+        checkout: Top folder of the checkout: nothing of it may be imported by a server.
+        environment: Environment of the servers.
+        tick: Called while they import.
     """
 
-    def __init__(self, checkout: Path, environment: Mapping[str, str], tick: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        programs: Collection[str],
+        checkout: Path,
+        environment: Mapping[str, str],
+        tick: Callable[[], None],
+    ) -> None:
         self._tick = tick
-        self._server: ForkServer | None = None
+        self._servers: dict[str, ForkServer] = {}
         self.why_not = ""
         """Why each process imports by itself; empty if they are forked, or if there is nothing slow."""
         if sys.platform == "linux" and (modules := slow_imports(sys.modules)):
-            self._server = ForkServer(environment, [str(checkout), *modules])
+            asked = [str(checkout), *modules]
+            self._servers = {program: ForkServer(program, environment, asked) for program in programs}
 
     def start(self, sides: Sides, side: Side, channel: Connection, log: BinaryIO) -> Leader:
         """Start the process of a side; it leads its own group.
@@ -73,19 +81,21 @@ class Launcher:
         """
         plan = sides.plan_file(side)
         command, cwd, environment = sides.command(side), sides.cwd(side), sides.environment(side, plan)
-        if self._server is not None:
+        if self._servers:
             try:
-                self._server.wait(self._tick)
+                # If one cannot fork, none does: both sides begin alike.
+                for server in self._servers.values():
+                    server.wait(self._tick)
                 order = {
                     "command": command[1:],
                     "cwd": str(cwd),
                     "environment": environment,
                     "plan": str(plan),
                 }
-                return self._server.fork(plan.with_suffix(".order"), order, channel, log)
+                return self._servers[command[0]].fork(plan.with_suffix(".order"), order, channel, log)
             except ServerLostError as error:
-                self._server.close()
-                self._server, self.why_not = None, str(error)
+                self.close()
+                self.why_not = str(error)
         return subprocess.Popen(  # noqa: S603
             command,
             cwd=cwd,
@@ -98,9 +108,10 @@ class Launcher:
         )
 
     def close(self) -> None:
-        """End the server; the processes go on."""
-        if self._server is not None:
-            self._server.close()
+        """End the servers; the processes go on."""
+        for server in self._servers.values():
+            server.close()
+        self._servers.clear()
 
 
 def slow_imports(loaded: Mapping[str, Any]) -> list[str]:
@@ -113,16 +124,17 @@ class ForkServer:
     """The server, as the run sees it; it ends with the run.
 
     Args:
+        program: The program of Python.
         environment: Its environment: packages read it when they are imported.
         asked: The folder of the checkout, then the modules that it imports.
     """
 
-    def __init__(self, environment: Mapping[str, str], asked: Sequence[str]) -> None:
+    def __init__(self, program: str, environment: Mapping[str, str], asked: Sequence[str]) -> None:
         self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-c", RUN, fork_server.__file__, str(theirs.fileno())],
+                [program, "-c", RUN, fork_server.__file__, str(theirs.fileno())],
                 env=environment,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,

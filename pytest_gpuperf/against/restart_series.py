@@ -15,7 +15,7 @@ from pytest_gpuperf.statistics.sequential import Side, decide_restarts
 if TYPE_CHECKING:
     from pytest_gpuperf.against.git import Commit
     from pytest_gpuperf.against.turns import Taken
-    from pytest_gpuperf.records import TimingMode
+    from pytest_gpuperf.records import LaunchedCode, TimingMode
 
 TOO_SHORT = "it is too short to be timed cold, as blocks at or below 0 µs show"
 NOT_RECORDED = "CUPTI could not record enough of its blocks"
@@ -45,6 +45,8 @@ class Series:
     recorded: bool | None = None
     """True if CUPTI times the blocks; None before the first restart."""
     seconds: float = 0.0
+    code: LaunchedCode | None = None
+    """Code of the old side; None if it was not read."""
     reason: str = ""
     """Why it cannot be compared; empty if it can."""
     decision: Decision | None = None
@@ -66,6 +68,7 @@ class Series:
         if label in taken.blocks and not taken.misplaced:
             call = taken.ready["B"][label].call
             self.recorded = taken.recorded[label]
+            self.code = self.code or taken.ready["A"][label].code
             self.add(taken.blocks[label], call.mode, taken.seconds[label], new_first=taken.new_first)
         else:
             self.reason = _why_not_timed(taken, label, commit)
@@ -110,6 +113,7 @@ class Series:
             old_mhz=self._clock_mhz("A"),
             new_mhz=self._clock_mhz("B"),
             seconds=round(self.seconds, 1),
+            code=self.code,
         )
 
     def _time_us(self, side: Side) -> float:

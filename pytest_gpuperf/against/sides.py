@@ -7,6 +7,8 @@ import re
 import shlex
 import shutil
 import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ from pytest_gpuperf.against.messages import SidePlan
 from pytest_gpuperf.settings.settings import SIDE_ENV
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_gpuperf.against.worktree import OldTree
     from pytest_gpuperf.records.passes import Invocation
@@ -31,16 +33,24 @@ class Sides:
 
     Args:
         checkout: Top folder of the checkout, without symbolic links.
-        old: The old code; None if only new code runs.
+        python: The program of Python that runs old code.
+        old: The old code; None if it is the checkout, or if only new code runs.
         built: Folder of the packages built of old code; None for none.
         invocation: The command that started pytest.
         folder: A folder for the program of the processes, and for their plans.
     """
 
     def __init__(
-        self, checkout: Path, old: OldTree | None, built: Path | None, invocation: Invocation, folder: Path
+        self,
+        checkout: Path,
+        python: Path,
+        old: OldTree | None,
+        built: Path | None,
+        invocation: Invocation,
+        folder: Path,
     ) -> None:
         self._checkout = checkout
+        self._pythons: Mapping[Side, str] = {"A": str(python), "B": sys.executable}
         self._old = old
         self._built = built
         self._invocation = invocation
@@ -50,6 +60,11 @@ class Sides:
         self._program = _program(folder / "program")
         self.lacks = old.lacks if old is not None else ""
         """What old code lacks, in brackets; empty if that is nothing."""
+
+    @property
+    def programs(self) -> set[str]:
+        """The programs of Python of both sides."""
+        return set(self._pythons.values())
 
     def _tree(self, side: Side) -> Path:
         """Return the top folder of a side's code."""
@@ -102,7 +117,7 @@ class Sides:
         rootdir = self._place(self._invocation.rootdir, side)
         rootdir.mkdir(parents=True, exist_ok=True)
         return [
-            *(sys.executable, str(self._program)),
+            *(self._pythons[side], str(self._program)),
             *(self._in_text(argument, side) for argument in self._invocation.arguments),
             # The old code's ini file could set these differently, or have options and keys that are gone.
             *(f"--rootdir={rootdir}", "--gpuperf", f"--gpuperf-mode={self._invocation.mode}"),
@@ -113,13 +128,17 @@ class Sides:
     def environment(self, side: Side, plan: Path) -> dict[str, str]:
         """Return the environment of a side's process: that of the run's start."""
         environment = dict(self._invocation.environment)
-        if side == "A" and self._old is not None:
+        if side == "A":
             # For programs that tests start; the process corrects its own path when it starts.
             moved = {name: self._moved(value) for name, value in environment.items() if name != "HOME"}
             environment |= moved
             environment["PYTEST_ADDOPTS"] = self._in_text(environment.get("PYTEST_ADDOPTS", ""), side)
             # torch rebuilds an inline extension each time the other side has built one with its name.
-            environment["TORCH_EXTENSIONS_DIR"] = str(self._old.folder / "torch_extensions")
+            folder = self._old.folder if self._old is not None else self._folder
+            environment["TORCH_EXTENSIONS_DIR"] = str(folder / "torch_extensions")
+            if self._pythons["A"] != sys.executable:
+                programs = [str(Path(self._pythons["A"]).parent), environment.get("PATH")]
+                environment["PATH"] = os.pathsep.join(filter(None, programs))
         return {**environment, SIDE_ENV: str(plan)}
 
     def _moved(self, value: str) -> str:
@@ -140,10 +159,17 @@ class Sides:
 def _program(folder: Path) -> Path:
     """Make a folder that Python can run: `start.py` next to a link to this package.
 
-    Python puts it first on the path, before any folder that could hold another `pytest_gpuperf`.
+    Python puts it first on the path, before any folder that could hold another `pytest_gpuperf`. pytest finds
+    the plugin by its metadata, also in an environment that has none.
     """
     if not folder.exists():
         folder.mkdir()
         (folder / "pytest_gpuperf").symlink_to(Path(__file__).resolve().parents[1])
         shutil.copy(start.__file__, folder / "__main__.py")
+        with suppress(PackageNotFoundError):
+            plugin = distribution("pytest-gpuperf")
+            metadata = folder / f"pytest_gpuperf-{plugin.version}.dist-info"
+            metadata.mkdir()
+            for name in ("METADATA", "entry_points.txt"):
+                (metadata / name).write_text(plugin.read_text(name) or "", encoding="utf-8")
     return folder

@@ -158,7 +158,7 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float = 0.0) -> Time
         baseline_mhz=against.old_mhz,
         how="in turn",
         against=against.ref
-        if against.commit.startswith(against.ref)
+        if not against.commit or against.commit.startswith(against.ref)
         else f"{against.ref} ({against.commit[:7]})",
     )
 

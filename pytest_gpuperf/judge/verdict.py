@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.limits import Limit
     from pytest_gpuperf.judge.screen import TimeComparison
+    from pytest_gpuperf.records import LaunchedCode
 
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
@@ -166,7 +167,7 @@ def _compare(
         findings += counter_findings(counters)
     if judged is not None:
         if judged.status not in (Status.PASS, Status.NEW):
-            code = compare_code(measurement.code, known.code)
+            code = compare_code(measurement.code, _old_code(measurement, known))
             judged = replace(judged, details=(*code, *counters.details))
         if choice and time is not None:
             judged, choice = replace(judged, line=f"{choice}; {judged.line}"), ""
@@ -187,6 +188,14 @@ def _complete(finding: Finding, label: str, hints: Hints) -> Finding:
     elif finding.drift or finding.status in (Status.REGRESSED, Status.IMPROVED, Status.INCONCLUSIVE):
         step = step or hints.accept
     return replace(finding, label=label, line=line, next_step=step)
+
+
+def _old_code(measurement: Measurement, known: MeasurementBaseline) -> LaunchedCode | None:
+    """Return the code that a time is compared with: that of a commit or environment that the user named."""
+    settlement = measurement.settlement
+    if settlement is None or settlement.against is None or settlement.sessions:
+        return known.code
+    return settlement.against.code
 
 
 def _unmeasured(part: dict[str, Measurement], expected: Expected) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.code import LaunchedCode
 from pytest_gpuperf.records.quantities import Clock, Count, LogRatio, Seconds, Time, TimeOrZero
 from pytest_gpuperf.records.timing import TimingMode
 
@@ -35,9 +36,10 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
     """Time of one call and of the same call in older code, measured in turn on one GPU."""
 
     ref: str
-    """Older code: the name that the user typed, or the start of the commit's id."""
+    """Older code: the name that the user typed, or the start of the commit's id; `python:FOLDER` for the
+    environment in a folder, `python:FOLDER@REF` for a commit in it."""
     commit: str
-    """Commit of the older code."""
+    """Commit of the older code; empty for the checkout in another environment."""
     mode: TimingMode | None = None
     """Mode of both sides; None if they were not timed."""
     recorded: bool = False
@@ -57,6 +59,8 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
     new_mhz: Clock = 0.0
     seconds: Seconds = 0.0
     """Time of the blocks of both sides over all restarts; without processes, imports and compilers."""
+    code: LaunchedCode | None = None
+    """Code of the older code's kernels; None if it was not read."""
 
 
 def is_out_of_memory(reason: str) -> bool:

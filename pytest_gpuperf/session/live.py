@@ -118,6 +118,8 @@ class LiveRunner(Runner):
         )
         super().__init__(settings, self._live, RunReport(judge, news, file, link=link))
         self._against = Against.of(settings)
+        if self._against is not None and self._against.notice:
+            news.note(self._against.notice)
         self._settler: Settler | None = None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
         if self._sanitizing is not None:

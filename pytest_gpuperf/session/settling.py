@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.against.engine import Engine, OutOfTimeError, TimedTest
 from pytest_gpuperf.against.git import Commit, Repository
+from pytest_gpuperf.against.interpreter import PREFIX, changes, check_plugin, installed, parse
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code import compare_code
 from pytest_gpuperf.judge.environment_difference import PACKAGES
@@ -31,7 +33,6 @@ from pytest_gpuperf.statistics.thresholds import FRESH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from pytest_gpuperf.against.blocks import SideBlock
     from pytest_gpuperf.against.restart_series import Series
@@ -50,22 +51,40 @@ SHARE = 2.0
 
 @dataclass(frozen=True)
 class Against:
-    """The commit that `--gpuperf-against` names."""
+    """The commit or the environment that `--gpuperf-against` names."""
 
-    repository: Repository
+    repository: Repository | None
+    """None outside of git, where an environment can be named alone."""
     commit: Commit
+    notice: str = ""
+    """Packages whose versions differ in another environment; empty for that of the run."""
 
     @classmethod
     def of(cls, settings: Settings) -> Against | None:
-        """Find the commit; None if the option names none.
+        """Find the commit, or the environment; None if the option names none.
 
         Raises:
-            GpuperfError: There is no such commit, or no git.
+            GpuperfError: There is no such commit, or no git; or the tests cannot run in that environment.
         """
         if not settings.against:
             return None
-        repository = Repository.around(settings.root)
-        return cls(repository, repository.commit(settings.against))
+        program, ref = parse(settings.against)
+        try:
+            repository = Repository.around(settings.root)
+        except GpuperfError:
+            if ref:
+                raise
+            repository = None
+        commit = repository.commit(ref) if repository is not None and ref else None
+        if program is None:
+            assert commit is not None
+            return cls(repository, commit)
+        old = installed(program)
+        check_plugin(program, old)
+        differs = changes(old, installed(Path(sys.executable)))
+        name = f"{PREFIX}{Path(old.prefix).name}"
+        named = Commit(f"{name}@{ref}" if ref else name, commit.id if commit is not None else "", program)
+        return cls(repository, named, f"{name}: {', '.join(differs) or 'no package differs'}")
 
 
 class Settler:
@@ -109,7 +128,7 @@ class Settler:
         except GpuperfError as error:
             self._no_git = str(error)
         root = self._repository.root if self._repository is not None else settings.root.resolve()
-        if not invocation.cwd.resolve().is_relative_to(root):
+        if self._repository is not None and not invocation.cwd.resolve().is_relative_to(root):
             outside = GpuperfError(
                 "pytest was started outside the checkout, but old code has to run the same command",
                 next_step=f"type it in {show_path(root)}",
@@ -274,7 +293,6 @@ class Settler:
     def _compare(
         self, test: TimedTest, commit: Commit, tick: Callable[[str], None]
     ) -> tuple[dict[str, Series], str]:
-        assert self._repository is not None
         try:
             return self._engine.compare(test, self._repository, commit, tick), ""
         except (GpuperfError, OSError) as error:
@@ -319,7 +337,7 @@ class Settler:
         measured = {label: state.measurements[label] for label in labels}
 
         def code_differs(label: str, code: LaunchedCode) -> str:
-            stored = known.get(label)
+            stored = known.get(label) if alike else None
             return "; ".join(compare_code(code, stored.code)) if stored is not None else ""
 
         stored_codes = [known[label] for label in labels if label in known and known[label].code is not None]
@@ -330,7 +348,7 @@ class Settler:
             {label: one.call for label, one in measured.items() if one.call is not None},
             {label: _is_recorded(one) for label, one in measured.items()},
             self._judge.tolerance_pct(state),
-            self._judge.environment.toolchain.driver if alike else None,
+            self._judge.environment.toolchain.driver if alike or self._against is not None else None,
             code_differs,
         )
 

@@ -8,16 +8,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from against_project import Project
 from pytest_gpuperf.against import build
 from pytest_gpuperf.errors import GpuperfError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytest.importorskip("setuptools")
 if shutil.which("cc") is None:
@@ -144,11 +141,12 @@ def test_another_architecture_or_compiler_is_another_build(tmp_path: Path) -> No
     nvcc.touch(mode=0o755)
     with_nvcc = {"CUDA_HOME": str(tmp_path)}
     calls = [("8.0", {}), ("9.0", {}), ("9.0", {"TORCH_CUDA_ARCH_LIST": "8.0"}), ("9.0", with_nvcc)]
-    keys = [build._key("pip", *call) for call in calls]
+    python = Path(sys.executable)
+    keys = [build._key(python, "pip", *call) for call in calls]
     os.utime(nvcc, (1, 1))
-    keys.append(build._key("pip", *calls[-1]))
+    keys.append(build._key(python, "pip", *calls[-1]))
     assert len(set(keys)) == 5
-    assert build._key("pip", *calls[-1]) == keys[-1]
+    assert build._key(python, "pip", *calls[-1]) == keys[-1]
 
 
 def test_builds_that_were_not_used_for_longest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_server_has_the_environment_of_the_runs_start(monkeypatch: pytest.Monkey
     """Packages read variables when they are imported, and a test may have set one for itself."""
     before = dict(os.environ)
     monkeypatch.setenv("TORCH_LOGS", "recompiles")
-    server = launching.ForkServer(before, ["/"])
+    server = launching.ForkServer(sys.executable, before, ["/"])
     place = Path(f"/proc/{vars(server)['_process'].pid}/environ")
     assert b"TORCH_LOGS" not in place.read_bytes()
     server.close()
@@ -123,7 +123,7 @@ if not others:
 
 def test_a_fork_that_nobody_asks_for_its_status_has_ended() -> None:
     """In a container, the process that inherits the forks of a lost server may never ask."""
-    server = launching.ForkServer(os.environ, ["/"])
+    server = launching.ForkServer(sys.executable, os.environ, ["/"])
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     fork = launching._Forked(server, child.pid)

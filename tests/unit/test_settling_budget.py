@@ -10,7 +10,7 @@ import pytest
 from pytest_gpuperf.against.blocks import SideBlock
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.restart_series import Series
-from pytest_gpuperf.records import Fingerprint, Measurement
+from pytest_gpuperf.records import Fingerprint, Measurement, Toolchain
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import settling
 from pytest_gpuperf.session.marker import ItemState, Marker
@@ -67,7 +67,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def settled(root: Path, clock: Clock, suspects: int, *, test_s: float, settle_s: float | None = None) -> int:
     """Run 100 tests, of which the last ones are suspects; return how many of these are settled in turn."""
     settings = SimpleNamespace(root=root, settle_s=settle_s, budget_s=1.0, build="")
-    environment: Any = SimpleNamespace(gpu=SimpleNamespace(compute_capability="9.0", slug="x"))
+    gpu = SimpleNamespace(compute_capability="9.0", slug="x")
+    environment: Any = SimpleNamespace(gpu=gpu, toolchain=Toolchain())
     judge: Any = SimpleNamespace(
         settings=settings, environment=environment, expected=None, tolerance_pct=lambda _: 0.0
     )
