@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING
@@ -139,6 +139,7 @@ class Project:
         labels: tuple[str, ...] = ("main",),
         left_s: Callable[[], float] = lambda: 60.0,
         build: str = "",
+        python: Path = Path(sys.executable),
     ) -> Compared:
         """Time tests in turn with old code, from this process.
 
@@ -152,6 +153,7 @@ class Project:
             labels: Labels to time.
             left_s: Returns the seconds that are left.
             build: `gpuperf_build`.
+            python: The program of Python that runs old code.
         """
 
         def tick(text: str) -> None:
@@ -160,7 +162,7 @@ class Project:
                 raise OutOfTimeError
 
         repository = Repository.around(self.root)
-        commit = repository.commit(ref)
+        commit = replace(repository.commit(ref), python=python)
         with self.engine(arguments, looks, patience_s, build) as engine:
             series: dict[tuple[str, str], Series] = {}
             for nodeid in tests:

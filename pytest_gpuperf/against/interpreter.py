@@ -69,9 +69,11 @@ def parse(named: str) -> tuple[Path | None, str]:
     place = named.removeprefix(PREFIX)
     if place == named:
         return None, named
+    path, at, ref = place.rpartition("@")
+    if not at or Path(place).expanduser().exists():
+        path, ref = place, ""
     # A link to Python stays one: its own folder tells Python of its environment.
-    path, _, ref = (place, "", "") if Path(place).expanduser().exists() else place.rpartition("@")
-    program = Path(os.path.abspath(Path(path or place).expanduser()))  # noqa: PTH100
+    program = Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100
     return program / "bin" / "python" if program.is_dir() else program, ref
 
 
@@ -86,16 +88,16 @@ def check_plugin(program: Path, other: Installed) -> None:
     except PackageNotFoundError:
         return
     lacks = [
-        str(one)
+        one
         for one in needed
         if one.marker is None
         and not one.specifier.contains(other.versions.get(one.name.lower(), "0"), prereleases=True)
     ]
     if lacks:
         raise GpuperfError(
-            f"{program} cannot run the tests: its environment lacks {', '.join(lacks)}",
+            f"{program} cannot run the tests: its environment lacks {', '.join(one.name for one in lacks)}",
             expected="the packages that pytest-gpuperf needs",
-            next_step=shlex.join([str(program), "-m", "pip", "install", *lacks]),
+            next_step=shlex.join([str(program), "-m", "pip", "install", *map(str, lacks)]),
         )
 
 

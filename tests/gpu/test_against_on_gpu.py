@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from against_environment import environment
 from against_project import Project
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.sequential import decide_restarts
@@ -48,7 +49,12 @@ def compared(tmp_path: Path, steps: int) -> AgainstTiming:
     project = Project(tmp_path / "repo")
     project.commit({"kernels.py": KERNEL.format(steps=4000), "test_steps.py": TEST})
     project.write({"kernels.py": KERNEL.format(steps=steps)})
-    arguments = ("--gpuperf", "--gpuperf-counters=off", "--gpuperf-against=main")
+    return run(project, "main")
+
+
+def run(project: Project, against: str) -> AgainstTiming:
+    """Compare with a commit or an environment."""
+    arguments = ("--gpuperf", "--gpuperf-counters=off", f"--gpuperf-against={against}")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments],
         cwd=project.root,
@@ -75,3 +81,17 @@ def test_two_percent_is_detected_and_unchanged_code_passes(
     assert decision.outcome is outcome
     assert decision.change_pct == pytest.approx(100 * (steps / 4000 - 1), abs=0.5)
     assert found.mode == "hot"
+
+
+@pytest.mark.parametrize(("steps", "outcome"), [(4000, Outcome.PASS), (3920, Outcome.REGRESSED)])
+def test_a_library_of_another_environment_is_compared(tmp_path: Path, steps: int, outcome: Outcome) -> None:
+    python = environment(tmp_path / "old", 1, steps)
+    project = Project(tmp_path / "repo")
+    steps_of_library = "try: from fast_kernels import TIME_US as STEPS\nexcept ImportError: STEPS = 4000\n"
+    kernel = KERNEL.format(steps="int(STEPS)") + steps_of_library
+    project.commit({"kernels.py": kernel, "test_steps.py": TEST})
+    found = run(project, f"python:{python}")
+    assert decide_restarts(found.log_ratios, final=True).outcome is outcome
+    assert found.code is not None
+    assert [one.name for one in found.code.kernels] == ["steps_kernel"]
+    assert all(one.code for one in found.code.kernels)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from against_pass_project import TEST, K, found, ten_microseconds
+from against_environment import environment
+from against_pass_project import TEST, K, found, record, ten_microseconds
 from pytest_gpuperf.against import fork_server, launching
 
 if TYPE_CHECKING:
@@ -59,6 +60,18 @@ def test_slow_packages_are_imported_once_for_all_side_processes(project: Project
     processes = {block.time_us for restart in found(paired).restarts for block in restart.blocks}
     assert (imports(witness), len(processes)) == (1, 6)
     assert paired.notices == []
+
+
+def test_each_environment_has_its_own_server(project: Project, witness: Path, tmp_path: Path) -> None:
+    python = environment(tmp_path / "old", 1, 10.0)
+    with (project.path[0] / "slow_package.py").open("a") as stream:
+        stream.write("import sys\nPREFIX = sys.prefix")
+    kernel = "import slow_package\ndef kernel(): return 9.0 + slow_package.PREFIX.endswith('old')\n"
+    project.commit({"kernels.py": kernel})
+    paired = project.compare(K, looks=(3,), python=python)
+    compared = record(paired)
+    assert (compared.old_us, compared.new_us, len(compared.log_ratios)) == (10.0, 9.0, 3)
+    assert (imports(witness), paired.notices) == (2, [])
 
 
 @pytest.mark.parametrize(
