@@ -28,7 +28,6 @@ COMMANDS = [
             ["trace"],
             ["compare", "one", "two"],
             ["baseline", "accept", "--dry-run"],
-            ["baseline", "status"],
             ["history", "show"],
         )
         for form in FORMS

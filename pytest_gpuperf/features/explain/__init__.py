@@ -22,6 +22,6 @@ def register(registry: Registry) -> None:
 
 
 def _lines(measurement: Measurement) -> tuple[str, ...]:
-    from pytest_gpuperf.features.explain.diagnosis import explain_lines
+    from pytest_gpuperf.features.explain.explained import explain_lines
 
     return explain_lines(measurement)

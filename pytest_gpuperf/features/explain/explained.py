@@ -5,17 +5,49 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.explain.diagnosis import diagnose_call, diagnose_kernel
+from pytest_gpuperf.features.explain.diagnosis import diagnose_call, diagnose_kernel, lines_of
 from pytest_gpuperf.features.explain.report import CALL, Explained, ExplainedMeasurement
 from pytest_gpuperf.features.ncu.launches import chip_of_kernel, groups_of
+from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_gpuperf.records import KernelProfile, TestRecord, Timing, Trace
+    from pytest_gpuperf.records import KernelProfile, Measurement, TestRecord, Timing, Trace
 
 SHOWN_KERNELS = 20
 """Maximum number of launches of a call or file to explain; the longest ones are kept."""
+
+SHOWN = 3
+"""Maximum number of diagnoses of a kernel below a failed test."""
+WORTH_SHOWING_PCT = 20.0
+"""Minimum share of the time for a kernel to have lines of its own below a failed test."""
+
+
+def explain_lines(measurement: Measurement) -> tuple[str, ...]:
+    """Return the diagnosis of a call and its kernels, for below a failed test.
+
+    Args:
+        measurement: The recorded measurement.
+
+    Returns:
+        A line for each diagnosis and an indented one with the next step; nothing without counters and
+        kernel table.
+    """
+    lines = lines_of(diagnose_call(measurement.trace)) if measurement.trace else []
+    profile = measurement.profile
+    if profile is None or profile.unavailable:
+        return tuple(lines)
+    timing = measurement.timing if len(profile.kernels) == 1 else None
+    rows, _ = explain_kernels(profile.kernels, profile.chip, timing)
+    for row in rows:
+        if row.share_pct is not None and row.share_pct < WORTH_SHOWING_PCT:
+            continue
+        if row.diagnoses and len(rows) > 1:
+            share = "" if row.share_pct is None else f", {row.share_pct:.0f} % of the time"
+            lines.append(printable(f"{row.name}{share}:"))
+        lines += lines_of(row.diagnoses[:SHOWN])
+    return tuple(lines)
 
 
 def explain_measurement(

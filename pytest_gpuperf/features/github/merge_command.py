@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import FORCE, USE_FORCE, echo, write
+from pytest_gpuperf.cli.output import echo, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.file_kinds import type_of
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.merging import merge_runs
-from pytest_gpuperf.records.runs import RUN_FILES, RUN_ID, encode_run, file_of_run, load_run
-from pytest_gpuperf.report.own_files import refuse_other_file
+from pytest_gpuperf.records.runs import RUN_FILES, encode_run, file_of_run, load_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.records import Run, TestRecord
 
@@ -29,23 +28,27 @@ if TYPE_CHECKING:
     "--output",
     type=click.Path(path_type=Path),
     required=True,
-    help="Write a folder with a folder for each GPU.",
+    help="Write this new folder, with a folder for each GPU.",
 )
-@FORCE
 @project_options
-def command(project: Project, runs: tuple[str, ...], output: Path, force: bool) -> None:
+def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
     """Join RUNS of several GPU models or shards into one.
 
     A run is an id, the start of an id, a run.json, or its folder. Runs of the same model, versions and commit
     become one. The other commands take the result as RUN. Refused if the runs are of several commits, or if a
-    model of GPU measured a test twice.
+    model of GPU measured a test twice, or if the folder has files.
     """
+    if type_of(output) == "file" or (output.is_dir() and any(output.iterdir())):
+        raise GpuperfError(
+            f"{show_path(output)} is there, with files that would be mixed with the new ones",
+            expected="a new or empty folder",
+            next_step="name another -o",
+        )
     paths = list(dict.fromkeys(path for ref in runs for path in project.find_all(ref)))
     loaded = [load_run(path) for path in paths]
     merged = merge_runs(loaded)
     targets = _targets(output, merged.runs)
     files = {target: encode_run(run) for target, run in targets.items()}
-    _refuse_to_overwrite(targets, paths, force=force)
     target_of = {_key(run, test): target for target, run in targets.items() for test in run.tests}
     for path, run in zip(paths, loaded, strict=True):
         for test in run.tests:
@@ -58,45 +61,13 @@ def command(project: Project, runs: tuple[str, ...], output: Path, force: bool) 
 
 
 def _targets(output: Path, runs: Sequence[Run]) -> dict[Path, Run]:
-    """Return the path of each run.
-
-    Raises:
-        GpuperfError: Something else is in the folder.
-    """
+    """Return the path of each run."""
     targets: dict[Path, Run] = {}
     for run in runs:
         slug = run.environment.gpu.slug
         number = sum(other.environment.gpu.slug == slug for other in targets.values()) + 1
         targets[output / (slug if number == 1 else f"{slug}-{number}") / RUN_FILES[0]] = run
-    _refuse_others(output, targets)
     return targets
-
-
-def _refuse_others(folder: Path, targets: dict[Path, Run]) -> None:
-    """Refuse a folder with runs that would seem to belong to the new ones."""
-    if type_of(folder) != "folder":
-        return
-    for path in folder.iterdir():
-        if path / RUN_FILES[0] not in targets and (
-            path.name in RUN_FILES
-            or RUN_ID.fullmatch(path.name)
-            or any((path / name).exists() for name in RUN_FILES)
-        ):
-            raise GpuperfError(
-                f"{show_path(folder)} has another run: {show_path(path)}",
-                expected="a new folder, or that of an earlier merge of the same GPUs",
-                next_step="name another folder",
-            )
-
-
-def _refuse_to_overwrite(targets: Iterable[Path], sources: Sequence[Path], *, force: bool) -> None:
-    """Refuse to replace a run that is a part of the result, and files of others."""
-    parts = {source.resolve() for source in sources}
-    for target in targets:
-        if target.resolve() in parts:
-            raise GpuperfError(f"{show_path(target)} is one of the runs", next_step="name another -o")
-        if not force:
-            refuse_other_file(target, USE_FORCE)
 
 
 def _key(run: Run, test: TestRecord) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_gpuperf.cli.groups import CommandGroup
-from pytest_gpuperf.cli.output import echo, output_file, output_form, screen, show, write
+from pytest_gpuperf.cli.output import echo, output_form, screen, show
 from pytest_gpuperf.cli.project import Project, project_options, show_run
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history.order import commit_date, order_of
@@ -109,7 +109,6 @@ def _left_out(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
     show_default=True,
     help="Show the newest N commits of a test; 0 shows all.",
 )
-@output_file("-o", "--output", help="Draw one test: test.svg.")
 @click.option(
     "--site",
     type=click.Path(path_type=Path, file_okay=False),
@@ -124,7 +123,6 @@ def show_command(
     store: str,
     test: str,
     last: int,
-    output: Path | None,
     site: Path | None,
     changes: bool,
     form: str,
@@ -134,13 +132,11 @@ def show_command(
     TEST is a node id, or a part of one. A dot is a run, a hollow one of changed files; lines are errors. A
     loss is open if the time has not returned, and no run since is in the baseline.
     """
-    if (output is not None) + (site is not None) + changes > 1:
-        raise click.UsageError("--output, --site and --changes exclude each other.")
+    if site is not None and changes:
+        raise click.UsageError("--site and --changes exclude each other.")
     series, ranges, order = _search(project, store, "" if site is not None else test)
     if site is not None:
         _write_site(project, series, ranges, order, site)
-    elif output is not None:
-        _draw(series, ranges, order, output)
     elif changes:
         show(steps_report(ranges, series, order), form)
         if any(one.open for one in ranges):
@@ -191,17 +187,3 @@ def _write_site(
     refuse_other_file(output / PAGE, "name another folder, or remove that file")
     size = write_site(output, series, ranges, order, source_links(project.root))
     echo(f"wrote {show_path(output / PAGE)} ({count(len(series), 'time')}, {show_size(size)})")
-
-
-def _draw(series: Sequence[Series], ranges: Sequence[Range], order: Order, output: Path) -> None:
-    from pytest_gpuperf.features.history.picture import picture_of_series
-    from pytest_gpuperf.features.page.picture_file import draw
-
-    if len(series) > 1:
-        names = ", ".join(one.name for one in series[:_CASES])
-        raise GpuperfError(
-            f"a picture has one test, and {count(len(series), 'test')} have that name: {names}, …",
-            next_step="give more of the node id, with the label",
-        )
-    data = draw(picture_of_series(series[0], ranges, order), output)
-    write({output: data}, f"wrote {show_path(output)} ({count(len(series[0].points), 'run')})")

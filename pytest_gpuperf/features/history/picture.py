@@ -25,16 +25,14 @@ _TICKS = 6
 _TONES: dict[str, Tone] = {"slower": "bad", "faster": "good"}
 
 
-def picture_of_series(
-    series: Series, ranges: Sequence[Range], order: Order, links: SourceLinks | None = None
-) -> Picture:
+def picture_of_series(series: Series, ranges: Sequence[Range], order: Order, links: SourceLinks) -> Picture:
     """Make a picture with a point for each run, in the order of the commits.
 
     Args:
         series: The times.
         ranges: The steps found in the history; those of other series are left out.
         order: Order of the points.
-        links: Addresses of commits; None for no links.
+        links: Addresses of commits.
     """
     steps = marks_of(series, ranges)
     points = list(enumerate(series.points, 1))
@@ -70,9 +68,7 @@ def picture_of_series(
     )
 
 
-def _points(
-    points: Sequence[tuple[int, Point]], name: str, links: SourceLinks | None, *, hollow: bool
-) -> Points:
+def _points(points: Sequence[tuple[int, Point]], name: str, links: SourceLinks, *, hollow: bool) -> Points:
     return Points(
         x=tuple(float(at) for at, _ in points),
         y=tuple(point.time_us for _, point in points),
@@ -85,5 +81,5 @@ def _points(
             f"{point.line.shown} of {point.line.date[:10]}: {show_four_digits(point.time_us)}"
             for _, point in points
         ),
-        links=tuple(links.of_commit(point.line.known_commit) for _, point in points) if links else (),
+        links=tuple(links.of_commit(point.line.known_commit) for _, point in points),
     )

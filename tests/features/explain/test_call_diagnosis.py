@@ -9,7 +9,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from command_line import gpuperf
-from pytest_gpuperf.features.explain.diagnosis import diagnose_call, explain_lines
+from pytest_gpuperf.features.explain.diagnosis import diagnose_call
+from pytest_gpuperf.features.explain.explained import explain_lines
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Trace, TracedKernel
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import record, run

@@ -138,22 +138,12 @@ def test_runs_of_a_project_are_not_a_merged_run(project: Path) -> None:
     assert "holds more than one run" in merge(".gpuperf/runs", "-o", "all", status=2).output
 
 
-@pytest.mark.parametrize(("there", "said"), [(b"mine", "add --force"), (None, "is one of the runs")])
-def test_file_is_never_lost(project: Path, there: bytes | None, said: str) -> None:
-    path = project / "all/nvidia-h200/run.json"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(before := encode_run(shard(1)) if there is None else there)
-    other = write(project, shard(2))
-    assert said in merge(*other, *([path] if there is None else []), "-o", "all", status=2).output
-    assert path.read_bytes() == before
-
-
-def test_folder_of_other_runs_is_refused(project: Path) -> None:
-    merge(*write(project, shard(1, gpu=B200)), "-o", "all")
-    assert (
-        "all has another run: all/nvidia-b200"
-        in merge(*write(project, shard(2)), "-o", "all", status=2).output
-    )
+def test_folder_with_files_is_refused(project: Path) -> None:
+    merge(*write(project, shard(1)), "-o", "all")
+    before = (project / "all/nvidia-h200/run.json").read_bytes()
+    for runs in (write(project, shard(2, gpu=B200)), ["all"]):
+        assert "expected a new or empty folder" in merge(*runs, "-o", "all", status=2).output
+    assert (project / "all/nvidia-h200/run.json").read_bytes() == before
 
 
 def test_traces_move_with_their_run(project: Path) -> None:

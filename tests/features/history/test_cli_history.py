@@ -145,14 +145,6 @@ def test_unknown_test_lists_the_next_command(project: Path) -> None:
     assert "gpuperf history show lists the tests" in result.output
 
 
-def test_picture_has_commits_and_the_change(project: Path) -> None:
-    step(project)
-    assert history("show", NODEID, "-o", "x.svg").output == "wrote x.svg (12 runs)\n"
-    text = (project / "x.svg").read_text()
-    for part in ("time (µs)", "commit", "+4.0 %"):
-        assert part in text
-
-
 def test_ini_key_names_the_store(project: Path) -> None:
     keep(project, run(record(main=measured())))
     (project / "pytest.ini").write_text("[pytest]\ngpuperf_history = times/here\n")
