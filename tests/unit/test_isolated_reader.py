@@ -31,10 +31,10 @@ def test_rules_are_read_on_request(tmp_path: Path) -> None:
     report = tmp_path / "full.ncu-rep"
     packed = fake_ncu.CAPTURE.parent / "triton_square_gemm_set_full.ncu-rep.gz"
     report.write_bytes(gzip.decompress(packed.read_bytes()))
-    kernels = read_report_isolated(report, None, rules=True)
+    kernels = read_report_isolated(report, None)
     # If the process has loaded CUPTI's host library, ncu_report names the unit of derived counts `inst`
     # instead of `thread`.
-    here = read_report(report, None, rules=True)
+    here = read_report(report, None)
     assert [replace(kernel, units={}) for kernel in kernels] == [replace(kernel, units={}) for kernel in here]
     assert all(kernel.rules for kernel in kernels)
 

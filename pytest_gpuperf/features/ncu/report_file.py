@@ -231,7 +231,7 @@ def _head(path: Path, length: int) -> bytes:
 
 def _read(path: Path, names: Sequence[str] | None, notes: list[str]) -> list[RawKernel]:
     if _head(path, len(_REPORT)) == _REPORT:
-        return read_report_isolated(path, names, rules=True, search=ncu_python_dirs(None))
+        return read_report_isolated(path, names, search=ncu_python_dirs(None))
     data = path.read_bytes()
     text = data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8", errors="replace")
     text = text.replace("\r\n", "\n")

@@ -13,7 +13,7 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.arrays import as_tensor, is_on_gpu
 from pytest_gpuperf.measure.correctness.poison import copy, fill, same_bits
-from pytest_gpuperf.measure.device.memory import bytes_of
+from pytest_gpuperf.measure.device.memory import alias, bytes_of
 
 
 def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
@@ -98,9 +98,7 @@ class _Memory:
         if torch.equal(bytes_of(self.storage), bytes_of(self.before)):
             return ""
         for name, tensor in self.tensors.items():
-            former = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
-                self.before, tensor.storage_offset(), tensor.shape, tensor.stride()
-            )
+            former = alias(tensor, self.before)
             changed = ~same_bits(tensor, former)
             if changed.any():
                 index = tuple(changed.nonzero()[0].tolist())

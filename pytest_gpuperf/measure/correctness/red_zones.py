@@ -27,7 +27,7 @@ from pytest_gpuperf.measure.correctness.guarded_pool import (
 )
 from pytest_gpuperf.measure.correctness.zones import ALIGNMENT, Neighbour, Zone, memory_between, written
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.device.memory import bytes_of
+from pytest_gpuperf.measure.device.memory import bytes_of, twin
 from pytest_gpuperf.measure.trees import mapped
 
 if TYPE_CHECKING:
@@ -82,14 +82,7 @@ class GuardedArguments:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._storages:
             self._storages[storage.data_ptr()] = self._guarded_storage(tensor)
-        memory = self._storages[storage.data_ptr()].untyped_storage()
-        copied = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
-            memory, tensor.storage_offset(), tensor.shape, tensor.stride()
-        )
-        if isinstance(tensor, torch.nn.Parameter):
-            copied = torch.nn.Parameter(copied, requires_grad=tensor.requires_grad)
-        elif tensor.requires_grad:
-            copied.requires_grad_()
+        copied = twin(tensor, self._storages[storage.data_ptr()].untyped_storage())
         copied.grad = None if tensor.grad is None else tensor.grad.clone()
         return copied
 

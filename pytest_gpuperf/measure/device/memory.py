@@ -48,6 +48,26 @@ def bytes_at(address: int, size: int, device: torch.device | str = "cuda") -> to
     return torch.as_tensor(_Bytes(address, size), device=device)
 
 
+def alias(tensor: torch.Tensor, storage: torch.UntypedStorage | None = None) -> torch.Tensor:
+    """Return another tensor in the same memory, or at the same place in another storage.
+
+    A change through it does not show in the version of the tensor.
+    """
+    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
+        tensor.untyped_storage() if storage is None else storage,
+        tensor.storage_offset(),
+        tensor.shape,
+        tensor.stride(),
+    )
+
+
+def twin(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.Tensor:
+    """Return the like of a tensor at the same place in another storage: a parameter for a parameter."""
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(alias(tensor, storage), tensor.requires_grad)
+    return alias(tensor, storage).requires_grad_(tensor.requires_grad)
+
+
 class _Bytes:
     """Memory that `torch.as_tensor` takes as it is."""
 

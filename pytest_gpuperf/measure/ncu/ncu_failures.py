@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class KnownFailure:
+class KnownFailure(NamedTuple):
     """A failure of ncu with a known cause."""
 
     pattern: str

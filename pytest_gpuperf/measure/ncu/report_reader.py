@@ -65,7 +65,6 @@ class _Request(msgspec.Struct, frozen=True):
     report: str
     names: list[str] | None
     search: list[str]
-    rules: bool
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -74,15 +73,14 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def read_report_isolated(
-    path: Path, names: Sequence[str] | None, *, rules: bool = False, search: Sequence[Path] = ()
+    path: Path, names: Sequence[str] | None, *, search: Sequence[Path] = ()
 ) -> list[RawKernel]:
     """Read all kernels of a report in another process, with the arguments of `read_report`.
 
     Raises:
         GpuperfError: As `read_report`, or the reading process crashed.
     """
-    folders = [str(folder) for folder in search]
-    request = _Request(str(path), None if names is None else list(names), folders, rules)
+    request = _Request(str(path), None if names is None else list(names), list(map(str, search)))
     done = ask_apart(__name__, msgspec.json.encode(request))
     answer = None
     # A library may also end its process with success, or give bytes that are not text for a damaged name.
@@ -107,9 +105,9 @@ def main() -> None:
 def _answer(question: bytes) -> bytes:
     request = msgspec.json.decode(question, type=_Request)
     try:
-        search = [Path(folder) for folder in request.search]
-        path = Path(request.report)
-        answer = _Answer(read_report(path, request.names, rules=request.rules, search=search))
+        answer = _Answer(
+            read_report(Path(request.report), request.names, search=list(map(Path, request.search)))
+        )
     except GpuperfError as error:
         answer = _Answer(error=str(error))
     return msgspec.json.encode(answer)
@@ -119,7 +117,6 @@ def read_report(
     path: Path,
     names: Collection[str] | None = None,
     *,
-    rules: bool = False,
     search: Sequence[Path] = (),
 ) -> list[RawKernel]:
     """Read all kernels of a report in this process, in launch order.
@@ -130,7 +127,6 @@ def read_report(
     Args:
         path: The `.ncu-rep` file.
         names: Raw metric names to read; None reads all, which are thousands after `--set full`.
-        rules: Read the results of ncu rules, too.
         search: Folders to look for `ncu_report` in if the package is not installed, from
             [`ncu_python_dirs`][pytest_gpuperf.measure.ncu.report_reader.ncu_python_dirs].
 
@@ -164,7 +160,7 @@ def read_report(
     for name in actions[0].metric_names() if actions else ():
         if not name.startswith("derived__"):
             actions[0].metric_by_name(name).unit()
-    kernels = [_read(action, names, _rules(action, ncu_report) if rules else ()) for action in actions]
+    kernels = [_read(action, names, _rules(action, ncu_report)) for action in actions]
     if not kernels:
         raise GpuperfError(
             f"{path.name} holds no kernel",

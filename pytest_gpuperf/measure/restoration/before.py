@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kept import library_unchanged
-from pytest_gpuperf.measure.device.memory import bytes_of, fingerprint
+from pytest_gpuperf.measure.device.memory import alias, bytes_of, fingerprint
 from pytest_gpuperf.measure.device.process_state import ProcessState
 from pytest_gpuperf.measure.restoration.reachable_tensors import tensors_in_reach
-from pytest_gpuperf.measure.timing.call_elsewhere import alias, tensors_of
+from pytest_gpuperf.measure.timing.call_elsewhere import tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

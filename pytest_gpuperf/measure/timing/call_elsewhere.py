@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
-from pytest_gpuperf.measure.device.memory import bytes_of, free_bytes
+from pytest_gpuperf.measure.device.memory import bytes_of, free_bytes, twin
+from pytest_gpuperf.measure.trees import mapped, values_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,23 +43,19 @@ def copies(tree: Any, made: dict[int, torch.UntypedStorage] | None = None) -> An
         made: Copies by address: tensors that share memory share it afterwards.
     """
     made = {} if made is None else made
-    if type(tree) is dict:
-        return {key: copies(value, made) for key, value in tree.items()}
-    if type(tree) in (tuple, list):
-        return type(tree)(copies(value, made) for value in tree)
-    if type(tree) not in PLAIN or tree.layout != torch.strided or not on_gpu(tree):
-        return tree
-    storage = tree.untyped_storage()
-    if storage.data_ptr() not in made:
-        made[storage.data_ptr()] = bytes_of(storage).clone().untyped_storage()
-    other = alias(tree, made[storage.data_ptr()])
-    if isinstance(tree, torch.nn.Parameter):
-        other = torch.nn.Parameter(other, tree.requires_grad)
-    elif tree.requires_grad:
-        other.requires_grad_()
-    if tree.is_leaf and tree.grad is not None:
-        other.grad = copies(tree.grad, made)
-    return other
+
+    def copy(value: Any) -> Any:
+        if type(value) not in PLAIN or value.layout != torch.strided or not on_gpu(value):
+            return value
+        storage = value.untyped_storage()
+        if storage.data_ptr() not in made:
+            made[storage.data_ptr()] = bytes_of(storage).clone().untyped_storage()
+        other = twin(value, made[storage.data_ptr()])
+        if value.is_leaf and value.grad is not None:
+            other.grad = copy(value.grad)
+        return other
+
+    return mapped(copy, tree)
 
 
 def copied_call(call: Call) -> Call:
@@ -68,7 +65,7 @@ def copied_call(call: Call) -> Call:
         The call itself if there is too little memory, or if it might do other work on copies: an argument is
         part of a graph of autograd, is a view that conjugates or negates, or may know the tensors.
     """
-    if not all(map(_is_copied_whole, (call.args, dict(call.kwargs)))):
+    if not all(map(_is_copied_whole, values_in((call.args, dict(call.kwargs))))):
         return call
     storages = {one.untyped_storage() for one in tensors_of(call.args, call.kwargs).values()}
     try:
@@ -106,15 +103,11 @@ class CallElsewhere:
             own.copy_(other)
 
 
-def _is_copied_whole(tree: Any) -> bool:
-    if type(tree) is dict:
-        return all(map(_is_copied_whole, tree.values()))
-    if type(tree) in (tuple, list):
-        return all(map(_is_copied_whole, tree))
-    if type(tree) not in PLAIN:
-        return isinstance(tree, _WITHOUT_TENSORS)
-    alone = tree.is_leaf and tree.grad is None and not vars(tree)
-    return alone and tree.layout == torch.strided and not (tree.is_conj() or tree.is_neg())
+def _is_copied_whole(value: Any) -> bool:
+    if type(value) not in PLAIN:
+        return isinstance(value, _WITHOUT_TENSORS)
+    alone = value.is_leaf and value.grad is None and not vars(value)
+    return alone and value.layout == torch.strided and not (value.is_conj() or value.is_neg())
 
 
 def refuse_little_memory(size: int) -> None:
@@ -131,16 +124,3 @@ def refuse_little_memory(size: int) -> None:
             f"{free / 2**30:.3g} GiB are free on the GPU",
             expected=f"{2 * size / 2**30:.3g} GiB, twice the tensors that would be copied",
         )
-
-
-def alias(tensor: torch.Tensor, storage: torch.UntypedStorage | None = None) -> torch.Tensor:
-    """Return another tensor in the same memory, or at the same place in another storage.
-
-    A change through it does not show in the version of the tensor.
-    """
-    return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
-        tensor.untyped_storage() if storage is None else storage,
-        tensor.storage_offset(),
-        tensor.shape,
-        tensor.stride(),
-    )

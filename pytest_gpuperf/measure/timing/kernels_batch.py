@@ -89,15 +89,13 @@ class KernelsBatch:
 
     def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
         """Run blocks of the callable and the others in turn: all of them are recorded."""
-        own = self.fn
+        own, found = self.fn, []
         try:
-            return [self._run(fn) for fn in islice(cycle((own, *others)), blocks)]
+            for self.fn in islice(cycle((own, *others)), blocks):
+                found.append(self.run())
         finally:
             self.fn = own
-
-    def _run(self, fn: Callable[[], Any]) -> Block:
-        self.fn = fn
-        return self.run()
+        return found
 
     def host_blocks_us(self) -> list[float]:
         """Time blocks by the host's clock, without CUPTI: microseconds a call."""

@@ -61,7 +61,7 @@ def test_message_of_a_report_equals_that_in_csv(tmp_path: Path) -> None:
     def general(rules: tuple[Rule, ...]) -> str:
         return next(rule.message for rule in rules if rule.rule == "CPIStall" and rule.kind == "information")
 
-    of_report = general(read_report(path, (), rules=True)[0].rules)
+    of_report = general(read_report(path, ())[0].rules)
     assert of_report == general(read_csv(text)[0].rules)
     assert "The Profiling Guide (https://docs.nvidia.com/" in of_report
 
