@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from itertools import count
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.statistics.estimate import trimmed_mean
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.statistics.sequential import Side
 
-Quad: TypeAlias = Literal["ABBA", "BAAB"]
+Quad: TypeAlias = "tuple[Side, Side, Side, Side]"
+QUADS: tuple[Quad, Quad] = (("A", "B", "B", "A"), ("B", "A", "A", "B"))
 """The sides of four blocks in a row: a linear drift cancels in either."""
 LEAST_QUADS = 3
 WARM_UP_S = 0.1
@@ -46,35 +47,15 @@ class SideBlock:
     """Mean SM clock, in MHz; 0 if unknown."""
 
 
-def quad_order(rng: Random, quads: int) -> tuple[Quad, ...]:
+def quad_order(rng: Random, quads: int) -> list[Quad]:
     """Return the orders of a restart's quads: half of each kind (give or take one), shuffled.
 
     Args:
         rng: Source of the order.
         quads: Number of quads.
     """
-    kinds: list[Quad] = ["ABBA", "BAAB"]
-    rng.shuffle(kinds)
-    order = [kinds[at % 2] for at in range(quads)]
-    rng.shuffle(order)
-    return tuple(order)
-
-
-def restart_log_ratio(blocks: Sequence[tuple[Side, float]]) -> float:
-    """Return the natural logarithm of new over old time in one restart.
-
-    It is the 20 % trimmed mean over the quads, so that an occasional disturbed block does not count.
-
-    Args:
-        blocks: Side and natural logarithm of the time of each block, in the order measured.
-
-    Raises:
-        ValueError: The blocks are empty or not in quads.
-    """
-    quads = [blocks[at : at + 4] for at in range(0, len(blocks), 4)]
-    if not quads or any("".join(side for side, _ in quad) not in ("ABBA", "BAAB") for quad in quads):
-        raise ValueError("blocks must come in quads of ABBA or BAAB")
-    return trimmed_mean([sum(log if side == "B" else -log for side, log in quad) / 2 for quad in quads])
+    kinds = rng.sample(QUADS, 2)
+    return rng.sample([kinds[at % 2] for at in range(quads)], quads)
 
 
 def warm_up(block: Callable[[Side], SideBlock], budget_s: float) -> None:
@@ -105,7 +86,7 @@ def in_turn(block: Callable[[Side], SideBlock], rng: Random, budget_s: float) ->
     blocks: list[SideBlock] = []
     before: Side | None = None
     for quads, quad in enumerate(quad_order(rng, MOST_QUADS), 1):
-        for side in _sides(quad):
+        for side in quad:
             if side != before:
                 # The first block finds the caches and clocks of the other side.
                 block(side)
@@ -175,14 +156,16 @@ def at_one_clock(blocks: Sequence[SideBlock], logs: Sequence[float]) -> list[flo
 
 
 def ratio(blocks: Sequence[SideBlock], logs: Sequence[float]) -> float:
-    """Return the natural logarithm of new over old time, from logarithms of the blocks' times."""
-    return restart_log_ratio([(block.side, log) for block, log in zip(blocks, logs, strict=True)])
+    """Return the natural logarithm of new over old time in one restart, from logarithms of the blocks' times.
+
+    It is the 20 % trimmed mean over the quads, so that an occasional disturbed block does not count.
+    """
+    return trimmed_mean(_of_quads(blocks, logs))
 
 
 def is_precise(blocks: Sequence[SideBlock]) -> bool:
     """Return True if more quads would not help: restarts differ by more than this ratio's error."""
-    blocks = with_times(blocks)
-    if not blocks:
+    if not (blocks := with_times(blocks)):
         return False
     logs = at_one_clock(blocks, [math.log(block.time_us) for block in blocks])
     return ratio_error(blocks, logs) <= PRECISE_PCT / 100
@@ -190,9 +173,11 @@ def is_precise(blocks: Sequence[SideBlock]) -> bool:
 
 def ratio_error(blocks: Sequence[SideBlock], logs: Sequence[float]) -> float:
     """Return the standard error of a restart's ratio by the spread of its quads, at least two."""
-    ratios = [ratio(blocks[at : at + 4], logs[at : at + 4]) for at in range(0, len(blocks), 4)]
+    ratios = _of_quads(blocks, logs)
     return stdev(ratios) / math.sqrt(len(ratios))
 
 
-def _sides(quad: Quad) -> tuple[Side, ...]:
-    return ("A", "B", "B", "A") if quad == "ABBA" else ("B", "A", "A", "B")
+def _of_quads(blocks: Sequence[SideBlock], logs: Sequence[float]) -> list[float]:
+    """Return the ratio of each quad."""
+    signed = [log if block.side == "B" else -log for block, log in zip(blocks, logs, strict=True)]
+    return [sum(signed[at : at + 4]) / 2 for at in range(0, len(signed), 4)]

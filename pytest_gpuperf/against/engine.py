@@ -6,7 +6,7 @@ import secrets
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.statistics.thresholds import FRESH, LOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_gpuperf.against.blocks import SideBlock
     from pytest_gpuperf.against.git import Commit, Repository
@@ -245,36 +245,13 @@ class Engine:
         if self._launcher is None:
             launcher = Launcher(sides.programs, self._root, self._invocation.environment, tick)
             self._launcher = self._stack.enter_context(closing(launcher))
-        with self._processes(sides, test, labels, order, driver, tick) as processes:
-            for side, process in processes.items():
-                answer = process.answer()
-                assert isinstance(answer, Collected)
-                if not answer.found or answer.misplaced:
-                    return Taken(failures={side: answer.failure}, misplaced=answer.misplaced)
-            taken = Turns(processes, self._rng, self._budget_s).play(recorded)
-        if self._launcher.why_not:
-            why = f"no process could be forked, so each one imports by itself: {self._launcher.why_not}"
-            self.notices += [why] if why not in self.notices else []
-        return taken
-
-    @contextmanager
-    def _processes(
-        self,
-        sides: Sides,
-        test: TimedTest,
-        labels: Sequence[str],
-        order: tuple[Side, ...],
-        driver: str | None,
-        tick: Callable[[], None],
-    ) -> Iterator[dict[Side, SideProcess]]:
-        assert self._launcher is not None
         processes: dict[Side, SideProcess] = {}
         try:
             for side in order:
                 plan = sides.plan(side, test.nodeid, test.path, labels, driver)
                 log = self._logs / LOGS[side]
                 processes[side] = SideProcess(side, self._launcher, sides, plan, log, tick)
-            yield processes
+            taken = self._play(processes, recorded)
             for process in processes.values():
                 process.let_go()
             for process in processes.values():
@@ -284,6 +261,18 @@ class Engine:
                 for process in processes.values():
                     process.stop(grace_s=0)
             raise
+        if self._launcher.why_not:
+            why = f"no process could be forked, so each one imports by itself: {self._launcher.why_not}"
+            self.notices += [why] if why not in self.notices else []
+        return taken
+
+    def _play(self, processes: Mapping[Side, SideProcess], recorded: Mapping[str, bool]) -> Taken:
+        for side, process in processes.items():
+            answer = process.answer()
+            assert isinstance(answer, Collected)
+            if not answer.found or answer.misplaced:
+                return Taken(failures={side: answer.failure}, misplaced=answer.misplaced)
+        return Turns(processes, self._rng, self._budget_s).play(recorded)
 
     def _why_not_same(self, test: TimedTest, taken: Taken, label: str, commit: Commit) -> str:
         """Return why a time in turn is not that of the run's call, by the code of the baseline."""

@@ -108,35 +108,8 @@ class Ended(msgspec.Struct, tag=True, frozen=True):
 Command: TypeAlias = Begin | RunBlock | GoOn
 Answer: TypeAlias = Collected | Ready | Timed | Ended
 
+ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Collected | Ready | Timed | Ended)
 _COMMANDS: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Begin | RunBlock | GoOn)
-_ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Collected | Ready | Timed | Ended)
-
-
-class ParentEnd:
-    """The parent's end of a socket.
-
-    Raises:
-        OSError, EOFError: Its methods, if the side has ended.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def tell(self, command: Command) -> None:
-        """Send a command."""
-        self._connection.send_bytes(msgspec.json.encode(command))
-
-    def has_answer(self, wait_s: float) -> bool:
-        """Return True if the side answers, or ends, within some seconds."""
-        return self._connection.poll(wait_s)
-
-    def answer(self) -> Answer:
-        """Receive the answer."""
-        return _ANSWERS.decode(self._connection.recv_bytes())
-
-    def close(self) -> None:
-        """Tell the side that no command follows."""
-        self._connection.close()
 
 
 class SideEnd:

@@ -44,7 +44,6 @@ class Series:
     mode: TimingMode | None = None
     recorded: bool | None = None
     """True if CUPTI times the blocks; None before the first restart."""
-    seconds: float = 0.0
     code: LaunchedCode | None = None
     """Code of the old side; None if it was not read."""
     reason: str = ""
@@ -66,16 +65,13 @@ class Series:
     def take(self, taken: Taken, label: str, commit: Commit) -> None:
         """Add the blocks of a restart, or the reason why there are none."""
         if label in taken.blocks and not taken.misplaced:
-            call = taken.ready["B"][label].call
             self.recorded = taken.recorded[label]
             self.code = self.code or taken.ready["A"][label].code
-            self.add(taken.blocks[label], call.mode, taken.seconds[label], new_first=taken.new_first)
+            self.add(taken.blocks[label], taken.ready["B"][label].call.mode, new_first=taken.new_first)
         else:
             self.reason = _why_not_timed(taken, label, commit)
 
-    def add(
-        self, blocks: tuple[SideBlock, ...], mode: TimingMode, seconds: float, *, new_first: bool
-    ) -> None:
+    def add(self, blocks: tuple[SideBlock, ...], mode: TimingMode, *, new_first: bool) -> None:
         """Add one restart."""
         blocks = with_times(blocks)
         if not blocks:
@@ -85,7 +81,6 @@ class Series:
         logs = at_one_clock(blocks, raw)
         self.restarts.append(Restart(blocks, logs, ratio(blocks, logs), ratio(blocks, raw), new_first))
         self.mode = mode
-        self.seconds += seconds
 
     def judge(self, tolerance_pct: float, *, final: bool) -> None:
         """Decide by the restarts so far, if there are any."""
@@ -112,18 +107,13 @@ class Series:
             new_us=self._time_us("B"),
             old_mhz=self._clock_mhz("A"),
             new_mhz=self._clock_mhz("B"),
-            seconds=round(self.seconds, 1),
             code=self.code,
         )
 
     def _time_us(self, side: Side) -> float:
-        logs = [
-            log
-            for restart in self.restarts
-            for block, log in zip(restart.blocks, restart.logs, strict=True)
-            if block.side == side
-        ]
-        return round(trimmed_mean(list(map(math.exp, logs))), 6) if logs else 0.0
+        pairs = [pair for one in self.restarts for pair in zip(one.blocks, one.logs, strict=True)]
+        times_us = [math.exp(log) for block, log in pairs if block.side == side]
+        return round(trimmed_mean(times_us), 6) if times_us else 0.0
 
     def _clock_mhz(self, side: Side) -> float:
         clocks = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -56,9 +55,8 @@ class Rounds:
         with kept_attached():
             if not series.restarts:
                 warm_up(partial(_block, prepared), budget_s)
-            begin = time.monotonic()
             blocks = in_turn(partial(_block, prepared, recorded=series.recorded), self._rng, budget_s)
-        series.add(blocks, prepared["A"].mode, time.monotonic() - begin, new_first=new_first)
+        series.add(blocks, prepared["A"].mode, new_first=new_first)
         return prepared
 
     def record(self, first: str) -> AgainstTiming:

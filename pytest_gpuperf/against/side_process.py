@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.against.messages import ParentEnd
+from pytest_gpuperf.against.messages import ANSWERS
 from pytest_gpuperf.processes.children import end_group
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ class SideProcess:
         self.side = side
         self._log = log
         self._tick = tick
-        ours, theirs = Pipe()
-        self._end = ParentEnd(ours)
+        self._end, theirs = Pipe()
         sides.plan_file(side).write_bytes(
             msgspec.json.encode(msgspec.structs.replace(plan, channel=theirs.fileno()))
         )
@@ -89,7 +88,7 @@ class SideProcess:
         """
         with suppress(OSError):
             # If the process has ended, the missing answer shows that.
-            self._end.tell(command)
+            self._end.send_bytes(msgspec.json.encode(command))
         return self.answer()
 
     def answer(self) -> Answer:
@@ -100,15 +99,15 @@ class SideProcess:
         """
         end = time.monotonic() + PATIENCE_S
         try:
-            while not self._end.has_answer(POLL_S):
+            while not self._end.poll(POLL_S):
                 # A process that a test left running may hold the other end open.
-                if self._process.poll() is not None and not self._end.has_answer(0):
+                if self._process.poll() is not None and not self._end.poll(0):
                     raise EOFError
                 if time.monotonic() > end:
                     end_group(self._process)
                     raise self._lost(f"has not answered for {PATIENCE_S:.0f} s")
                 self._tick()
-            return self._end.answer()
+            return ANSWERS.decode(self._end.recv_bytes())
         except (OSError, EOFError):
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=GOING_S)

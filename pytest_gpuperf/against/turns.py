@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -37,8 +36,6 @@ class Taken:
     """Why code or data of a side were not its own; empty if they were."""
     blocks: dict[str, tuple[SideBlock, ...]] = field(default_factory=dict)
     """Blocks by label, in quads."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Seconds of the blocks, by label."""
     recorded: dict[str, bool] = field(default_factory=dict)
     """By label, True if CUPTI has timed the blocks."""
     new_first: bool = False
@@ -115,7 +112,6 @@ class Turns:
         return answer
 
     def _measure(self, label: str, taken: Taken, by_itself: bool) -> None:
-        begin = time.monotonic()
         block = partial(self._block, recorded=taken.recorded[label])
         if by_itself:
             taken.blocks[label] = alone(partial(block, "B"), self._budget_s)
@@ -123,7 +119,6 @@ class Turns:
             # Events load the GPU better than CUPTI, which it waits for.
             warm_up(self._block, self._budget_s)
             taken.blocks[label] = in_turn(block, self._rng, self._budget_s)
-        taken.seconds[label] = time.monotonic() - begin
 
     def _block(self, side: Side, *, recorded: bool = False) -> SideBlock:
         answer = self._players[side].ask(RunBlock(recorded))

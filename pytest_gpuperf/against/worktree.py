@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PREFIX = "gpuperf-against-"
 MARK = "made-by-pytest-gpuperf"
-"""File in the temporary folder of a worktree: only a folder that holds it is ever removed."""
+"""File in the temporary folder of a worktree, locked by its run: only a folder that holds it is removed."""
 IMPORTABLE = (".py", ".so")
 
 
@@ -53,10 +53,9 @@ def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
     """
     _drop_abandoned(repository)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-    (folder / MARK).touch()
     tree = OldTree(folder / repository.root.name)
     # While this process lives, the lock tells other runs that the worktree is not abandoned.
-    lock = FileLock(folder / "lock")
+    lock = FileLock(folder / MARK)
     lock.acquire()
     try:
         try:
@@ -85,7 +84,7 @@ def _drop_abandoned(repository: Repository) -> None:
                 continue
             with suppress(Timeout), signals_held_off():
                 if tree.folder.exists():
-                    with FileLock(tree.folder / "lock", timeout=0):
+                    with FileLock(tree.folder / MARK, timeout=0):
                         pass
                 _remove(repository, tree)
 
@@ -111,15 +110,8 @@ def _submodules(repository: Repository, commit: Commit) -> str:
 
 def _link_ignored(repository: Repository, tree: OldTree) -> None:
     try:
-        listed = repository.git(
-            "ls-files",
-            "-z",
-            "--others",
-            "--ignored",
-            "--exclude-standard",
-            "--directory",
-            "--no-empty-directory",
-        )
+        which = ("--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
+        listed = repository.git("ls-files", "-z", *which)
     except GitError:
         return
     for name in filter(None, listed.split("\0")):

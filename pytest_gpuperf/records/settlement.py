@@ -57,8 +57,6 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
     old_mhz: Clock = 0.0
     """Mean SM clock of the old code's blocks, in MHz; 0 if unknown."""
     new_mhz: Clock = 0.0
-    seconds: Seconds = 0.0
-    """Time of the blocks of both sides over all restarts; without processes, imports and compilers."""
     code: LaunchedCode | None = None
     """Code of the older code's kernels; None if it was not read."""
 

@@ -46,7 +46,7 @@ def decide_restarts(
     the times as measured and those at one clock is slower. Before the last look both have to agree.
 
     Args:
-        log_ratios: `restart_log_ratio` of each restart, at least one, at one clock if that is known.
+        log_ratios: Logarithm of new over old time in each restart, at least one, at one clock if it is known.
         tolerance_pct: Slowdown that is accepted, in %.
         final: True if no restart follows, as after the last of `LOOKS`.
         raw: The same for the times as measured; by default `log_ratios`.

@@ -1,31 +1,16 @@
-"""Old and new code in turn on one GPU: order of blocks, ratios, looks and decision."""
+"""Old and new code in turn on one GPU: looks and decision."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from random import Random
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from pytest_gpuperf.against.blocks import quad_order, restart_log_ratio
 from pytest_gpuperf.statistics.decision import Decision, Outcome
 from pytest_gpuperf.statistics.sequential import LOSS_PCT, decide_restarts
 from pytest_gpuperf.statistics.thresholds import LOOKS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_gpuperf.against.blocks import Quad
-    from pytest_gpuperf.statistics.sequential import Side
-
-
-def blocks(quads: tuple[Quad, ...], log_time: Callable[[int, str], float]) -> list[tuple[Side, float]]:
-    """Return blocks in the order of `quads`, each with the log time of its place and side."""
-    sides: list[Side] = ["A" if side == "A" else "B" for quad in quads for side in quad]
-    return [(side, log_time(at, side)) for at, side in enumerate(sides)]
 
 
 def compared(rng: np.random.Generator, change_pct: float, sd_pct: float) -> Decision:
@@ -44,40 +29,6 @@ def share(outcome: Outcome, change_pct: float, sd_pct: float, runs: int) -> floa
     rng = np.random.default_rng(int(100 * sd_pct))
     outcomes = Counter(compared(rng, change_pct, sd_pct).outcome for _ in range(runs))
     return outcomes[outcome] / runs
-
-
-def test_quads_of_both_kinds_come_equally_often_in_random_order() -> None:
-    orders = {quad_order(Random(seed), 8) for seed in range(20)}
-    assert len(orders) > 10
-    assert {order.count("ABBA") for order in orders} == {4}
-    assert {quad_order(Random(seed), 1) for seed in range(20)} == {("ABBA",), ("BAAB",)}
-
-
-def test_seed_determines_the_order() -> None:
-    assert quad_order(Random(7), 9) == quad_order(Random(7), 9)
-
-
-def test_a_linear_drift_does_not_show_in_the_ratio() -> None:
-    quads = quad_order(Random(1), 5)
-    drifting = blocks(quads, lambda at, side: 3.0 + 0.01 * at + (0.02 if side == "B" else 0.0))
-    assert restart_log_ratio(drifting) == pytest.approx(0.02)
-
-
-def test_log_ratio_is_positive_if_the_new_code_is_slower() -> None:
-    slower = blocks(("ABBA",), lambda at, side: math.log(102.0 if side == "B" else 100.0))
-    assert restart_log_ratio(slower) == pytest.approx(math.log(1.02))
-
-
-def test_one_disturbed_block_does_not_show_in_the_ratio() -> None:
-    quads = quad_order(Random(1), 10)
-    disturbed = blocks(quads, lambda at, side: 5.0 if at == 6 else 3.0)
-    assert restart_log_ratio(disturbed) == pytest.approx(0.0)
-
-
-@pytest.mark.parametrize("sides", ["", "ABB", "ABAB", "ABBAA", "AABBBBAA"])
-def test_blocks_outside_quads_are_refused(sides: str) -> None:
-    with pytest.raises(ValueError, match="quads of ABBA or BAAB"):
-        restart_log_ratio([("A" if side == "A" else "B", 1.0) for side in sides])
 
 
 def test_unchanged_code_is_not_called_slower() -> None:

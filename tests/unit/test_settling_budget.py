@@ -55,7 +55,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
             tick("restart 2 of at most 10")
             series = Series()
             for new_first in (False, True):
-                series.add(BLOCKS, "hot", 1.0, new_first=new_first)
+                series.add(BLOCKS, "hot", new_first=new_first)
             series.judge(0.0, final=False)
             return dict.fromkeys(test.calls, series)
 
