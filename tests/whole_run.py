@@ -75,7 +75,6 @@ MEASURED = Measurement(
             new_us=5.3,
             old_mhz=1500.0,
             new_mhz=1500.0,
-            seconds=2.0,
         ),
     ),
 )
