@@ -60,11 +60,6 @@ def test_failure_shows_largest_differences_with_places() -> None:
     ]
 
 
-def test_share_of_all_elements_is_100_percent() -> None:
-    found = checked(lambda: torch.zeros(999), expected=torch.arange(999.0)).failure
-    assert "998 of 999 elements (100 %)" in found
-
-
 @pytest.mark.parametrize(
     "dtype", [*DEFAULT_TOLERANCES, torch.int32, torch.bool, torch.float8_e4m3fn], ids=str
 )
@@ -137,12 +132,6 @@ def test_single_infinity_shows_its_place(wrong: float) -> None:
     )
 
 
-def test_difference_that_overflows_shows_its_place() -> None:
-    expected = torch.tensor([0.0, -1.7e308], dtype=torch.float64)
-    failure = checked(lambda: -expected, expected=expected).failure
-    assert "off by an infinite amount, the first at [1] (actual 1.7e+308, expected -1.7e+308)" in failure
-
-
 @pytest.mark.parametrize("equal_nan", [False, True])
 def test_number_in_place_of_nan_shows_its_place(equal_nan: bool) -> None:
     expected = torch.tensor([0.0, float("nan")])
@@ -155,17 +144,6 @@ def test_nan_is_named_once() -> None:
     assert failure.splitlines()[1:] == ["1 of 1 elements is NaN, the first at [0]"]
 
 
-def test_infinities_are_counted_over_all_pieces(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("pytest_gpuperf.measure.correctness.comparison._CHUNK", 4)
-    actual = torch.zeros(3, 5)
-    actual[1, 2] = actual[2, 4] = float("inf")
-    assert "2 of 15 elements are off by an infinite amount, the first at [1, 2]" in (
-        compare(actual, torch.zeros(3, 5), Tolerance()).failure
-    )
-
-
 def test_large_integers_are_compared_exactly() -> None:
     expected = torch.tensor([2**62])
     assert checked(expected.clone, expected=expected).passed
@@ -175,11 +153,6 @@ def test_large_integers_are_compared_exactly() -> None:
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0)], ids=str)
 def test_scalars_and_empty_tensors_are_compared(shape: tuple[int, ...]) -> None:
     assert checked(torch.square, data(*shape), expected=lambda x: x * x).passed
-
-
-def test_scalar_that_differs_has_an_empty_index() -> None:
-    result = checked(lambda: torch.tensor(2.0), expected=torch.tensor(1.0))
-    assert "largest absolute difference 1 at []" in result.failure
 
 
 def test_differences_are_found_in_every_piece_of_a_large_output(monkeypatch: pytest.MonkeyPatch) -> None:

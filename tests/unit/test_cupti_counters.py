@@ -16,7 +16,6 @@ from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.records import GpuInfo, Profile
 from pytest_gpuperf.records.call import Call, Selection
-from pytest_gpuperf.records.passes import SelectedTest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,14 +58,10 @@ def two(install: Callable[..., FakeCupti]) -> FakeCupti:
 def lookup(
     regex: str | None = None,
     *metrics: str,
-    call: Call = CALL,
-    wanted: SelectedTest | None = None,
 ) -> Profile:
     counters = CuptiCounters(H200, "gh100")
-    if wanted is not None:
-        counters.expect([wanted])
     try:
-        return counters.lookup(call, Selection(regex), metrics or METRICS)
+        return counters.lookup(CALL, Selection(regex), metrics or METRICS)
     finally:
         counters.let_go()
 
@@ -139,21 +134,6 @@ def test_after_a_known_refusal_cupti_reads_the_next_call(install: Callable[..., 
     assert counters.lookup(CALL, Selection(), METRICS).combined["kernels"] == 1
 
 
-def test_regex_of_a_call_chooses_among_its_kernels(two: FakeCupti) -> None:
-    assert [kernel.name for kernel in lookup("reduce").kernels] == ["reduce_kernel"]
-
-
-def test_marker_of_the_test_counts_as_under_ncu(two: FakeCupti) -> None:
-    marker = SelectedTest("test_k.py::test_k", "square", METRICS, "sol")
-    with pytest.raises(
-        GpuperfError, match="finds reduce_kernel, which kernels='square' of the marker leaves"
-    ):
-        lookup("reduce", wanted=marker)
-    profile = lookup(wanted=marker)
-    assert profile.combined["kernels"] == 1
-    assert profile.preset == "sol"
-
-
 def test_raw_metric_without_a_value_is_refused(two: FakeCupti) -> None:
     assert lookup(None, COUNTED, "duration_us").combined[COUNTED] == pytest.approx(65)
     assert lookup(None, "launch__grid_size").kernels[0].metrics == {"launch__grid_size": 8192}
@@ -172,31 +152,7 @@ def test_call_that_launches_nothing_is_refused(install: Callable[..., FakeCupti]
         lookup()
 
 
-def test_unavailable_counters_ask_cupti_for_nothing(two: FakeCupti) -> None:
-    counters = CuptiCounters(H200, "gh100")
-    counters.unavailable = "libcupti was not found"
-    profile = counters.lookup(CALL, Selection("square"), METRICS)
-    assert (profile.regex, profile.unavailable) == ("square", "libcupti was not found")
-    assert two.called == []
-
-
-def test_failure_of_one_call_leaves_the_others(install: Callable[..., FakeCupti]) -> None:
-    install(FakeCupti(row(5000, 80)), SQUARE, SUM)
-    counters = CuptiCounters(H200, "gh100")
-    with pytest.raises(CuptiError, match="launched 1 kernels under the profiler and 2 before"):
-        counters.lookup(CALL, Selection(), METRICS)
-    install(FakeCupti(row(5000, 80)), SQUARE)
-    assert counters.lookup(CALL, Selection(), METRICS).combined["kernels"] == 1
-
-
 def test_unknown_gpu_has_launch_facts_without_occupancy() -> None:
     facts = launch_facts(SQUARE, GpuInfo(name="", slug="", compute_capability="99.0", multiprocessors=1))
     assert facts["launch__block_size"] == 256
     assert "sm__maximum_warps_per_active_cycle_pct" not in facts
-
-
-def test_one_launch_is_kept_alone(two: FakeCupti) -> None:
-    counters = CuptiCounters(H200, "gh100")
-    profile = counters.lookup(CALL, Selection(None, "first"), METRICS)
-    assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == [5.0]
-    assert (profile.combined["kernels"], profile.launches) == (1, "first")

@@ -336,9 +336,3 @@ def test_mean_of_blocks_leaves_out_the_extremes_of_kernels() -> None:
     assert [found.busy_us, found.kernels_us] == pytest.approx([16 / 3, 32 / 3])
     assert found.host_copies_us == pytest.approx(117 / 5)
     assert found.streams == (streams[4],)
-
-
-def test_share_of_each_stream_is_rounded() -> None:
-    call = [[kernel(1, 0, 1.0005), kernel(2, 9, 1.0005)], [kernel(3, 50, 1.0005)], [kernel(4, 90, 1.0005)]]
-    (stream,) = work_of(call, MARK).streams
-    assert (stream.launches, stream.kernels_us) == (1.33, 1.333)

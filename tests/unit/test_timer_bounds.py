@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.timing import timer, warm_up
-from pytest_gpuperf.measure.timing.batch import Block, Work
+from pytest_gpuperf.measure.timing.batch import Block
 from pytest_gpuperf.measure.timing.timer import Timer, disturbed
 from pytest_gpuperf.records import Conditions, WarmUp
 from run_builders import timing
-from timer_bench import WARM_UP, Bench, Blocks, RecordedBlocks, repeating, with_clock
+from timer_bench import WARM_UP, Bench, Blocks, repeating, with_clock
 
 if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.batch import Batch
@@ -174,49 +174,6 @@ def test_windows_agree_within_half_a_percent(drift: float, *, steady: bool) -> N
     assert warm_up.until_steady(batch, 0.25, batch.clock).warm_up == WarmUp(
         seconds=0.25, launches=20, steady=steady
     )
-
-
-class ClockedBlocks(RecordedBlocks):
-    """Blocks of many digits at a clock that a burn lowers; three quarters of their time are cycles."""
-
-    def __init__(self, bench: Bench) -> None:
-        super().__init__(1.0)
-        self._bench = bench
-
-    def run(self) -> Block:
-        self.now += 0.005
-        mhz = 1400.0 if self._bench.burn.burns else 1999.987
-        us = 2.5123456789 + 7.5 * 1999.987 / mhz
-        return Block(us, mhz, Work(us, 6.123456789, 1.123456789, ()))
-
-    def host_blocks_us(self) -> list[float]:
-        return [333.333333, 444.444444, 555.555555]
-
-
-@pytest.mark.parametrize(("budget_s", "modelled"), [(1.0, True), (0.1, False)])
-def test_record_of_a_call_that_waits_is_rounded(bench: Bench, budget_s: float, *, modelled: bool) -> None:
-    found = bench.time(ClockedBlocks(bench), "kernels", budget_s)  # type: ignore[arg-type]
-    single = found.single_call
-    assert single is not None
-    assert found.time_us == single.busy_us == 10.012346
-    assert (set(found.blocks_us), set(found.blocks_mhz)) == ({10.012346}, {2000.0})
-    assert (single.kernels_us, single.host_copies_us) == (6.123457, 1.1235)
-    assert (single.host_us, single.host_spread_pct) == (444.444, 25.0)
-    if modelled:
-        assert found.clock_model is not None
-        assert found.clock_model.time_us(1999.987) == pytest.approx(10.0123, rel=1e-3)
-        assert found.normalised_us == pytest.approx(10.0123, rel=1e-4)
-        assert found.normalised_us is not None
-        assert found.normalised_us == round(found.normalised_us, 6)
-    else:
-        assert (found.clock_model, found.normalised_us) == (None, None)
-
-
-def test_noisy_kernels_take_half_the_budget_and_have_their_spread(bench: Bench) -> None:
-    found = bench.time(RecordedBlocks(5.0, 6.0), "kernels", 0.4)  # type: ignore[arg-type]
-    assert len(found.blocks_us) == pytest.approx(20, abs=1)
-    assert (found.time_us, found.us_by("cupti")) == (5.5, 5.5)
-    assert found.spread_pct == pytest.approx(100 / 5.5)
 
 
 @pytest.mark.parametrize(
