@@ -55,91 +55,66 @@ def nvml(**replaced: Callable[..., Any] | None) -> SimpleNamespace:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Conditions | None]:
-    def conditions(**replaced: Callable[..., Any] | None) -> Conditions | None:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Nvml]:
+    def made(**replaced: Callable[..., Any] | None) -> Nvml:
         monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", nvml(**replaced))
-        return Nvml("GPU-1").conditions()
+        return Nvml("GPU-1")
 
-    return conditions
+    return made
 
 
-def test_all_nvml_values_are_read(read: Callable[..., Conditions | None]) -> None:
-    assert read() == ALL
+NEWER, OLDER = (f"nvmlDeviceGetCurrentClocks{kind}Reasons" for kind in ("Event", "Throttle"))
 
 
 @pytest.mark.parametrize(
-    ("function", "fields"),
+    ("functions", "fields"),
     [
-        ("nvmlDeviceGetClockInfo", ["sm_clock_mhz", "memory_clock_mhz"]),
-        ("nvmlDeviceGetMaxClockInfo", ["max_sm_clock_mhz"]),
-        ("nvmlDeviceGetTemperature", ["temperature_c"]),
-        ("nvmlDeviceGetPowerUsage", ["power_w"]),
-        ("nvmlDeviceGetComputeRunningProcesses", ["other_processes"]),
+        ([], []),
+        (["nvmlDeviceGetClockInfo"], ["sm_clock_mhz", "memory_clock_mhz"]),
+        (["nvmlDeviceGetMaxClockInfo"], ["max_sm_clock_mhz"]),
+        (["nvmlDeviceGetTemperature"], ["temperature_c"]),
+        (["nvmlDeviceGetPowerUsage"], ["power_w"]),
+        (["nvmlDeviceGetComputeRunningProcesses"], ["other_processes"]),
+        ([NEWER], []),
+        ([NEWER, OLDER], ["throttle_reasons"]),
     ],
+    ids=lambda names: " ".join(names) or "all",
 )
-def test_unsupported_nvml_values_keep_their_defaults(
-    read: Callable[..., Conditions | None], function: str, fields: list[str]
+@pytest.mark.parametrize("missing", [not_supported, None], ids=["unknown to the driver", "unknown to pynvml"])
+def test_values_that_nvml_does_not_tell_keep_their_defaults(
+    gpu: Callable[..., Nvml], functions: list[str], fields: list[str], missing: Callable[..., Any] | None
 ) -> None:
     told = {name: getattr(ALL, name) for name in ALL.__struct_fields__ if name not in fields}
-    assert read(**{function: not_supported}) == Conditions(**told)
+    assert gpu(**dict.fromkeys(functions, missing)).conditions() == Conditions(**told)
 
 
-def test_peak_of_the_memory_is_two_transfers_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = nvml(
-        nvmlDeviceGetMaxClockInfo=lambda gpu, clock: {"memory": 3201}[clock],
-        nvmlDeviceGetMemoryBusWidth=lambda gpu: 6016,
-    )
-    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", told)
-    assert Nvml("GPU-1").dram_gb_per_s == pytest.approx(4814.3)
+def test_conditions_are_none_without_nvml(gpu: Callable[..., Nvml]) -> None:
+    assert gpu(nvmlInit=not_supported).conditions() is None
+    assert other_processes("GPU-1") is None
 
 
-@pytest.mark.parametrize("bus", [not_supported, None], ids=["unknown to the driver", "unknown to pynvml"])
-def test_peak_of_the_memory_is_unknown_without_its_bus(
-    monkeypatch: pytest.MonkeyPatch, bus: Callable[..., Any] | None
+@pytest.mark.parametrize(("bits", "rate"), [(lambda gpu: 6016, 4814.3), (not_supported, 0), (None, 0)])
+def test_peak_of_the_memory_is_two_transfers_a_cycle(
+    gpu: Callable[..., Nvml], bits: Callable[..., Any] | None, rate: float
 ) -> None:
-    told = nvml(nvmlDeviceGetMaxClockInfo=lambda gpu, clock: 3201, nvmlDeviceGetMemoryBusWidth=bus)
-    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", told)
-    assert Nvml("GPU-1").dram_gb_per_s == 0
-
-
-@pytest.mark.parametrize("newer", [not_supported, None], ids=["unknown to the driver", "unknown to pynvml"])
-def test_throttle_reasons_are_read_by_their_older_name(
-    read: Callable[..., Conditions | None], newer: Callable[..., Any] | None
-) -> None:
-    assert read(nvmlDeviceGetCurrentClocksEventReasons=newer) == ALL
-
-
-def test_throttle_reasons_that_cannot_be_read_are_none(read: Callable[..., Conditions | None]) -> None:
-    found = read(
-        nvmlDeviceGetCurrentClocksEventReasons=not_supported,
-        nvmlDeviceGetCurrentClocksThrottleReasons=not_supported,
-    )
-    assert found is not None
-    assert found.throttle_reasons == ()
-    assert found.power_w == ALL.power_w
-
-
-def test_conditions_are_none_without_nvml(read: Callable[..., Conditions | None]) -> None:
-    assert read(nvmlInit=not_supported) is None
+    found = gpu(nvmlDeviceGetMaxClockInfo=lambda gpu, clock: 3201, nvmlDeviceGetMemoryBusWidth=bits)
+    assert found.dram_gb_per_s == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(
     ("clock", "bits", "expected"), [(1410, 0x1, False), (1095, 0x1, True), (1410, 0x2, True)]
 )
 def test_settings_that_hold_the_clock_are_known(
-    monkeypatch: pytest.MonkeyPatch, clock: int, bits: int, expected: bool
+    gpu: Callable[..., Nvml], clock: int, bits: int, expected: bool
 ) -> None:
-    library = nvml(
+    found = gpu(
         nvmlDeviceGetApplicationsClock=lambda gpu, kind: clock,
         nvmlDeviceGetDefaultApplicationsClock=lambda gpu, kind: 1410,
         nvmlDeviceGetCurrentClocksEventReasons=lambda gpu: bits,
     )
-    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", library)
-    assert Nvml("GPU-1").clocks_are_set is expected
+    assert found.clocks_are_set is expected
 
 
-def test_other_processes_are_told_from_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", nvml())
+def test_other_processes_are_told_from_this_one(gpu: Callable[..., Nvml]) -> None:
+    gpu()
     assert other_processes("GPU-1") == [-1]
-    monkeypatch.setattr("pytest_gpuperf.measure.device.conditions.pynvml", nvml(nvmlInit=not_supported))
-    assert other_processes("GPU-1") is None
