@@ -6,6 +6,7 @@ is taken once, at the import of `measure/device/kept.py`, so that no test can re
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -150,6 +151,31 @@ def recorded_memory(most: int) -> Iterator[Callable[[], list[Any]]]:
         yield lambda: list(memory._snapshot()["device_traces"])
     finally:
         memory._record_memory_history(None)
+
+
+@contextmanager
+def compilations_noted(note: Callable[[float, int, int], object]) -> Iterator[None]:
+    """Read `cumulative_time_spent_ns` and `counters` of `torch._dynamo.utils`; else Inductor is not noted.
+
+    Args:
+        note: Gets Inductor's seconds in the block, and how many graphs it compiled and took from its disk.
+    """
+    before = _inductors_work()
+    yield
+    seconds, compiled, cached = (now - then for now, then in zip(_inductors_work(), before, strict=True))
+    # A callable may have reset them.
+    if min(seconds, compiled, cached) >= 0 < max(seconds, compiled, cached):
+        note(seconds, int(compiled), int(cached))
+
+
+def _inductors_work() -> tuple[float, int, int]:
+    utils = sys.modules.get("torch._dynamo.utils")
+    counts = getattr(utils, "counters", {})
+    graphs, whole = counts.get("inductor", {}), counts.get("aot_autograd", {})
+    compiled = graphs.get("fxgraph_cache_miss", 0) + graphs.get("fxgraph_cache_bypass", 0)
+    cached = max(graphs.get("fxgraph_cache_hit", 0), whole.get("autograd_cache_hit", 0))
+    spent_ns = getattr(utils, "cumulative_time_spent_ns", {})
+    return spent_ns.get("inductor_compile", 0) / 1e9, compiled, cached
 
 
 def dispatch_mode_type() -> Any:

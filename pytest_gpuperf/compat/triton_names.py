@@ -46,6 +46,29 @@ def compiled_kernel_type() -> Any:
 
 
 @contextmanager
+def compilations_noted(note: Callable[[float, int, int], object]) -> Iterator[None]:
+    """Set `triton.knobs.compilation.listener`; else, as before Triton 3.4, its compilations are not noted.
+
+    Args:
+        note: Gets the seconds of a kernel, and 1 and 0 if it was compiled, 0 and 1 if it was on disk.
+    """
+    knobs = _member("triton.knobs", "compilation")
+    if not hasattr(knobs, "listener"):
+        yield
+        return
+    before = knobs.listener
+
+    def listener(**facts: Any) -> None:
+        is_cached = bool(facts["cache_hit"])
+        note(facts["times"].total / 1e6, int(not is_cached), int(is_cached))
+        if before is not None:
+            before(**facts)
+
+    with patch.object(knobs, "listener", listener):
+        yield
+
+
+@contextmanager
 def choices_noted(note: Callable[[str, str], object]) -> Iterator[None]:
     """Watch `run` of the autotuners of Triton and of Inductor in the block; else choices are not recorded.
 

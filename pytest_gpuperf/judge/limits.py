@@ -28,7 +28,7 @@ from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.screen import spread_pct
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
-from pytest_gpuperf.records.values import PEAK_MEMORY, VALUES, is_of
+from pytest_gpuperf.records.values import COMPILE, PEAK_MEMORY, VALUES, is_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -332,6 +332,8 @@ def _of_timing(name: str, timing: Timing) -> MetricValue | _Missing:
         return float(value)
     if name == PEAK_MEMORY:
         return _Missing("is not known: nothing of it is torch's", by_machine=True)
+    if name == COMPILE:
+        return _Missing("is not known: its first call was not watched", by_machine=True)
     if name in _OF_RANKS:
         return _Missing(f"it needs {_OF_RANKS[name]}")
     keyword = "bytes" if name in ("gb_per_s", "dram_share") else "flops"

@@ -160,6 +160,33 @@ class Workload(Record, frozen=True, kw_only=True):
     """Peak rate of the GPU's tensor cores, dense float16 at the highest SM clock."""
 
 
+class CompilerWork(Record, frozen=True, kw_only=True):
+    """Work of one compiler in a first call."""
+
+    seconds: Seconds = 0.0
+    """Also what another compiler took inside: Inductor calls Triton."""
+    compiled: Count = 0
+    """Kernels, or graphs of torch.compile, that it compiled."""
+    cached: Count = 0
+    """Those that it took from its cache on disk."""
+
+
+class FirstCall(Record, frozen=True, kw_only=True):
+    """What the first call of a callable took, in its check or before its timing."""
+
+    seconds: Seconds
+    """Seconds by the host's clock beyond those of the second call."""
+    compilers: dict[str, CompilerWork] = {}
+    """Those that are known to have worked: `triton`, `inductor`, `nvrtc`."""
+
+    @property
+    def caches(self) -> str:
+        """`cold` if something was compiled, `warm` if all was on disk; empty if nothing is known."""
+        if any(one.compiled for one in self.compilers.values()):
+            return "cold"
+        return "warm" if any(one.cached for one in self.compilers.values()) else ""
+
+
 class Timing(Record, frozen=True, kw_only=True):
     """Time of one call of a callable on the GPU."""
 
@@ -192,6 +219,8 @@ class Timing(Record, frozen=True, kw_only=True):
     baseline_choice_us: Time | None = None
     """Time of the same code with the configurations that autotuners had chosen for the baseline, in
     microseconds a call; only if it is slower with others."""
+    first_call: FirstCall | None = None
+    """None if it was not watched."""
     peak_memory_mb: Ratio | None = None
     """Most memory of a call beyond its arguments, as requested of torch's allocator, in 10⁶ bytes; None if
     not known."""
@@ -295,6 +324,11 @@ class Timing(Record, frozen=True, kw_only=True):
         highest_mhz = state.max_sm_clock_mhz or max((state.sm_clock_mhz, *self.blocks_mhz))
         at_full_clock = self.sm_clock_mhz and self.sm_clock_mhz >= HELD_BACK * highest_mhz
         return () if at_full_clock else state.throttle_reasons
+
+    @property
+    def compile_s(self) -> float | None:
+        """Seconds of the first call beyond a later one; None if it was not watched."""
+        return self.first_call.seconds if self.first_call is not None else None
 
     @property
     def gb_per_s(self) -> float | None:

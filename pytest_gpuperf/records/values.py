@@ -21,7 +21,7 @@ class Value(NamedTuple):
     """True if it differs between processes as times do."""
 
 
-PEAK_MEMORY = "peak_memory_mb"
+PEAK_MEMORY, COMPILE = "peak_memory_mb", "compile_s"
 VALUES: Mapping[str, Value] = {
     "time_us": Value("timing", "us", "lower", of_process=True),
     "spread_pct": Value("timing", "%"),
@@ -29,6 +29,7 @@ VALUES: Mapping[str, Value] = {
     "tflop_per_s": Value("timing", "TFLOP/s", "higher", of_process=True),
     "dram_share": Value("timing", "%", of_process=True),
     "peak_share": Value("timing", "%", of_process=True),
+    COMPILE: Value("timing", "s", "lower"),
     PEAK_MEMORY: Value("timing", "MB", "lower"),
     "bus_gb_per_s": Value("timing", "GB/s", "higher", of_process=True),
     "skew_us": Value("timing", "us", "lower"),

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import KernelProfile, Timing, Trace
+    from pytest_gpuperf.records.timing import CompilerWork
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.report.table import Screen
 
@@ -45,6 +46,8 @@ TESTS_SHOWN = 60
 """If there are more tests, only those that did not pass are shown without `-v`."""
 NEW_SHOWN = 10
 """Then new tests fill the table up to this number."""
+LONG_FIRST_CALL_S = 0.1
+"""Seconds that a first call takes more, from which they are shown although no compiler is known."""
 KERNELS_SHOWN = 8
 """Maximum number of kernels of a trace with `-v`; `gpuperf trace` shows all."""
 
@@ -169,10 +172,22 @@ def clock_line(timing: Timing) -> str:
 
 
 def first_calls_line(timing: Timing) -> str:
-    """Return what the first calls have told: memory; empty if it is not known."""
-    if timing.peak_memory_mb is None:
-        return ""
-    return f"a call takes {show_value(timing.peak_memory_mb)} MB beyond its arguments"
+    """Return what the first calls have told: memory, and compilers that worked; empty if nothing is known."""
+    parts = []
+    if timing.peak_memory_mb is not None:
+        parts.append(f"a call takes {show_value(timing.peak_memory_mb)} MB beyond its arguments")
+    first, seconds = timing.first_call, timing.compile_s or 0.0
+    if first is not None and (first.compilers or seconds >= LONG_FIRST_CALL_S):
+        caches = f", {first.caches}" if first.caches else ""
+        parts.append(f"its first call took {three_digits(seconds)} s more{caches}")
+        parts += [_compiler(name, work) for name, work in first.compilers.items()]
+    return "; ".join(parts)
+
+
+def _compiler(name: str, work: CompilerWork) -> str:
+    compiled = f", {work.compiled} compiled" if work.compiled else ""
+    cached = f", {work.cached} from its cache" if work.cached else ""
+    return f"{name} {three_digits(work.seconds)} s{compiled}{cached}"
 
 
 def _remarks(result: TestResult, width: int) -> list[str]:

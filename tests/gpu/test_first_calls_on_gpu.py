@@ -12,6 +12,7 @@ from run_builders import timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import pytest
 
@@ -46,6 +47,21 @@ def test_chosen_configuration_of_a_triton_kernel_is_recorded() -> None:
 
     (chosen,) = watched_timing(scale, torch.randn(1 << 20, device="cuda")).autotuned
     assert chosen.startswith("scale_kernel: BLOCK: ")
+
+
+def test_compilers_tell_cold_from_warm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from autotuned_kernel import scale, scale_kernel
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    x, found = torch.randn(1 << 10, device="cuda"), []
+    for _ in range(2):
+        scale_kernel.fn.device_caches.clear()
+        found.append(watched_timing(scale, x).first_call)
+    cold, warm = found
+    assert cold is not None
+    assert warm is not None
+    assert (cold.caches, warm.caches) == ("cold", "warm")
+    assert cold.seconds > cold.compilers["triton"].seconds > warm.compilers["triton"].seconds
 
 
 def test_chosen_template_of_torch_compile_is_recorded() -> None:

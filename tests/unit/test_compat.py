@@ -16,7 +16,7 @@ import torch
 import xdist.dsession
 
 import pytest_gpuperf
-from pytest_gpuperf.compat import pytest_names, torch_names, triton_names, xdist_names
+from pytest_gpuperf.compat import nvrtc_names, pytest_names, torch_names, triton_names, xdist_names
 from pytest_gpuperf.measure.correctness.guarded_pool import can_guard
 from pytest_gpuperf.measure.device import kept, kernels
 
@@ -213,6 +213,29 @@ def test_launches_are_noted_by_their_handles(monkeypatch: pytest.MonkeyPatch, mo
         for metadata in (object(), SimpleNamespace(data={}), SimpleNamespace(data={"function": 4})):
             hook(metadata)
     assert (noted, owner.launch_enter_hook) == ([4], None)
+
+
+@pytest.mark.parametrize("members", [{}, {"compilation": SimpleNamespace()}])
+def test_compilers_without_their_names_are_not_noted(
+    monkeypatch: pytest.MonkeyPatch, members: dict[str, object]
+) -> None:
+    stand_in(monkeypatch, "triton.knobs", **members)
+    for name in ("torch._dynamo.utils", "cupy.cuda.compiler", "torch.cuda._utils"):
+        stand_in(monkeypatch, name)
+    for names in (triton_names, torch_names, nvrtc_names):
+        with names.compilations_noted(lambda *_: pytest.fail("noted")):
+            pass
+
+
+@pytest.mark.parametrize("missing", ["configs", "run"])
+def test_autotuner_without_its_names_chooses_itself(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    kind: Any = type("Autotuner", (Tuner,), {})
+    if missing == "run":
+        monkeypatch.delattr(Tuner, "run")
+    stand_in(monkeypatch, "triton.runtime.autotuner", Autotuner=kind)
+    with triton_names.choices_pinned({"kernel": "BLOCK: 8"}) as pinned:
+        assert missing == "run" or kind().run() == 3
+    assert pinned == set()
 
 
 class Tuner:

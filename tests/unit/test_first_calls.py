@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
+from msgspec.structs import replace
 
+from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.timing.first_calls import FirstCalls
+from pytest_gpuperf.records.timing import CompilerWork, FirstCall
+from pytest_gpuperf.report.terminal import first_calls_line
 from run_builders import timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pytest
+    from pathlib import Path
 
     from pytest_gpuperf.records import Timing
 
@@ -116,3 +121,99 @@ def test_choice_of_torch_compile_has_the_arguments_of_its_template(monkeypatch: 
             other.run(benchmark_run=True)
 
     assert watched_timing(call).autotuned == ("triton_tem_fused_mm_0: BLOCK_M: 64, num_warps: 4",)
+
+
+def test_first_call_counts_beyond_the_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 2.5, 10.0, 10.5])
+    monkeypatch.setattr(kept, "now", lambda: next(times))
+    assert watched_timing(len, "abc", calls=5).compile_s == 2.0
+    assert watched_timing(len, "abc", calls=0).compile_s is None
+
+
+def test_further_compilation_for_other_arguments_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check may have smaller tensors than the timing."""
+    times = iter([0.0, 2.5, 10.0, 10.5, 20.0, 24.0, 30.0, 31.0])
+    monkeypatch.setattr(kept, "now", lambda: next(times))
+    first_calls = FirstCalls()
+    for fn in (first_calls.watched(len), first_calls.watched(len)):
+        fn("abc")
+        fn("abc")
+    assert first_calls.added_to(timing()).compile_s == 5.0
+
+
+def test_triton_tells_what_it_compiles_and_what_is_on_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    from autotuned_kernel import scale_kernel
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    noted: list[bool] = []
+    knobs = triton.knobs.compilation
+    monkeypatch.setattr(knobs, "listener", lambda **facts: noted.append(facts["cache_hit"]))
+    source = triton.compiler.ASTSource(
+        scale_kernel.fn, {"x": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"}, {"BLOCK": 64}
+    )
+
+    def call() -> None:
+        triton.compile(source, target=GPUTarget("cuda", 80, 32))
+
+    found = [watched_timing(call).first_call for _ in range(2)]
+    assert [one.caches for one in found if one is not None] == ["cold", "warm"]
+    assert found[0] is not None
+    assert found[0].compilers["triton"].seconds > 0
+    # Another listener hears all four calls, and stays.
+    assert noted == [False, True, True, True]
+
+
+def test_inductors_work_is_read_from_what_torch_has_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    counters = {"inductor": Counter({"fxgraph_cache_miss": 7}), "aot_autograd": Counter()}
+    utils = SimpleNamespace(cumulative_time_spent_ns={"inductor_compile": 3e9}, counters=counters)
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", utils)
+
+    def call() -> None:
+        utils.cumulative_time_spent_ns["inductor_compile"] += 2e9
+        counters["inductor"]["fxgraph_cache_miss"] += 1
+        counters["aot_autograd"]["autograd_cache_hit"] += 2
+
+    first_call = watched_timing(call).first_call
+    assert first_call is not None
+    assert first_call.compilers == {"inductor": CompilerWork(seconds=2.0, compiled=1, cached=2)}
+    counters["inductor"].update(fxgraph_cache_miss=-5)
+    first_call = watched_timing(utils.cumulative_time_spent_ns.clear).first_call
+    assert first_call is not None
+    assert first_call.compilers == {}
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("cupy.cuda.compiler", "compile_using_nvrtc"), ("torch.cuda._utils", "_nvrtc_compile")],
+)
+def test_calls_of_nvrtc_by_libraries_are_counted(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = SimpleNamespace(**{name: lambda source: f"{source}.ptx"})
+    monkeypatch.setitem(sys.modules, module, library)
+    compiles = getattr(library, name)
+
+    def call() -> None:
+        assert getattr(library, name)("k") == "k.ptx"
+
+    first_call = watched_timing(call).first_call
+    assert first_call is not None
+    assert first_call.compilers["nvrtc"].compiled == 1
+    assert getattr(library, name) is compiles
+
+
+def test_first_calls_are_told_in_one_line() -> None:
+    assert first_calls_line(timing()) == ""
+    assert first_calls_line(replace(timing(), first_call=FirstCall(seconds=0.05))) == ""
+    unknown = replace(timing(), first_call=FirstCall(seconds=1.5))
+    assert first_calls_line(unknown) == "its first call took 1.50 s more"
+    known = FirstCall(seconds=2.5, compilers={"triton": CompilerWork(seconds=2.0, compiled=3, cached=1)})
+    assert first_calls_line(replace(timing(), first_call=known, peak_memory_mb=12.582912)) == (
+        "a call takes 12.6 MB beyond its arguments; its first call took 2.50 s more, cold; "
+        "triton 2.00 s, 3 compiled, 1 from its cache"
+    )

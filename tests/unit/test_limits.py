@@ -29,6 +29,7 @@ from pytest_gpuperf.records import (
     Trace,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
+from pytest_gpuperf.records.timing import FirstCall
 from pytest_gpuperf.records.values import VALUES, is_of
 from pytest_gpuperf.session.marker import ItemState, Marker
 from run_builders import measured, profile, record, timing
@@ -250,6 +251,13 @@ def test_memory_is_limited_if_it_is_known() -> None:
     unknown = check_limit(limit, Measurement(timing=timing()))
     assert unknown.status is Status.PASS
     assert "nothing of it is torch's, so the limit <= 512 is not judged" in unknown.line
+
+
+def test_seconds_of_compilers_are_limited_if_the_first_call_was_watched() -> None:
+    limit = parse_limit("compile_s <= 20")
+    slow = replace(timing(), first_call=FirstCall(seconds=24.5))
+    assert check_limit(limit, Measurement(timing=slow)).line == "compile_s 24.5 is above the limit <= 20"
+    assert check_limit(limit, Measurement(timing=timing())).status is Status.PASS
 
 
 def test_share_of_the_peak_is_limited() -> None:
