@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import cached_property, partial
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,7 +29,8 @@ from pytest_gpuperf.measure.verification.records import audit
 from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, Reference
 from pytest_gpuperf.session.live_source import LiveSource, restored
-from pytest_gpuperf.session.phases import Phases
+from pytest_gpuperf.session.news import News
+from pytest_gpuperf.session.progress import Display
 from pytest_gpuperf.session.seeds import forget_compiled_code, seed, seed_of
 
 if TYPE_CHECKING:
@@ -76,16 +76,10 @@ class Bench:
         )
         self._source = LiveSource(
             counters=cast("Any", None),
-            tests={},
             timer=self._timer,
-            known=lambda *_: None,
-            progress=lambda _: None,
-            traces=Path(),
-            alone=nullcontext,
             codes=CodeReader(""),
-            phases=Phases(),
+            display=Display(News()),
             verify=verify,
-            originals=kept.Originals("pytest_gpuperf"),
         )
 
     def check(self, call: Call) -> str:

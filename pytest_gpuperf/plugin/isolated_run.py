@@ -113,9 +113,9 @@ class Controller:
     def pytest_collection(self) -> None:
         """Get ready for messages, while the process of the tests starts."""
         from pytest_gpuperf.session.link import decode
-        from pytest_gpuperf.session.progress import StatusLine
+        from pytest_gpuperf.session.progress import Display
 
-        self._status = StatusLine(self._reporter)
+        self._display = Display(self._own.news, self._reporter)
         self._decode = decode
         self._ready.set()
 
@@ -301,7 +301,7 @@ class Controller:
         if self._reporter is None:
             return
         if message.method == "show":
-            self._status.show(message.text)
+            self._display.show(message.text)
         elif message.method == "rewrite":
             self._reporter.rewrite(message.text, erase=True)
         elif message.method == "write_line":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,14 +14,13 @@ from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.call import Call, Selection
 from pytest_gpuperf.records.passes import PassFolder
-from pytest_gpuperf.session.progress import Progress, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.records import Measurement, Profile, TestRecord
     from pytest_gpuperf.records.passes import Invocation, SelectedTest
-    from pytest_gpuperf.session.progress import Terminal
+    from pytest_gpuperf.session.progress import Display
     from pytest_gpuperf.session.run_report import RunReport
 
 
@@ -36,7 +34,7 @@ def read_unread(
     report: RunReport,
     records: dict[str, TestRecord],
     invocation: Invocation,
-    terminal: Terminal | None,
+    display: Display,
 ) -> None:
     """Read by ncu what CUPTI could not read.
 
@@ -44,13 +42,13 @@ def read_unread(
         report: The run, whose tests have ended.
         records: The records of unfinished tests, by node id; they get the counters.
         invocation: The command that started pytest.
-        terminal: Shows the progress.
+        display: Shows the progress.
     """
     unread = [nodeid for nodeid, one in records.items() if any(map(is_unread, one.measurements.values()))]
     if not unread:
         return
     tests = [report.unfinished[nodeid] for nodeid in unread]
-    under_ncu = _run(report, tests, records[unread[0]].gpu_uuid, invocation, terminal)
+    under_ncu = _run(report, tests, records[unread[0]].gpu_uuid, invocation, display)
     reasons: Counter[str] = Counter()
     for test in tests:
         measurements = dict(records[test.nodeid].measurements)
@@ -74,7 +72,7 @@ def _run(
     tests: Sequence[SelectedTest],
     card: str,
     invocation: Invocation,
-    terminal: Terminal | None,
+    display: Display,
 ) -> ProfilingPass:
     gpu, folder = report.judge.environment.gpu, report.summary().folder
     assert folder is not None
@@ -91,12 +89,10 @@ def _run(
     lock = GpuLock(card or gpu.uuid)
     try:
         if not under_ncu.unavailable:
-            wait_for(lock, terminal, report.news)
-            under_ncu.run(tests, invocation, partial(Progress, terminal))
+            with display.alone(lock):
+                under_ncu.run(tests, invocation, display.progress)
     except GpuperfError as error:
         under_ncu.unavailable = str(error)
-    finally:
-        lock.release()
     return under_ncu
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace as with_fields
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,7 +11,7 @@ from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.session.judge import Judge
 from pytest_gpuperf.session.late_counters import read_unread
 from pytest_gpuperf.session.marker import ItemState, Marker
-from pytest_gpuperf.session.progress import Progress, StatusLine, wait_for
+from pytest_gpuperf.session.progress import Display
 from pytest_gpuperf.session.settling import Against, Settler
 
 if TYPE_CHECKING:
@@ -42,8 +41,9 @@ def finish_tests(
     cards = {nodeid: record.gpu_uuid for nodeid, record in known.items() if record.gpu_uuid}
     judge = Judge(report.judge.settings, report.judge.environment, cards=cards)
     records = {nodeid: known[nodeid] for nodeid in report.unfinished}
-    read_unread(report, records, invocation, terminal)
-    _settle(report, judge, records, invocation, terminal)
+    display = Display(report.news, terminal)
+    read_unread(report, records, invocation, display)
+    _settle(report, judge, records, invocation, display)
     results = {nodeid: judge.result(record) for nodeid, record in records.items()}
     for result in results.values():
         report.take(result)
@@ -55,7 +55,7 @@ def _settle(
     judge: Judge,
     records: dict[str, TestRecord],
     invocation: Invocation,
-    terminal: Terminal | None,
+    display: Display,
 ) -> None:
     """Settle the suspects for which memory was short: their tests hold none any more."""
     short = [one for one in records.values() if one.lacks_memory]
@@ -64,22 +64,20 @@ def _settle(
     for card in dict.fromkeys(record.gpu_uuid for record in short):
         variables = {**invocation.environment, **({"CUDA_VISIBLE_DEVICES": card} if card else {})}
         there = with_fields(invocation, environment=variables)
-        progress, show = partial(Progress, terminal), StatusLine(terminal).show
         against, lock = Against.of(judge.settings), GpuLock(card or judge.environment.gpu.uuid)
-        wait_for(lock, terminal, report.news)
-        settler = Settler(judge, there, folder / "against", progress, show, against, is_last=True)
-        try:
-            for record in short:
-                if record.gpu_uuid == card:
-                    path = report.unfinished[record.nodeid].path
-                    records[record.nodeid] = _settled(settler, judge, record, path)
-        finally:
-            report.news.note(*settler.notices)
-            settler.close()
-            lock.release()
+        with display.alone(lock):
+            settler = Settler(judge, there, folder / "against", display, against, is_last=True)
+            try:
+                for record in short:
+                    if record.gpu_uuid == card:
+                        path = report.unfinished[record.nodeid].path
+                        records[record.nodeid] = _settled(settler, record, path)
+            finally:
+                report.news.note(*settler.notices)
+                settler.close()
 
 
-def _settled(settler: Settler, judge: Judge, record: TestRecord, path: Path) -> TestRecord:
+def _settled(settler: Settler, record: TestRecord, path: Path) -> TestRecord:
     marker = Marker(tolerance_pct=record.tolerance_pct or None)
     state = ItemState(record.nodeid, marker, path, measurements=dict(record.measurements))
     suspects = [
@@ -87,9 +85,4 @@ def _settled(settler: Settler, judge: Judge, record: TestRecord, path: Path) -> 
         for label, one in record.measurements.items()
         if one.settlement is not None and one.settlement.lacks_memory
     ]
-    settled = settler.settle(state, suspects, judge.expected.of(record.nodeid))
-    measured = {
-        label: replace(one, settlement=settled.get(label, one.settlement))
-        for label, one in record.measurements.items()
-    }
-    return replace(record, measurements=measured)
+    return replace(record, measurements=settler.settle(state, suspects))

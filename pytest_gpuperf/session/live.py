@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.choices import other_choices
-from pytest_gpuperf.judge.code import is_same_code
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.lock import HOST, GpuLock
 from pytest_gpuperf.measure.device.presence import why_no_gpu
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
-from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
 from pytest_gpuperf.records.runs import make_state_folder
 from pytest_gpuperf.records.sanitizer_errors import errors_of
@@ -27,28 +23,20 @@ from pytest_gpuperf.session.late_counters import is_unread
 from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
-from pytest_gpuperf.session.phases import Phases
-from pytest_gpuperf.session.progress import Progress, StatusLine, wait_for
+from pytest_gpuperf.session.progress import Display
 from pytest_gpuperf.session.run_file import RunFile
 from pytest_gpuperf.session.run_report import RunReport
 from pytest_gpuperf.session.runner import Runner
 from pytest_gpuperf.session.settling import Against, Settler
-from pytest_gpuperf.statistics.thresholds import SCREEN_PCT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import (
-        ClockModel,
         Conditions,
-        LaunchedCode,
-        Timing,
-        TimingMode,
-        TimingSource,
     )
-    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.records.passes import CheckingPass, Invocation, Pass
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.marker import ItemState
@@ -76,14 +64,12 @@ class LiveRunner(Runner):
         from pytest_gpuperf.measure.device.conditions import Nvml
         from pytest_gpuperf.measure.device.environment import environment
         from pytest_gpuperf.measure.device.gpu import gpu_info
-        from pytest_gpuperf.measure.device.kept import Originals
         from pytest_gpuperf.measure.identity.code_reader import CodeReader
         from pytest_gpuperf.measure.timing.timer import Timer
 
         self._orders = link.orders if link is not None else None
         file = RunFile(settings, self._orders)
         self._folder = file.folder
-        self._phases = Phases()
         ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
         gpu = gpu_info()
         self._nvml = Nvml(gpu.uuid)
@@ -92,29 +78,17 @@ class LiveRunner(Runner):
         several = self._orders is not None and len(self._orders.cards) > 1
         self._own_folder = str(self._orders.worker) if self._orders is not None and several else ""
         judge = Judge(settings, where, card=gpu.uuid if several else "")
-        self._judge, self._news = judge, news
+        self._judge, self._display = judge, Display(news)
         self._counters = make_counters(settings, gpu, ncu, self._folder_of("ncu"))
         self._reads_later = settings.counters == "auto" and ncu is not None
-        self._tests: dict[str, SelectedTest] = {}
-        timer = Timer(
-            gpu.l2_bytes,
-            settings.budget_s,
-            self._conditions,
-            self._nvml.max_sm_clock_mhz,
-        )
         self._live = LiveSource(
             self._counters,
-            self._tests,
-            timer,
-            self._known_time,
-            self._show_progress,
-            self._folder / "traces",
-            self._alone_on_host,
+            Timer(gpu.l2_bytes, settings.budget_s, self._conditions, self._nvml.max_sm_clock_mhz),
             CodeReader(where.toolchain.driver),
-            self._phases,
-            settings.verify,
-            Originals("pytest_gpuperf"),
-            self._other_choice,
+            self._display,
+            expected=judge.expected,
+            traces=self._folder / "traces",
+            verify=settings.verify,
         )
         super().__init__(settings, self._live, RunReport(judge, news, file, link=link))
         self._against = Against.of(settings)
@@ -127,9 +101,6 @@ class LiveRunner(Runner):
         elif settings.counters == "off":
             self._counters.unavailable = COUNTERS_OFF
         self._lock = GpuLock(gpu.uuid)
-        self._host_lock = GpuLock(HOST)
-        self._terminal: Terminal | None = None
-        self._status = StatusLine(None)
 
     def _conditions(self) -> Conditions | None:
         found = self._nvml.conditions()
@@ -156,26 +127,17 @@ class LiveRunner(Runner):
         """Return the folder for the files of a pass; each of several workers has its own."""
         return self._folder / kind / self._own_folder
 
-    @contextmanager
-    def _alone_on_host(self) -> Iterator[None]:
-        """Let no other process of this plugin on this host use its clock."""
-        wait_for(self._host_lock, self._terminal, self._news)
-        try:
-            yield
-        finally:
-            self._host_lock.release()
-
     def begin(self, states: Sequence[ItemState], invocation: Invocation, terminal: Terminal | None) -> None:
         """Wait for the GPU, run the passes that the options ask for, and get ready to settle suspects."""
         # The tools of the passes measure one process.
         states = [state for state in states if not state.marker.gpus]
-        self._tests.update({state.nodeid: self._select(state) for state in states})
-        self._counters.expect(list(self._tests.values()))
-        self._terminal, self._status = terminal, StatusLine(terminal)
-        wait_for(self._lock, terminal, self._news)
+        self._live.tests.update({state.nodeid: self._select(state) for state in states})
+        self._counters.expect(list(self._live.tests.values()))
+        self._display.terminal = terminal
+        self._display.wait_for(self._lock)
         self._run_passes(states, invocation)
-        logs, progress = self._folder_of("against"), partial(Progress, terminal)
-        self._settler = Settler(self._judge, invocation, logs, progress, self._show_progress, self._against)
+        logs = self._folder_of("against")
+        self._settler = Settler(self._judge, invocation, logs, self._display, self._against)
 
     def _run_passes(self, states: Sequence[ItemState], invocation: Invocation) -> None:
         """Run the passes, then apply their results to the tests."""
@@ -183,7 +145,7 @@ class LiveRunner(Runner):
         path = self._folder / RESULTS_FILE.format(orders.worker if orders is not None else 0)
         done = read_results(path) if orders is not None and orders.nodeids else None
         if done is None:
-            done = self._run_all(list(self._tests.values()), invocation)
+            done = self._run_all(list(self._live.tests.values()), invocation)
             if orders is not None and (self._profiling or self._sanitizing):
                 make_state_folder(self._folder.parents[1])
                 done.write(path)
@@ -196,17 +158,17 @@ class LiveRunner(Runner):
                 (state.unavailable,) = errors_of(done.skipped[state.nodeid])
             elif asked in ("ncu", "cupti") and why:
                 state.unavailable = f"--gpuperf-counters={asked}, but {why}"
-        self._news.no_counters = why
+        self._display.news.no_counters = why
 
     def end(self) -> None:
         """End the processes of this run, say what took the time, and let the next run measure."""
-        self._news.no_counters = self._counters.unavailable
+        self._display.news.no_counters = self._counters.unavailable
         for one in self._live.processes:
             one.end()
         if self._settler is not None:
-            self._news.note(*self._settler.notices)
+            self._display.news.note(*self._settler.notices)
             self._settler.close()
-        self._news.note(*self._phases.lines())
+        self._display.news.note(*self._live.phases.lines())
         self._lock.release()
 
     def _run_all(self, tests: Sequence[SelectedTest], invocation: Invocation) -> PassResults:
@@ -217,15 +179,15 @@ class LiveRunner(Runner):
             done.counters = self._profiling.reading
         if self._sanitizing is not None:
             self._run(self._sanitizing, tests, invocation)
-            self._news.note(*self._sanitizing.notices)
+            self._display.news.note(*self._sanitizing.notices)
             done.sanitized, done.skipped = self._sanitizing.results, self._sanitizing.skipped
             title = self._sanitizing.title
-            self._news.error(*(f"{title}: {problem}" for problem in self._sanitizing.problems))
+            self._display.news.error(*(f"{title}: {problem}" for problem in self._sanitizing.problems))
         return done
 
     def _run(self, each: Pass, tests: Sequence[SelectedTest], invocation: Invocation) -> None:
         make_state_folder(self._folder.parents[1])
-        each.run(tests, invocation, partial(Progress, self._terminal))
+        each.run(tests, invocation, self._display.progress)
 
     def _select(self, state: ItemState) -> SelectedTest:
         """Add the options to a test; a metric with a limit is read whatever the preset is."""
@@ -242,39 +204,6 @@ class LiveRunner(Runner):
             "" if preset == (DEFAULT,) else ",".join(preset),
             state.path,
         )
-
-    def _show_progress(self, text: str) -> None:
-        """Show the present measurement; an empty text ends it."""
-        self._status.show(text)
-
-    def _known_time(
-        self, call: Call, code: LaunchedCode | None, mode: TimingMode
-    ) -> tuple[TimingSource, ClockModel | None] | None:
-        """Return the source of the time in the baseline, and its newest clock model, at its clock.
-
-        Args:
-            call: The call.
-            code: Its code; other code has no model, since it may depend on the clock in another way.
-            mode: Mode of the time.
-        """
-        known = self._judge.expected.measurement(call.nodeid, call.label)
-        time = known.time if known is not None else None
-        if known is None or time is None or time.mode != mode:
-            return None
-        models = (session.clock_model for session in reversed(time.sessions))
-        model = next(filter(None, models), None)
-        if model is None or not is_same_code(code, known.code):
-            return time.source, None
-        return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
-
-    def _other_choice(self, call: Call, timing: Timing) -> dict[str, str]:
-        """Return what autotuners had chosen for the baseline if a time is slower with another choice."""
-        known = self._judge.expected.measurement(call.nodeid, call.label)
-        time = known.time if known is not None else None
-        if time is None or not same_quantity(timing, time):
-            return {}
-        slower = timing.time_us > (1 + SCREEN_PCT / 100) * time.mean_us
-        return {one.kernel: one.before for one in other_choices(timing, time)} if slower else {}
 
     def result(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test, without a settlement."""
@@ -298,10 +227,9 @@ class LiveRunner(Runner):
         suspects, record = self.suspects(result), result.record
         timings = [record.measurements[label].timing for label in suspects]
         by_host = any(timing is not None and timing.mode == "host" for timing in timings)
-        with self._alone_on_host() if by_host else nullcontext(), self._phases("settlement"):
-            settled = self._settler.settle(state, suspects, self._judge.expected.of(state.nodeid))
-        known = record.measurements.items()
-        measured = {label: replace(one, settlement=settled.get(label)) for label, one in known}
+        alone = self._display.alone(GpuLock(HOST)) if by_host else nullcontext()
+        with alone, self._live.phases("settlement"):
+            measured = self._settler.settle(state, suspects)
         return self._with_rest(self._judge.result(replace(record, measurements=measured), state.mistakes))
 
     def _with_rest(self, result: TestResult) -> TestResult:
@@ -310,7 +238,7 @@ class LiveRunner(Runner):
         unread = self._reads_later and any(map(is_unread, record.measurements.values()))
         if record.failure or result.verdict.fails or not (unread or record.lacks_memory):
             return result
-        return replace(result, unfinished=self._tests.get(record.nodeid))
+        return replace(result, unfinished=self._live.tests.get(record.nodeid))
 
 
 def why_not_live() -> str:

@@ -6,22 +6,27 @@ import re
 import zlib
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from pytest_gpuperf.compat.triton_names import choices_pinned
+from pytest_gpuperf.judge.choices import other_choices
+from pytest_gpuperf.judge.code import is_same_code
+from pytest_gpuperf.measure.device.lock import HOST, GpuLock
+from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.registry import instrument
+from pytest_gpuperf.session.phases import Phases
 from pytest_gpuperf.session.seeds import random_numbers_kept
+from pytest_gpuperf.statistics.thresholds import SCREEN_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
+    from pytest_gpuperf.baseline.run_verdicts import Expectations
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
-    from pytest_gpuperf.measure.device.kept import Originals
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.measure.restoration.before import Before
     from pytest_gpuperf.measure.timing.first_calls import FirstCalls
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
     )
     from pytest_gpuperf.records.call import Call, FuzzCall, Selection
     from pytest_gpuperf.records.passes import SelectedTest
-    from pytest_gpuperf.session.phases import Phases
+    from pytest_gpuperf.session.progress import Display
     from pytest_gpuperf.session.source import Processes
 
 
@@ -50,50 +55,40 @@ class LiveSource:
 
     Args:
         counters: Has the counters of each call.
-        tests: The selected tests, by node id.
         timer: Times on the current device.
-        known: Returns the source, and the clock model of this code, that the baseline has for a call and a
-            mode.
-        progress: Shows the present measurement; an empty text ends it.
-        traces: Folder for Chrome traces; need not exist.
-        alone: Returns a context in which nothing else is measured by the host's clock.
         codes: Reads the code of calls.
-        phases: Counts the seconds.
+        display: Shows the present measurement.
+        expected: Has the times that the baselines expect; None without baselines.
+        traces: Folder for Chrome traces; need not exist.
         verify: `auto`, `strict` or `off`.
-        originals: Functions as they have to be after a timing.
-        other_choice: Returns what autotuners had chosen for the baseline of a call, by kernel, if its time is
-            slower with another choice.
     """
 
     def __init__(
         self,
         counters: ProfilingPass | CuptiCounters,
-        tests: Mapping[str, SelectedTest],
         timer: Timer,
-        known: Callable[
-            [Call, LaunchedCode | None, TimingMode], tuple[TimingSource, ClockModel | None] | None
-        ],
-        progress: Callable[[str], None],
-        traces: Path,
-        alone: Callable[[], AbstractContextManager[None]],
         codes: CodeReader,
-        phases: Phases,
+        display: Display,
+        *,
+        expected: Expectations | None = None,
+        traces: Path = Path(),
         verify: str = "auto",
-        originals: Originals | None = None,
-        other_choice: Callable[[Call, Timing], Mapping[str, str]] = lambda *_: {},
     ) -> None:
+        from pytest_gpuperf.measure.device.kept import Originals
+
         self._counters = counters
-        self._tests = tests
         self._timer = timer
-        self._known = known
-        self.progress = progress
-        self._traces = traces
-        self._alone = alone
         self._codes = codes
-        self._phases = phases
+        self.display = display
+        self._expected = expected
+        self._traces = traces
         self._verify = verify
-        self._originals = originals
-        self._other_choice = other_choice
+        self._originals = Originals("pytest_gpuperf")
+        """Functions as they have to be after a timing."""
+        self.phases = Phases()
+        """Seconds of the run."""
+        self.tests: dict[str, SelectedTest] = {}
+        """The selected tests, by node id."""
         self.processes: list[Processes] = []
         """Processes of features, which end with the run."""
         self._read: tuple[Call, LaunchedCode, Before] | None = None
@@ -103,7 +98,7 @@ class LiveSource:
 
     def check(self, call: Call) -> Correctness:
         """Run the call on poisoned memory and compare."""
-        with self._phases("checks"):
+        with self.phases("checks"):
             watched = self._watched(call)
             return self._codes.watched(call.nodeid, lambda: check(watched))
 
@@ -111,9 +106,9 @@ class LiveSource:
         """Search for a case in which the function differs from its reference."""
 
         def progress(text: str) -> None:
-            self.progress(f"{call.nodeid}: fuzzed, {text}" if text else "")
+            self.display.show(f"{call.nodeid}: fuzzed, {text}" if text else "")
 
-        with self._phases("checks"):
+        with self.phases("checks"):
             return fuzz(call, progress)
 
     def warm_up(self, call: Call) -> WarmUp:
@@ -122,12 +117,12 @@ class LiveSource:
 
     def code(self, call: Call) -> LaunchedCode | None:
         """Hash the code of the kernels that the call launches."""
-        self.progress(f"{call.nodeid}: compiles")
+        self.display.show(f"{call.nodeid}: compiles")
         try:
-            with self._phases("code"), restored(call) as before:
+            with self.phases("code"), restored(call) as before:
                 code = self._codes.read(self._watched(call))
         finally:
-            self.progress("")
+            self.display.show("")
         self._read = (call, code, before)
         return code
 
@@ -135,11 +130,12 @@ class LiveSource:
         """Time the call, and note the size of its arguments."""
         from pytest_gpuperf.measure.correctness.footprint import argument_bytes
 
-        with self._alone() if mode == "host" else nullcontext(), self._phases("times"):
+        alone = self.display.alone(GpuLock(HOST)) if mode == "host" else nullcontext()
+        with alone, self.phases("times"):
             timing = self._time(call, mode=mode, bytes=bytes, flops=flops, verify=self._verify)
             if first_calls := self._first_calls.pop((call.nodeid, call.label), None):
                 timing = first_calls.added_to(timing)
-            if choice := self._other_choice(call, timing):
+            if choice := other_choice(self._expected, call, timing):
                 timing = replace(timing, baseline_choice_us=self._time_with(choice, call, timing))
         count = argument_bytes(call.args, call.kwargs)
         return replace(timing, work=replace(timing.work, argument_bytes=count or None))
@@ -171,7 +167,7 @@ class LiveSource:
         self._read = None
 
         def progress(text: str) -> None:
-            self.progress(f"{call.nodeid}: {text}")
+            self.display.show(f"{call.nodeid}: {text}")
 
         def unverified(_: Prepared, timing: Timing, __: str) -> Timing:
             return timing
@@ -188,18 +184,18 @@ class LiveSource:
                     flops=flops,
                     progress=progress,
                     verify=unverified if verify == "off" else verifier,
-                    known=partial(self._known, call, code),
+                    known=partial(known_time, self._expected, call, code),
                     elsewhere=partial(CallElsewhere, call),
                 )
         finally:
             before.restore()
-            self.progress("")
+            self.display.show("")
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Profile the call, or look it up in the report of the profiling pass."""
         try:
-            with self._phases("counters"), restored(call):
-                return self._counters.lookup(call, kernels, self._tests[call.nodeid].metrics)
+            with self.phases("counters"), restored(call):
+                return self._counters.lookup(call, kernels, self.tests[call.nodeid].metrics)
         finally:
             # The next call may be timed, or need another profiler.
             self._counters.let_go()
@@ -207,13 +203,45 @@ class LiveSource:
     def trace(self, call: Call) -> Trace:
         """Record the call, and keep torch.profiler's trace."""
         tracing = instrument("trace")
-        self.progress(f"{call.nodeid}: traced")
+        self.display.show(f"{call.nodeid}: traced")
         try:
             with restored(call):
                 trace: Trace = tracing.capture(call, self._traces / trace_file_name(call.nodeid, call.label))
                 return trace
         finally:
-            self.progress("")
+            self.display.show("")
+
+
+def known_time(
+    expected: Expectations | None, call: Call, code: LaunchedCode | None, mode: TimingMode
+) -> tuple[TimingSource, ClockModel | None] | None:
+    """Return the source of the time in the baseline, and its newest clock model, at its clock.
+
+    Args:
+        expected: The baselines; None without any.
+        call: The call.
+        code: Its code; other code has no model, since it may depend on the clock in another way.
+        mode: Mode of the time.
+    """
+    known = expected.measurement(call.nodeid, call.label) if expected is not None else None
+    time = known.time if known is not None else None
+    if known is None or time is None or time.mode != mode:
+        return None
+    models = (session.clock_model for session in reversed(time.sessions))
+    model = next(filter(None, models), None)
+    if model is None or not is_same_code(code, known.code):
+        return time.source, None
+    return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
+
+
+def other_choice(expected: Expectations | None, call: Call, timing: Timing) -> dict[str, str]:
+    """Return what autotuners had chosen for the baseline if a time is slower with another choice."""
+    known = expected.measurement(call.nodeid, call.label) if expected is not None else None
+    time = known.time if known is not None else None
+    if time is None or not same_quantity(timing, time):
+        return {}
+    slower = timing.time_us > (1 + SCREEN_PCT / 100) * time.mean_us
+    return {one.kernel: one.before for one in other_choices(timing, time)} if slower else {}
 
 
 def check(call: Call) -> Correctness:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.compat.pytest_names import write_past_capture
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.measure.device.lock import GpuLock, Holder
+    from pytest_gpuperf.measure.device.lock import GpuLock
     from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.news import News
 
@@ -26,116 +29,113 @@ _BELOW = "\x1bD\x1bM\x1b7\x1b[B\r\x1b[2K"
 _BACK = "\x1b8"
 
 
-class _Line:
-    """A line that is rewritten on a terminal; a log has its first and its last text."""
+class Progress:
+    """Shows what takes long: a line rewritten on a terminal, two lines in a log.
 
-    def __init__(self, terminal: Terminal | None) -> None:
+    Args:
+        terminal: Shows the line; None for nobody.
+        what: What takes long.
+        quiet_s: Seconds in which nothing is shown: what ends sooner is not worth a line.
+    """
+
+    def __init__(self, terminal: Terminal | None, what: str, quiet_s: float = 0.0) -> None:
         self._terminal = terminal
+        self._what = what
+        self._quiet_s = quiet_s
         self._begin = time.monotonic()
         self._shown = ""
 
-    @property
-    def _seconds(self) -> float:
-        return time.monotonic() - self._begin
-
-    def _show(self, text: str, *, in_log: bool = False) -> None:
-        if self._terminal is None:
-            return
-        if self._terminal.isatty:
-            if text != self._shown:
-                self._terminal.rewrite(text, erase=True)
-        elif in_log:
-            # A buffer would show it only after the wait.
-            self._terminal.write_line(text)
-            self._terminal.flush()
-        self._shown = text
-
-    def _end(self, text: str) -> None:
-        self._show(text, in_log=True)
-        if self._terminal is not None and self._terminal.isatty:
-            self._terminal.write_line("")
-
-
-class Progress(_Line):
-    """Shows the progress of a pass: a line rewritten on a terminal, two lines in a log."""
-
-    def __init__(self, terminal: Terminal | None, what: str) -> None:
-        super().__init__(terminal)
-        self._what = what
-
     def __enter__(self) -> Progress:
         """Show that it begins."""
-        if self._terminal is not None:
-            self._terminal.ensure_newline()
-            if not self._terminal.isatty:
-                self._show(f"gpuperf: {self._what} ...", in_log=True)
+        if not self._quiet_s:
+            self._start(" ...")
         return self
 
-    def __call__(self, where: str) -> None:
-        """Show how far it is."""
-        self._show(f"gpuperf: {self._what}: {where}, {self._seconds:.0f} s")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Show how long it took."""
-        self._end(f"gpuperf: {self._what}: {'stopped after' if kind else 'done in'} {self._seconds:.1f} s")
-
-
-class WaitingLine(_Line):
-    """Shows who has the GPU: a line rewritten on a terminal, two lines in a log."""
-
-    def __init__(self, terminal: Terminal | None, gpu: str) -> None:
-        super().__init__(terminal)
-        self._gpu = gpu
-
-    def __enter__(self) -> WaitingLine:
-        """Show nothing yet."""
-        return self
-
-    def __call__(self, holder: Holder) -> None:
-        """Show who has the GPU now."""
-        if self._terminal is None or self._seconds < SILENT_S:
+    def __call__(self, where: object) -> None:
+        """Show how far it is, or what it waits for."""
+        seconds = time.monotonic() - self._begin
+        if self._terminal is None or seconds < self._quiet_s:
             return
-        first = not self._shown
-        if first:
-            # Set before, so that the end is shown even if a write is interrupted.
-            self._shown = " "
-            self._terminal.ensure_newline()
-        self._show(f"gpuperf: waiting for {self._gpu}: {holder}", in_log=first)
+        if not self._shown:
+            self._start(f": {where}")
+        text = f"gpuperf: {self._what}: {where}" + ("" if self._quiet_s else f", {seconds:.0f} s")
+        if self._terminal.isatty and text != self._shown:
+            self._terminal.rewrite(text, erase=True)
+            self._shown = text
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Show how long it took, if anything was shown."""
-        if self._shown:
-            waited = f"waited {self._seconds:.0f} s for {self._gpu}"
-            self._end(f"gpuperf: {waited}{', then stopped' if kind else ''}")
+        if self._terminal is None or not self._shown:
+            return
+        ended = "stopped after" if kind else "done in"
+        text = f"gpuperf: {self._what}: {ended} {time.monotonic() - self._begin:.1f} s"
+        if self._terminal.isatty:
+            self._terminal.rewrite(text, erase=True)
+            self._terminal.write_line("")
+        else:
+            self._log(text)
+
+    def _start(self, text: str) -> None:
+        # Set before, so that the end is shown even if a write is interrupted.
+        self._shown = " "
+        if self._terminal is not None:
+            self._terminal.ensure_newline()
+            if not self._terminal.isatty:
+                self._log(f"gpuperf: {self._what}{text}")
+
+    def _log(self, text: str) -> None:
+        assert self._terminal is not None
+        self._terminal.write_line(text)
+        # A buffer would show it only after the wait.
+        self._terminal.flush()
 
 
-def wait_for(lock: GpuLock, terminal: Terminal | None, news: News) -> None:
-    """Wait until no other run measures on a GPU; if that cannot be known, go on with a notice."""
-    try:
-        with WaitingLine(terminal, lock.gpu) as waiting:
-            lock.acquire(waiting)
-    except GpuperfError as error:
-        news.note(f"not locked: {error}; another run could measure at the same time")
+class Display:
+    """Shows what a run does and waits for.
 
-
-class StatusLine:
-    """Shows the present measurement on the line below pytest's own; nothing in a log.
-
-    pytest writes its dots and names without a newline, so its line must not be touched.
+    Args:
+        news: What a reader of the run should know.
+        terminal: Shows the lines; None for nobody.
     """
 
-    def __init__(self, reporter: Terminal | None) -> None:
-        usable = reporter is not None and reporter.isatty and os.environ.get("TERM", "dumb") != "dumb"
-        self._reporter = reporter if usable else None
+    def __init__(self, news: News, terminal: Terminal | None = None) -> None:
+        self.news = news
+        self.terminal = terminal
 
     def show(self, text: str) -> None:
-        """Replace the line; an empty text clears it."""
-        if self._reporter is None:
+        """Show the present measurement on the line below pytest's own; an empty text clears that line.
+
+        A log has no such line. pytest writes its dots and names without a newline, so its line must not be
+        touched.
+        """
+        terminal = self.terminal
+        if terminal is None or not terminal.isatty or os.environ.get("TERM", "dumb") == "dumb":
             return
-        if isinstance(self._reporter, RemoteTerminal):
-            self._reporter.show(text)
-            return
-        write_past_capture(self._reporter, lambda columns: f"{_BELOW}{text[: columns - 1]}{_BACK}")
+        if isinstance(terminal, RemoteTerminal):
+            terminal.show(text)
+        else:
+            write_past_capture(terminal, lambda columns: f"{_BELOW}{text[: columns - 1]}{_BACK}")
+
+    def progress(self, what: str) -> Progress:
+        """Begin a line about what takes long."""
+        return Progress(self.terminal, what)
+
+    @contextmanager
+    def alone(self, lock: GpuLock) -> Iterator[None]:
+        """Let no other run measure on a GPU, or by the clock of the host, during the block."""
+        self.wait_for(lock)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def wait_for(self, lock: GpuLock) -> None:
+        """Wait until no other run measures on a GPU; if that cannot be known, go on with a notice."""
+        try:
+            with Progress(self.terminal, f"waiting for {lock.gpu}", SILENT_S) as waiting:
+                lock.acquire(waiting)
+        except GpuperfError as error:
+            self.news.note(f"not locked: {error}; another run could measure at the same time")
 
 
 class RemoteTerminal:

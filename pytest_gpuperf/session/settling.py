@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.against.blocks import SideBlock
     from pytest_gpuperf.against.restart_series import Series
     from pytest_gpuperf.records import LaunchedCode, Measurement
-    from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
-    from pytest_gpuperf.records.passes import Invocation, OpenProgress
+    from pytest_gpuperf.records.baseline import MeasurementBaseline
+    from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.session.judge import Judge
     from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.session.progress import Display
     from pytest_gpuperf.settings.settings import Settings
 
 LEAST_S = 300.0
@@ -94,8 +95,7 @@ class Settler:
         judge: Has the options, the environment and the baselines.
         invocation: The command that started pytest.
         logs: Folder for the output of the processes.
-        progress: Begins a line about a build.
-        show: Shows the progress; an empty text ends it.
+        display: Shows the progress.
         against: The commit that `--gpuperf-against` names; None to compare with that of the baseline.
         is_last: False if a test for which memory is short is settled again later.
 
@@ -108,8 +108,7 @@ class Settler:
         judge: Judge,
         invocation: Invocation,
         logs: Path,
-        progress: OpenProgress,
-        show: Callable[[str], None],
+        display: Display,
         against: Against | None = None,
         *,
         is_last: bool = False,
@@ -117,7 +116,7 @@ class Settler:
         settings = judge.settings
         self._judge = judge
         self._expected = judge.expected
-        self._show = show
+        self._show = display.show
         self._against = against
         self._is_last = is_last
         self._asked_s = settings.settle_s
@@ -137,7 +136,9 @@ class Settler:
                 raise outside
             self._repository, self._no_git = None, str(outside)
         capability = judge.environment.gpu.compute_capability
-        self._engine = Engine(root, invocation, logs, settings.budget_s, settings.build, capability, progress)
+        self._engine = Engine(
+            root, invocation, logs, settings.budget_s, settings.build, capability, display.progress
+        )
         self._began = time.monotonic()
         self._spent_s = 0.0
         self._settled: dict[tuple[str, str], Settlement] = {}
@@ -159,16 +160,17 @@ class Settler:
         suspects = "1 suspect" if count == 1 else f"{count} suspects"
         return [f"{suspects} settled in {self._spent_s:.0f} s: {each}", *self._engine.notices]
 
-    def settle(
-        self, state: ItemState, suspects: Sequence[str], baseline: TestBaseline | None
-    ) -> dict[str, Settlement]:
+    def settle(self, state: ItemState, suspects: Sequence[str]) -> dict[str, Measurement]:
         """Settle the suspects of a test that has returned; a test that runs again has its first result.
 
         Args:
             state: The test.
             suspects: Labels with a time outside of the screen.
-            baseline: The baseline of the test; None if it has none.
+
+        Returns:
+            The measurements of the test, those of suspects with their settlements.
         """
+        baseline = self._expected.of(state.nodeid)
         known = baseline.measurements if baseline is not None else {}
         groups: dict[tuple[tuple[Commit, ...], str], list[str]] = {}
         for label in suspects:
@@ -188,7 +190,11 @@ class Settler:
                 self._settled[state.nodeid, label] = replace(
                     settlement, sessions=sessions, seconds=seconds_each
                 )
-        return {label: self._settled[state.nodeid, label] for label in suspects}
+        settled = {label: self._settled[state.nodeid, label] for label in suspects}
+        return {
+            label: replace(one, settlement=settled.get(label, one.settlement))
+            for label, one in state.measurements.items()
+        }
 
     @contextmanager
     def _closed_on_error(self) -> Iterator[None]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_gpuperf.session.progress import StatusLine
+from pytest_gpuperf.session.news import News
+from pytest_gpuperf.session.progress import Display
 
 
 def reporter(isatty: bool) -> Any:
@@ -27,7 +28,7 @@ def test_terminal_shows_status_below_the_current_line(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal = reporter(isatty=True)
-    StatusLine(terminal).show("test_k: warms up, and more")
+    Display(News(), terminal).show("test_k: warms up, and more")
     written = terminal.written()
     assert written.startswith("\x1bD\x1bM\x1b7")
     assert written.endswith("test_k: warms up, a\x1b8")
@@ -39,12 +40,8 @@ def test_a_log_and_a_dumb_terminal_show_nothing(
 ) -> None:
     monkeypatch.setenv("TERM", term)
     terminal = reporter(isatty=isatty)
-    StatusLine(terminal).show("test_k: warms up")
+    Display(News(), terminal).show("test_k: warms up")
     assert terminal.written() == ""
-
-
-def test_without_a_reporter_nothing_is_shown() -> None:
-    StatusLine(None).show("test_k: warms up")
 
 
 def test_status_line_stays_out_of_captured_output(
@@ -53,12 +50,13 @@ def test_status_line_stays_out_of_captured_output(
     monkeypatch.setenv("TERM", "xterm")
     pytester.makepyfile(
         """
-        from pytest_gpuperf.session.progress import StatusLine
+        from pytest_gpuperf.session.news import News
+        from pytest_gpuperf.session.progress import Display
 
         def test_k(request, capfd):
             reporter = request.config.pluginmanager.get_plugin("terminalreporter")
             reporter.isatty = True
-            StatusLine(reporter).show("test_k: warms up")
+            Display(News(), reporter).show("test_k: warms up")
             assert capfd.readouterr() == ("", "")
         """
     )

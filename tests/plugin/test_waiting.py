@@ -14,7 +14,7 @@ import gpu_locks
 from fake_reporter import Reporter
 from gpu_locks import held_elsewhere, let_go
 from pytest_gpuperf.measure.device.lock import GpuLock, Holder
-from pytest_gpuperf.session.progress import WaitingLine
+from pytest_gpuperf.session.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ def test_log_has_two_lines_for_a_wait(pytester: pytest.Pytester, gpu: str) -> No
     assert len(said) == 2
     waiting = f"gpuperf: waiting for {gpu[:8]}…: pid {other.pid} (pytest) has been measuring for "
     assert said[0].startswith(waiting)
-    assert said[1].startswith("gpuperf: waited ")
+    assert ": done in " in said[1]
 
 
 def test_ctrl_c_ends_the_wait(pytester: pytest.Pytester, gpu: str) -> None:
@@ -122,7 +122,7 @@ def test_ctrl_c_ends_the_wait(pytester: pytest.Pytester, gpu: str) -> None:
         output = process.stdout.read().decode()
         process.wait()
     assert process.returncode == pytest.ExitCode.INTERRUPTED
-    assert "then stopped" in output
+    assert "stopped after" in output
     assert "no tests ran" in output
 
 
@@ -180,7 +180,7 @@ def test_a_replay_takes_no_lock(pytester: pytest.Pytester, replay: None) -> None
 def test_a_terminal_gets_one_line_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     reporter = Reporter(isatty=True)
     monkeypatch.setattr("time.monotonic", lambda: 1000.0)
-    with WaitingLine(reporter, "GPU-c410…") as waiting:  # type: ignore[arg-type]
+    with Progress(reporter, "waiting for GPU-c410…", 1.0) as waiting:  # type: ignore[arg-type]
         for now in (1000.2, 1001.2, 1001.4, 1002.2):
             for clock in ("time.monotonic", "time.time"):
                 monkeypatch.setattr(clock, lambda now=now: now)
@@ -188,12 +188,12 @@ def test_a_terminal_gets_one_line_that_counts(monkeypatch: pytest.MonkeyPatch) -
     assert reporter.rewritten == [
         "gpuperf: waiting for GPU-c410…: pid 7 (pytest) has been measuring for 11 s",
         "gpuperf: waiting for GPU-c410…: pid 7 (pytest) has been measuring for 12 s",
-        "gpuperf: waited 2 s for GPU-c410…",
+        "gpuperf: waiting for GPU-c410…: done in 2.2 s",
     ]
 
 
 def test_short_wait_has_no_line() -> None:
     reporter = Reporter(isatty=True)
-    with WaitingLine(reporter, "GPU-c410…") as waiting:  # type: ignore[arg-type]
+    with Progress(reporter, "waiting for GPU-c410…", 1.0) as waiting:  # type: ignore[arg-type]
         waiting(Holder(7, 990))
     assert reporter.rewritten == reporter.lines == []

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -14,8 +12,10 @@ from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records import LaunchedCode, Verification
 from pytest_gpuperf.records.call import Call, Selection
+from pytest_gpuperf.records.passes import SelectedTest
 from pytest_gpuperf.session.live_source import LiveSource
-from pytest_gpuperf.session.phases import Phases
+from pytest_gpuperf.session.news import News
+from pytest_gpuperf.session.progress import Display
 from run_builders import timing
 from timer_bench import Blocks
 
@@ -48,15 +48,9 @@ def test_doubts_fail_if_strict_and_nothing_is_verified_if_off(
 def source_of(**parts: Any) -> LiveSource:
     """Return a source of which nothing is used but some parts."""
     given: dict[str, Any] = {"counters": None, "timer": None, "codes": None, **parts}
-    return LiveSource(
-        tests={"t": cast("Any", SimpleNamespace(metrics=()))},
-        known=lambda *_: None,
-        progress=lambda _: None,
-        traces=Path(),
-        alone=nullcontext,
-        phases=Phases(),
-        **given,
-    )
+    source = LiveSource(display=Display(News()), **given)
+    source.tests["t"] = SelectedTest("t")
+    return source
 
 
 @pytest.fixture
@@ -79,7 +73,7 @@ def blocks_run(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize(("stored", "found_us"), [(1024, 5.3), (2048, None)])
 def test_slower_time_with_another_choice_is_taken_with_that_of_the_baseline(
-    stored: int, found_us: float | None, blocks_run: list[int]
+    stored: int, found_us: float | None, blocks_run: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from autotuned_kernel import scale_kernel
 
@@ -93,9 +87,9 @@ def test_slower_time_with_another_choice_is_taken_with_that_of_the_baseline(
             return timing(next(times))
 
     config = str(next(iter(scale_kernel.configs))).replace("256", str(stored))
-    found = source_of(timer=Timer(), verify="off", other_choice=lambda *_: {"scale_kernel": config}).time(
-        call, mode="hot", bytes=0, flops=0
-    )
+    other_choice = f"{LiveSource.__module__}.other_choice"
+    monkeypatch.setattr(other_choice, lambda *_: {"scale_kernel": config})
+    found = source_of(timer=Timer(), verify="off").time(call, mode="hot", bytes=0, flops=0)
     assert (found.time_us, found.baseline_choice_us) == (9.0, found_us)
     # One call finds what calls write. The choice of this run is the smaller one, and stays.
     call()

@@ -14,6 +14,8 @@ from pytest_gpuperf.records import Fingerprint, Measurement, Toolchain
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import settling
 from pytest_gpuperf.session.marker import ItemState, Marker
+from pytest_gpuperf.session.news import News
+from pytest_gpuperf.session.progress import Display
 from run_builders import timing
 
 if TYPE_CHECKING:
@@ -70,20 +72,22 @@ def settled(root: Path, clock: Clock, suspects: int, *, test_s: float, settle_s:
     gpu = SimpleNamespace(compute_capability="9.0", slug="x")
     environment: Any = SimpleNamespace(gpu=gpu, toolchain=Toolchain())
     judge: Any = SimpleNamespace(
-        settings=settings, environment=environment, expected=None, tolerance_pct=lambda _: 0.0
+        settings=settings,
+        environment=environment,
+        expected=SimpleNamespace(of=lambda _: None),
+        tolerance_pct=lambda _: 0.0,
     )
     against = settling.Against(Repository(root), Commit("main", "a" * 40))
     invocation = Invocation([], root, root)
-    progress: Any = None
-    settler = settling.Settler(judge, invocation, root, progress, lambda _: None, against)
+    settler = settling.Settler(judge, invocation, root, Display(News()), against)
     found = 0
     for number in range(100):
         clock.now += test_s
         if number >= 100 - suspects:
             measured = Measurement(call=Fingerprint(mode="hot"), timing=timing(12.0))
             state = ItemState(f"test_k.py::test_{number}", Marker(), measurements={"main": measured})
-            one = settler.settle(state, ["main"], None)["main"]
-            found += one.how == "in turn"
+            one = settler.settle(state, ["main"])["main"].settlement
+            found += one is not None and one.how == "in turn"
     return found
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from pytest_gpuperf.records import ClockModel, LaunchedCode, LaunchedKernel
-from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
 from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.session.live import LiveRunner
-from pytest_gpuperf.session.live_source import LiveSource
-from pytest_gpuperf.session.phases import Phases
+from pytest_gpuperf.session.live_source import LiveSource, known_time
+from pytest_gpuperf.session.news import News
+from pytest_gpuperf.session.progress import Display
 from run_builders import timing
 
 if TYPE_CHECKING:
@@ -26,23 +24,20 @@ MODEL = ClockModel(cycles=5 * 1980 * 0.9, fixed_us=0.5, reference_mhz=1980.0, sh
 CODE = LaunchedCode(kernels=(LaunchedKernel(name="k", code="a" * 16),))
 
 
-def known(code: LaunchedCode | None, mode: TimingMode = "hot") -> object:
-    """Return the source and the model that a live run knows for a call of some code."""
+def expected() -> Any:
+    """Return baselines that have one time."""
     low = replace(MODEL, reference_mhz=1755.0)
     sessions = (
         Session(run="1", time_us=5.0, clock_model=MODEL),
         Session(run="2", time_us=5.6, clock_model=low),
     )
     time = TimeBaseline(mode="hot", sessions=sessions, reference_mhz=1980.0)
-    baseline = TestBaseline(measurements={"main": MeasurementBaseline(time=time, code=CODE)})
-    runner = SimpleNamespace(
-        _judge=SimpleNamespace(
-            expected=SimpleNamespace(
-                measurement=lambda test, label: baseline.measurements.get(label) if test == "t" else None
-            )
-        ),
-    )
-    return LiveRunner._known_time(cast("Any", runner), Call("t", "main", max), code, mode)
+    return SimpleNamespace(measurement=lambda *_: MeasurementBaseline(time=time, code=CODE))
+
+
+def known(code: LaunchedCode | None, mode: TimingMode = "hot") -> object:
+    """Return the source and the model that a live run knows for a call of some code."""
+    return known_time(expected(), Call("t", "main", max), code, mode)
 
 
 def test_known_model_is_the_newest_at_the_clock_of_the_baseline() -> None:
@@ -60,26 +55,19 @@ def test_time_of_another_mode_has_no_source() -> None:
 
 
 def test_model_is_that_of_the_code_read_for_the_same_call() -> None:
-    asked: list[object] = []
+    found: list[object] = []
 
     class Timer:
         def time(self, call: Call, *, known: Callable[..., object], **_: Any) -> Timing:
-            known("hot")
+            found.append(known("hot"))
             return timing()
 
-    source = LiveSource(
-        counters=cast("Any", None),
-        tests={},
-        timer=cast("Any", Timer()),
-        known=lambda call, code, *_: asked.append(code),
-        progress=lambda _: None,
-        traces=Path(),
-        alone=nullcontext,
-        codes=cast("Any", SimpleNamespace(read=lambda _: CODE)),
-        phases=Phases(),
-    )
+    codes: Any = SimpleNamespace(read=lambda _: CODE)
+    timer: Any = Timer()
+    counters: Any = None
+    source = LiveSource(counters, timer, codes, Display(News()), expected=expected())
     one, other = Call("t", "main", max), Call("t", "other", max)
     source.code(one)
     for call in (one, other):
         source.time(call, mode="auto", bytes=0, flops=0)
-    assert asked == [CODE, None]
+    assert found == [("events", MODEL), ("events", None)]

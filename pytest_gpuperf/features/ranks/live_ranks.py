@@ -32,7 +32,7 @@ class LiveRanks:
     def __init__(self, settings: Settings, source: LiveSource) -> None:
         self._budget_s = settings.budget_s
         self._silence_s = float(settings.of_features["rank-timeout"])
-        self._progress = source.progress
+        self._progress = source.display.show
         self._team: Team | None = None
 
     @property
