@@ -37,15 +37,13 @@ ROUNDED_BITS = 1.6
 """Bits that a product of rounded factors is right for, at most, beyond those of the factors."""
 
 
-def compare_accuracy(now: Accuracy | None, known: Accuracy | None) -> Iterator[Finding]:
+def compare_accuracy(now: Accuracy, known: Accuracy) -> Iterator[Finding]:
     """Compare the errors of each output with those of its baseline.
 
     Args:
         now: The measured accuracy.
         known: The expected accuracy.
     """
-    if now is None or known is None:
-        return
     for one, before in paired_outputs(now, known):
         of = f" of {one.output}" if now.others else ""
         if one.rms_ulp is None or before.rms_ulp is None or one.kind != before.kind:

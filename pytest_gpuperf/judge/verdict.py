@@ -150,17 +150,17 @@ def _compare(
 ) -> tuple[TimeComparison | None, list[Finding]]:
     """Compare a measurement with its baseline."""
     baseline, timing = expected.measurements.get(label), measurement.timing
-    known = baseline or MeasurementBaseline()
+    known, errors = baseline or MeasurementBaseline(), measurement.accuracy
     if other := other_compiler(measurement, known):
         return None, [_complete(Finding(Status.NEW, other), label, expected.hints)]
     counters = compare_counters(measurement, known)
     time, judged = judge_time(measurement, known, expected.origin, expected.tolerance_pct)
     doubts = timing.doubts if timing is not None else ()
-    choice = choice_line(timing, known.time) if timing is not None else ""
+    choice = choice_line(timing, known.time) if timing is not None and timing.autotuned else ""
     findings = [
         *filter(None, [impossible_time(measurement, expected.gpu)]),
         *(Finding(Status.PASS, f"the time is doubted: {doubt}", doubt=True) for doubt in doubts),
-        *compare_accuracy(measurement.accuracy, known.accuracy),
+        *(compare_accuracy(errors, known.accuracy) if errors and known.accuracy else ()),
         *(Finding(Status.PASS, line) for line in counters.remarks),
     ]
     if time is None or time.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Run
 
-MOST_FILES = 34
+MOST_FILES = 33
 MOST_MOVES = 195
 FOLLOWED = """
 import json, sys
