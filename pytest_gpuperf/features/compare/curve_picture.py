@@ -23,7 +23,7 @@ _RATES = {"gb_per_s": "GB/s", "tflop_per_s": "TFLOP/s", "time_us": "time (µs)",
 
 
 def picture_of_curves(
-    curves: Curves, *, gpus: Sequence[GpuInfo], title: str, source: Sequence[str], log_y: bool = False
+    curves: Curves, *, gpus: Sequence[GpuInfo], title: str, source: Sequence[str]
 ) -> Picture:
     """Make a picture with a line for each curve, and one for the peak of DRAM if the metric is a rate of it.
 
@@ -32,7 +32,6 @@ def picture_of_curves(
         gpus: The GPUs that measured; if all have the same peak, it is drawn.
         title: Title above the picture.
         source: Lines below the picture: the sources of the values.
-        log_y: True if the y axis is logarithmic; otherwise it begins at 0.
     """
     parameters = {point.x: point.parameter for curve in curves.curves for point in curve.points}
     sizes = sorted(parameters)
@@ -59,7 +58,7 @@ def picture_of_curves(
         title=title,
         description=f"{label} over {curves.x_title}: {len(lines)} lines, {len(sizes)} sizes.",
         x=x,
-        y=Axis(label=label, log=log_y, low=None if log_y else 0.0),
+        y=Axis(label=label, low=0.0),
         marks=(*roofs, *lines),
         notes=tuple(source),
     )

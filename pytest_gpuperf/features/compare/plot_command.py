@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     help="Choose the metric of the y axis, by short or raw name (default: gb_per_s, otherwise tflop_per_s, "
     "otherwise time_us).",
 )
-@click.option("--log-y", is_flag=True, help="Make the y axis logarithmic; by default it begins at 0.")
-@click.option("--title", help="Set the title (default: the file or folder of the tests).")
 @output_file("-o", "--output", required=True, help="Write to this file: plot.svg.")
 @project_options
 def command(
@@ -37,8 +35,6 @@ def command(
     what: tuple[str, ...],
     x: str | None,
     y: str | None,
-    log_y: bool,
-    title: str | None,
     output: Path,
 ) -> None:
     """Draw tests over one of their parameters.
@@ -59,9 +55,8 @@ def command(
     picture = picture_of_curves(
         curves,
         gpus=[run.environment.gpu for run in runs],
-        title=title or common,
+        title=common,
         source=source_lines(runs),
-        log_y=log_y,
     )
     points = sum(len(curve.points) for curve in curves.curves)
     left_out = f"left out, because they failed: {', '.join(curves.left_out)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,15 +24,11 @@ from pytest_gpuperf.report.own_files import refuse_other_file
 from pytest_gpuperf.report.show import count, show_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Concatenate, ParamSpec, TypeVar
+    from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.features.history.order import Order
     from pytest_gpuperf.features.history.ranges import Range
     from pytest_gpuperf.features.history.series import Series
-
-    P = ParamSpec("P")
-    R = TypeVar("R")
 
 DEFAULT_FOLDER = "perf-history"
 """Below the root, next to the baselines: not in `.gpuperf`, which git ignores."""
@@ -43,21 +38,13 @@ _CASES = 3
 """Number of tests in a note."""
 
 
-def _store_options(command: Callable[Concatenate[Project, str, P], R]) -> Callable[P, R]:
-    """Add `--store` and the options of a project to a command, which gets project and store."""
-
-    @click.option(
-        "--store",
-        metavar="DIR",
-        help="Choose the folder of the history (default: gpuperf_history of pytest's configuration, "
-        f"otherwise {DEFAULT_FOLDER}, below the root).",
-    )
-    @project_options
-    @functools.wraps(command)
-    def wrapper(project: Project, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return command(project, str(kwargs.pop("store", None) or ""), *args, **kwargs)
-
-    return wrapper
+_STORE = click.option(
+    "--store",
+    metavar="DIR",
+    default="",
+    help="Choose the folder of the history (default: gpuperf_history of pytest's configuration, otherwise "
+    f"{DEFAULT_FOLDER}, below the root).",
+)
 
 
 def _web_address(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -74,7 +61,8 @@ def command() -> None:
 @command.command("add")
 @click.argument("runs", nargs=-1)
 @click.option("--url", metavar="URL", default="", callback=_web_address, help="Link the runs to this CI job.")
-@_store_options
+@_STORE
+@project_options
 def add_command(project: Project, store: str, runs: tuple[str, ...], url: str) -> None:
     """Add the times of RUNS to the history.
 
@@ -117,7 +105,8 @@ def _left_out(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
 )
 @click.option("--changes", is_flag=True, help="List steps; exit with 1 if a loss is open.")
 @output_form
-@_store_options
+@_STORE
+@project_options
 def show_command(
     project: Project,
     store: str,

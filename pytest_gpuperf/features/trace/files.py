@@ -40,10 +40,6 @@ class GpuTrace:
     """The whole file, or the median occurrence of the annotation."""
     steps: tuple[Trace, ...]
     """Every occurrence of the annotation, or every step of the profiler."""
-    outside: int
-    """Number of activities outside the steps; 0 without steps."""
-    outside_us: float
-    """Sum of their durations, in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ def _add(path: Path, annotation: str | None, found: list[GpuTrace], remarks: lis
         raise no_annotation(trace, annotation or CALL_MARK)
     for device in busy:
         made = summarise_gpu(trace, device, annotation=annotation)
-        found.append(GpuTrace(path, rank, trace.world_size, made, *_steps(trace, device, annotation)))
+        found.append(GpuTrace(path, rank, trace.world_size, made, _steps(trace, device, annotation)))
     remarks += [f"{show_path(path)}: {remark}" for remark in trace.remarks]
     remarks += [
         f"left out: GPU {device} of {show_path(path)}, which has no activity in these annotations"
@@ -127,13 +123,6 @@ def _regions(trace: ChromeTrace, device: int, named: Sequence[Annotation]) -> li
     return regions_of(trace, [one for one in trace.activities if one.device == device], named)
 
 
-def _steps(trace: ChromeTrace, device: int, annotation: str | None) -> tuple[tuple[Trace, ...], int, float]:
+def _steps(trace: ChromeTrace, device: int, annotation: str | None) -> tuple[Trace, ...]:
     named = annotations_of(trace, annotation) or annotations_of(trace, annotation or STEPS) or []
-    regions = _regions(trace, device, named)
-    inside = {id(one) for region in regions for one in region.activities}
-    outside = [one for one in trace.activities if regions and one.device == device and id(one) not in inside]
-    return (
-        tuple(table(region, trace, device) for region in regions),
-        len(outside),
-        sum(one.end_us - one.start_us for one in outside),
-    )
+    return tuple(table(region, trace, device) for region in _regions(trace, device, named))

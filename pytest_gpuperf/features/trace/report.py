@@ -13,7 +13,6 @@ from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.kernel_table import kernel_table, region_line, trace_line, transfers
-from pytest_gpuperf.report.show import count, show_time
 from pytest_gpuperf.report.table import Report, Table
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def trace_report(
             trace_line(one.trace),
         ]
         above += split_lines(one.trace) if one.trace.computation_us is not None else []
-        tables.append(Table(shown.columns, above, [*shown.notes, *_outside(one)]))
+        tables.append(Table(shown.columns, above, shown.notes))
         tables.append(Table(notes=_explanation(one.trace) if explained else []))
     tables.append(Table(notes=remarks))
     return Report(
@@ -107,7 +106,6 @@ def trace_report(
                 **_place(one),
                 "trace": all_fields(one.trace),
                 "steps": [_without_kernels(step) for step in one.source.steps] if one.source else [],
-                "outside_steps": one.source.outside if one.source else 0,
                 "remarks": list(remarks),
             }
             for one in traces
@@ -147,14 +145,6 @@ def _overview_rows(one: FoundTrace, *, several: bool) -> list[tuple[str, str, Tr
     steps = one.source.steps if one.source else ()
     whole = [] if one.trace.region and steps else [("the whole trace", one.trace)]
     return [(heading, name, trace) for name, trace in (*whole, *((step.region, step) for step in steps))]
-
-
-def _outside(one: FoundTrace) -> list[str]:
-    if one.source is None or not one.source.outside:
-        return []
-    outside = count(one.source.outside, "activity", "activities")
-    where = "the steps" if one.source.steps[0].region.startswith("ProfilerStep#") else "these annotations"
-    return [f"{outside} ({show_time(one.source.outside_us)}) launched outside {where}"]
 
 
 def _record(kernel: TracedKernel) -> dict[str, object]:

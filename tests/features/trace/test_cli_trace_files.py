@@ -90,14 +90,6 @@ def test_json_has_every_field_even_with_default_values(project: Path) -> None:
     assert kernel["tensor_cores"] is None
 
 
-def test_work_outside_the_steps_is_counted(project: Path) -> None:
-    counted = rank(0, steps=1)
-    counted.kernel("k", 2000.0, 5.0)
-    counted.write(project / "x.json")
-    assert "1 activity (5.00 µs) launched outside the steps" in trace("x.json").stdout
-    assert as_json("x.json")[0]["outside_steps"] == 1
-
-
 def test_csv_has_copies_and_fills(project: Path) -> None:
     copying = TraceBuilder()
     copying.copy(100.0, 35.0, 4096)
