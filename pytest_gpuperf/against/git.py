@@ -93,7 +93,8 @@ class Repository:
             name = file.resolve().relative_to(self.root).as_posix()
             if run not in self.git("show", f"HEAD:{name}"):
                 raise GpuperfError(f"the session of run {run} is not committed", next_step=f"commit {name}")
-            if note.dirty is False and _ID.fullmatch(note.commit) and self._is_ancestor(note.commit):
+            is_commit = note.dirty is False and _ID.fullmatch(note.commit)
+            if is_commit and self._lines("merge-base", note.commit, "HEAD") == [note.commit]:
                 return Commit(note.commit[:7], note.commit)
             found = self.git("log", f"-S{run}", "--format=%H %P", "HEAD", "--", name).splitlines()
         except (GitError, ValueError) as error:
@@ -105,13 +106,6 @@ class Repository:
         if not _ID.fullmatch(commit):
             raise GpuperfError(f"no commit brought run {run} into {name}")
         return Commit(commit[:7], commit)
-
-    def _is_ancestor(self, commit: str) -> bool:
-        try:
-            self.git("merge-base", "--is-ancestor", commit, "HEAD")
-        except GitError:
-            return False
-        return True
 
     def git(self, *arguments: str) -> str:
         """Run a git command and return its output.

@@ -76,21 +76,16 @@ def worse_figures(now: Accuracy, known: Accuracy) -> dict[str, tuple[float, floa
     Returns:
         By name: the error, the baseline's, and the largest that is tolerated.
     """
+    few = RMS_PCT_OF_ONE / max(1, min(now.elements, known.elements)) ** 0.5 / 100
+    tolerated = {"rms_ulp": (1 + RMS_PCT / 100 + few, LEAST_RMS_ULP)}
+    if now.same_bits and known.same_bits:
+        tolerated["max_ulp"] = (MAX_FACTOR + few, LEAST_MAX_ULP)
     found = {}
-    for name, most in _tolerated(now, known).items():
+    for name, (factor, least) in tolerated.items():
         value, before = getattr(now, name), getattr(known, name)
-        if value is not None and before is not None and value > most:
+        if value is not None and before is not None and value > (most := before * factor + least):
             found[name] = (value, before, most)
     return found
-
-
-def _tolerated(now: Accuracy, known: Accuracy) -> dict[str, float]:
-    elements = max(1, min(now.elements, known.elements))
-    few = RMS_PCT_OF_ONE / elements**0.5 / 100
-    tolerated = {"rms_ulp": (known.rms_ulp or 0.0) * (1 + RMS_PCT / 100 + few) + LEAST_RMS_ULP}
-    if now.same_bits and known.same_bits:
-        tolerated["max_ulp"] = (known.max_ulp or 0.0) * (MAX_FACTOR + few) + LEAST_MAX_ULP
-    return tolerated
 
 
 def _narrower(now: Accuracy, known: Accuracy) -> str:

@@ -49,13 +49,8 @@ def is_same_code(now: LaunchedCode | None, known: LaunchedCode | None) -> bool:
 
 
 def _differences(now: LaunchedCode, known: LaunchedCode) -> Iterator[str]:
-    gone = list(known.kernels)
-    new = []
-    for kernel in now.kernels:
-        if kernel in gone:
-            gone.remove(kernel)
-        else:
-            new.append(kernel)
+    new = [kernel for kernel in now.kernels if kernel not in known.kernels]
+    gone = [kernel for kernel in known.kernels if kernel not in now.kernels]
     for kernel in new:
         before = next((one for one in gone if one.name == kernel.name), None)
         if before is None:

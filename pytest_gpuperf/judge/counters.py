@@ -109,7 +109,7 @@ def counter_findings(compared: CounterComparison) -> Iterator[Finding]:
         more = f", and {len(others)} more" if others else ""
         line = f"{first.metric} {actual} is worse than the baseline {expected} (no tolerance){more}"
         yield Finding(Status.REGRESSED, line, details=compared.details)
-    more_work = (one for one in compared.changes if one.worse and is_near_exact(one.metric))
+    more_work = (one for one in compared.changes if one.worse and tier_of(one.metric) is Tier.NEAR_EXACT)
     for largest in islice(more_work, 1):
         yield Finding(Status.PASS, f"{largest} at the same time: an early warning")
 
@@ -164,23 +164,16 @@ def distinct_kernels(profile: Profile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kernel.name for kernel in profile.kernels))
 
 
-def is_exact(name: str) -> bool:
-    """Return True if a metric is a fact of the compiled kernel or its launch, or of a whole call."""
-    return name in EXACT_VALUES or _tier(name) is Tier.EXACT
-
-
-def is_near_exact(name: str) -> bool:
-    """Return True if a metric counts the work done."""
-    return _tier(name) is Tier.NEAR_EXACT
-
-
 def is_read_alike(name: str) -> bool:
     """Return True if ncu and CUPTI read the same value of a metric."""
-    return name in READ_ALIKE or is_exact(name) or is_near_exact(name)
+    return name in READ_ALIKE or tier_of(name) is not Tier.STATE
 
 
-def _tier(name: str) -> Tier:
+def tier_of(name: str) -> Tier:
+    """Return the tier of a metric: facts of a whole call are exact, unknown metrics depend on the state."""
     metric = catalogue.get(name)
+    if name in EXACT_VALUES:
+        return Tier.EXACT
     return Tier.STATE if metric is None else metric.tier
 
 
@@ -202,7 +195,7 @@ def _movement(name: str, expected: MetricValue, actual: MetricValue) -> tuple[fl
     difference = actual - expected
     relative = 100 * difference / abs(expected) if expected else None
     movement = math.inf if relative is None else abs(relative)
-    if movement <= (0.0 if name in EXACT_VALUES else TOLERANCE_PCT[_tier(name)]):
+    if movement <= (0.0 if name in EXACT_VALUES else TOLERANCE_PCT[tier_of(name)]):
         return None
     if metric is not None and metric.tier is Tier.STATE and metric.unit == "%":
         movement = abs(difference)
@@ -218,7 +211,8 @@ def _is_worse_exact(change: Change) -> bool:
     if not change.worse or change.metric.startswith("occupancy_limit."):
         return False
     # From 0 to more is a change of kind: a kernel that spills now.
-    return is_exact(change.metric) or (not change.baseline and is_near_exact(change.metric))
+    tier = tier_of(change.metric)
+    return tier is Tier.EXACT or (tier is Tier.NEAR_EXACT and not change.baseline)
 
 
 def _compare_kernels(profile: Profile, baseline: MeasurementBaseline) -> str:

@@ -58,7 +58,7 @@ def judge_time(
     if timing is None:
         return None, None
     if settlement is not None and not settlement.sessions:
-        time = compare_restarts(against, tolerance_pct) if against is not None else None
+        time = compare_restarts(against, tolerance_pct)
         if time is None:
             line = (
                 f"not compared with {against.ref if against is not None else 'old code'}: {settlement.reason}"
@@ -107,7 +107,7 @@ def _settled(
     fresh = compare_fresh(settlement, time, tolerance_pct, on_other if machine else 0.0)
     if settlement.how == "fresh" and fresh is not None:
         return _because(fresh, f"old code could not be timed in turn: {settlement.reason}"), ""
-    turn = compare_restarts(settlement.against, tolerance_pct) if settlement.against is not None else None
+    turn = compare_restarts(settlement.against, tolerance_pct)
     if settlement.how != "in turn" or turn is None:
         return _because(time, settlement.reason or NOT_SETTLED), ""
     tolerated = ALIKE_PCT < turn.decision.change_pct <= tolerance_pct
@@ -132,7 +132,7 @@ def _because(time: TimeComparison, *why: str) -> TimeComparison:
     return replace(time, why=why)
 
 
-def compare_restarts(against: AgainstTiming, tolerance_pct: float = 0.0) -> TimeComparison | None:
+def compare_restarts(against: AgainstTiming | None, tolerance_pct: float = 0.0) -> TimeComparison | None:
     """Judge a time against older code, both measured in turn on one GPU.
 
     Args:
@@ -142,9 +142,9 @@ def compare_restarts(against: AgainstTiming, tolerance_pct: float = 0.0) -> Time
     Returns:
         None without restarts.
     """
-    ratios, raw, first = against.log_ratios, against.raw_log_ratios, against.new_first
-    if not ratios:
+    if against is None or not against.log_ratios:
         return None
+    ratios, raw, first = against.log_ratios, against.raw_log_ratios, against.new_first
     decision = decide_restarts(ratios, tolerance_pct, final=True, raw=raw, new_first=first)
     # The decision is on the ratio of restarts; the mean of all blocks may differ from it a little.
     old_us = against.new_us / (1 + decision.change_pct / 100)
