@@ -78,14 +78,14 @@ def choices_noted(note: Callable[[str, str], object]) -> Iterator[None]:
 
     def triton(tuner: Any) -> None:
         if (chosen := getattr(tuner, "best_config", None)) is not None:
-            note(_kernel_of(tuner), str(chosen))
+            note(_kernel_of(tuner), _text_of(chosen))
 
     def inductor(tuner: Any) -> None:
         meta = getattr(tuner, "inductor_meta", {})
         # A template's own arguments are constants of its code.
         own = [f"{name}: {value}" for name, value in meta.get("config_args", {}).items()]
         for launcher in getattr(tuner, "launchers", ()):
-            note(meta.get("kernel_name", "kernel"), ", ".join([*own, str(launcher.config)]))
+            note(meta.get("kernel_name", "kernel"), ", ".join([*own, _text_of(launcher.config)]))
 
     with (
         _runs_watched(_tuner_of_triton(), triton),
@@ -116,7 +116,7 @@ def choices_pinned(wanted: Mapping[str, str]) -> Iterator[set[str]]:
         if self not in before:
             before[self] = getattr(self, "configs", [])
             kernel = _kernel_of(self)
-            if found := [one for one in before[self] if str(one) == wanted.get(kernel)]:
+            if found := [one for one in before[self] if _text_of(one) == wanted.get(kernel)]:
                 self.configs = found
                 pinned.add(kernel)
         return run(self, *args, **kwargs)
@@ -149,6 +149,11 @@ def _runs_watched(tuner: Any, chosen: Callable[[Any], object]) -> Iterator[None]
 
 def _tuner_of_triton() -> Any:
     return _member("triton.runtime.autotuner", "Autotuner")
+
+
+def _text_of(config: object) -> str:
+    """Return `BLOCK: 64, num_warps: 4`; a newer Triton has more parts that are not set."""
+    return ", ".join(part for part in str(config).split(", ") if not part.endswith(": None"))
 
 
 def _kernel_of(tuner: Any) -> str:

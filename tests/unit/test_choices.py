@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -9,6 +12,8 @@ from judging import verdict
 from pytest_gpuperf.judge.choices import choice_line, other_choices
 from pytest_gpuperf.records import Measurement, Timing
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
+from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.session.live_source import other_choice
 from run_builders import record, timing
 
 SMALL = "scale: BLOCK: 64, num_warps: 4, num_stages: 3"
@@ -71,3 +76,20 @@ def test_slower_time_with_another_choice_says_so_first() -> None:
     (line,) = [one.line for one in slower.findings if "autotuner" in one.line]
     assert line.startswith(f"{SAID}; 69.8 % slower: 5.30 → 9 µs")
     assert [one.line for one in alike.findings] == [SAID]
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted"),
+    [
+        (timed(SMALL, time_us=5.4), {"scale": LARGE.partition(": ")[2]}),
+        (timed(SMALL, time_us=5.31), {}),
+        (timed(LARGE, time_us=5.4), {}),
+        (replace(timed(SMALL, time_us=5.4), mode="cold"), {}),
+    ],
+)
+def test_choice_of_the_baseline_is_timed_if_another_one_is_slower(
+    now: Timing, wanted: dict[str, str]
+) -> None:
+    stored = MeasurementBaseline(time=known((LARGE,)))
+    expected: Any = SimpleNamespace(measurement=lambda *_: stored)
+    assert other_choice(expected, Call("t", "main", max), now) == wanted

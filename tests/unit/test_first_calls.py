@@ -93,7 +93,7 @@ def test_chosen_configurations_are_kept_and_runs_are_as_before(monkeypatch: pyte
 
     def call() -> None:
         # One configuration for each key.
-        assert tuner.run("BLOCK: 64") == "BLOCK: 64"
+        assert tuner.run("BLOCK: 64, maxnreg: None") == "BLOCK: 64, maxnreg: None"
         tuner.run("BLOCK: 32")
 
     assert watched_timing(call).autotuned == ("square_kernel: BLOCK: 32", "square_kernel: BLOCK: 64")

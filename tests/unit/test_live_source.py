@@ -86,7 +86,7 @@ def test_slower_time_with_another_choice_is_taken_with_that_of_the_baseline(
             fn()
             return timing(next(times))
 
-    config = str(next(iter(scale_kernel.configs))).replace("256", str(stored))
+    config = f"BLOCK: {stored}, num_warps: 4, num_ctas: 1, num_stages: 3"
     other_choice = f"{LiveSource.__module__}.other_choice"
     monkeypatch.setattr(other_choice, lambda *_: {"scale_kernel": config})
     found = source_of(timer=Timer(), verify="off").time(call, mode="hot", bytes=0, flops=0)
