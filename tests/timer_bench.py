@@ -80,7 +80,7 @@ class Bench:
         self._monkeypatch = monkeypatch
         self.burn = Burner()
         monkeypatch.setattr(timer, "launch_gap_us", lambda: 0.5)
-        monkeypatch.setattr(timer, "stamps", lambda: None)
+        monkeypatch.setattr(timer, "Stamps", lambda: None)
         monkeypatch.setattr(timer, "Burn", lambda: self.burn)
         monkeypatch.setattr(timer, "detach", self._detach)
         self.warmed: Sequence[Block] = ()

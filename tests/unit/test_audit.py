@@ -18,7 +18,7 @@ def calls(us: float = 50.0, count: int = 5, *, between: bool = False) -> list[Ac
     """Return the records of calls with one kernel each, and an empty kernel before and after."""
     records, launch, at = [SPIN], 1, 1000
     for _ in range(count):
-        steps = [("mark", 1000), ("k", round(us * 1e3)), ("mark", 1000)]
+        steps = [("gpuperf_empty", 1000), ("k", round(us * 1e3)), ("gpuperf_empty", 1000)]
         for name, ns in [("", 30_000), *steps] if between else steps:
             launch += 1
             records.append(Activity(at, at + ns, name, launch=launch))
@@ -27,7 +27,7 @@ def calls(us: float = 50.0, count: int = 5, *, between: bool = False) -> list[Ac
 
 
 def audited(*more: Activity, us: float = 50.0, between: bool = False) -> Audit:
-    return audit_of([*calls(us, between=between), *more], "mark", 5, between=int(between))
+    return audit_of([*calls(us, between=between), *more], 5, between=int(between))
 
 
 def test_honest_calls_have_nothing_outside() -> None:
@@ -45,7 +45,7 @@ def test_other_streams_count_before_and_after_the_marks(begin_us: float, outside
     begin_ns = round(begin_us * 1e3)
     records = [one._replace(launch=10 * one.launch) for one in calls()]
     side = Activity(begin_ns, begin_ns + 100_000, "side", launch=25, stream=9)
-    found = audit_of([*records, side], "mark", 5)
+    found = audit_of([*records, side], 5)
     assert found.outside_us == max(outside_us, begin_us + 100 - 52)
 
 
@@ -66,19 +66,14 @@ def test_calls_without_launches_are_refused_next_to_others() -> None:
 
 def test_missing_marks_are_an_error_of_cupti() -> None:
     with pytest.raises(CuptiError, match="4 of 10 marks"):
-        audit_of(calls(count=2), "mark", 5)
+        audit_of(calls(count=2), 5)
 
 
 def test_kernels_with_the_name_of_a_mark_are_refused() -> None:
-    records = [one._replace(name="mark_of_mine") if one.name == "k" else one for one in calls()]
+    records = [one._replace(name="gpuperf_empty_of_mine") if one.name == "k" else one for one in calls()]
     with pytest.raises(GpuperfError, match="the time is refused: 5 kernels of the callable") as refused:
-        audit_of(records, "mark", 5)
+        audit_of(records, 5)
     assert not isinstance(refused.value, CuptiError)
-
-
-def test_blocking_kernel_is_not_a_mark() -> None:
-    records = [one._replace(name=one.name.replace("mark", "spin_kernel")) for one in calls()]
-    assert audit_of(records, "spin_kernel", 5).busy_us == 50.0
 
 
 @pytest.mark.parametrize(("time_us", "told"), [(50.0, False), (35.0, False), (30.0, True), (5.0, True)])
@@ -97,9 +92,7 @@ def test_copies_from_the_host_between_calls_are_not_late() -> None:
 
 def test_copies_from_the_host_are_work_of_calls_that_do_nothing_else() -> None:
     records = [one._replace(name="", with_host=True) if one.name == "k" else one for one in calls()]
-    assert audit_of(records, "mark", 5) == Audit(
-        busy_us=50.0, silent=0, calls=5, outside_us=0.0, late=0, launches=1
-    )
+    assert audit_of(records, 5) == Audit(busy_us=50.0, silent=0, calls=5, outside_us=0.0, late=0, launches=1)
 
 
 def test_copies_from_the_host_are_no_work_next_to_kernels() -> None:

@@ -11,13 +11,12 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import kept
-from pytest_gpuperf.measure.timing import kernels_batch, marks, prepared
+from pytest_gpuperf.measure.timing import kernels_batch, prepared
 from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, single_call_of, work_of
 from pytest_gpuperf.measure.verification import rerun
 from pytest_gpuperf.records import StreamWork
-from simulated_gpu import install_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,11 +90,11 @@ class FakeCupti:
         self._found: list[Activity] = []
         for module in (kernels_batch, rerun):
             monkeypatch.setattr(module, "recorded", self._recorded)
+            monkeypatch.setattr(module, "mark", self._mark)
         monkeypatch.setattr(kernels_batch, "detach", lambda: None)
-        monkeypatch.setattr(kernels_batch, "mark", lambda: (self._mark, "mark"))
 
     def _mark(self) -> None:
-        self._launch("mark", 1.0, 7)
+        self._launch("gpuperf_empty", 1.0, 7)
 
     def call(self) -> None:
         if self.us:
@@ -172,9 +171,9 @@ def test_kernels_with_the_name_of_the_marks_are_refused(cupti: FakeCupti) -> Non
     work = [cupti.call]
     batch = KernelsBatch(lambda: work[-1]())
     again = rerun.reruns_of(batch)[0]
-    work.append(lambda: cupti._launch("mark", 5.0, 144))
+    work.append(lambda: cupti._launch("gpuperf_empty", 5.0, 144))
     for refused in (batch.run, lambda: again.run(lambda: None)):
-        with pytest.raises(GpuperfError, match="kernels of the callable have the name mark") as told:
+        with pytest.raises(GpuperfError, match="kernels of the callable have the name gpuperf_empty") as told:
             refused()
         assert not isinstance(told.value, CuptiError)
 
@@ -313,20 +312,6 @@ def test_block_has_fifty_milliseconds_of_the_host(
     batch = KernelsBatch(cupti.call)
     batch.host_blocks_us()
     assert (batch.calls, timed) == (calls, [1, *[host_calls] * 20])
-
-
-def test_mark_is_an_empty_kernel_or_else_a_blocking_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    launched: list[int] = []
-    install_kernels(monkeypatch, gpuperf_empty=lambda _, blocks: launched.append(blocks))
-    mark, name = marks.mark()
-    mark()
-    assert (name, launched) == ("gpuperf_empty", [1, 1])
-    install_kernels(monkeypatch)
-    slept: list[int] = []
-    monkeypatch.setattr(kept, "sleep_on_gpu", slept.append)
-    mark, name = marks.mark()
-    mark()
-    assert (name, slept) == ("spin_kernel", [1])
 
 
 def test_mean_of_blocks_leaves_out_the_extremes_of_kernels() -> None:

@@ -59,15 +59,6 @@ def test_short_times_are_of_cupti_up_to_thirty_gaps(
     assert (found.source, found.us_by("cupti") is not None) == (source, recorded)
 
 
-@pytest.mark.parametrize(("us", "source"), [(17.99, "cupti"), (18.0, "events")])
-def test_without_a_launch_gap_that_of_an_h200_is_assumed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, us: float, source: str
-) -> None:
-    monkeypatch.setattr(timer, "launch_gap_us", lambda: None)
-    found = bench.time(repeating([us], recorded_us=us))
-    assert (found.source, found.launch_gap_us) == (source, 0)
-
-
 def test_fifteen_blocks_are_recorded_of_at_most_a_hundred_calls(bench: Bench) -> None:
     blocks = repeating([1.1], recorded_us=0.9)
     blocks.calls = 3000
@@ -152,7 +143,7 @@ def test_cupti_is_detached_at_the_end(bench: Bench, monkeypatch: pytest.MonkeyPa
 
 
 def test_cold_calls_flush_twice_the_l2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timer, "stamps", lambda: "stamps")
+    monkeypatch.setattr(timer, "Stamps", lambda: "stamps")
     prepared: list[object] = []
     monkeypatch.setattr(timer, "prepare", lambda *arguments, **rest: prepared.extend((*arguments, rest)))
     Timer(50, 1.0, lambda: None).prepare(print, "cold")

@@ -70,6 +70,9 @@ def load(ptx: str, name: str) -> Kernel:
         DriverError: The driver refuses.
     """
     module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
-    call("cuModuleLoadData", ctypes.byref(module), ptx.encode())
+    try:
+        call("cuModuleLoadData", ctypes.byref(module), ptx.encode())
+    except DriverError as error:
+        raise DriverError(error.found, expected="a GPU of compute capability 7.0 or later") from None
     call("cuModuleGetFunction", ctypes.byref(kernel), module, name.encode())
     return Kernel(kernel)

@@ -22,9 +22,9 @@ from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
 from pytest_gpuperf.measure.timing.graph import nothing_launched
 from pytest_gpuperf.measure.timing.marks import (
-    check_marks,
     counted,
     mark,
+    marks_in,
     refuse_elsewhere,
     wait_for_threads,
 )
@@ -65,7 +65,6 @@ class KernelsBatch:
     def __init__(self, fn: Callable[[], Any], stamps: Stamps | None = None) -> None:
         self.fn = fn
         self._stamps = stamps
-        self.mark, self.marks_name = mark()
         self._serial = False
         first, _ = self._record(FIRST_CALLS, first=True)
         if not any(first):
@@ -123,15 +122,14 @@ class KernelsBatch:
             if self._stamps is not None:
                 self._stamps.before()
             for _ in range(calls):
-                self.mark()
+                mark()
                 finish(self.fn())
-            self.mark()
+            mark()
             if first:
                 wait_for_threads()
             if self._stamps is not None:
                 self._stamps.after()
-        marks = [activity for activity in activities if self.marks_name in activity.name]
-        check_marks(len(marks), calls + 1, self.marks_name)
+        marks = marks_in(activities, calls + 1)
         launches = sorted(one.launch for one in marks)
         after = [one.name for one in activities if one.launch > launches[-1] and not one.with_host]
         # One of them is the stamp; a kernel of the callable may have its name.

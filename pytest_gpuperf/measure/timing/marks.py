@@ -11,7 +11,7 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import kept, kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
 
@@ -22,16 +22,7 @@ THREADS_S = 0.004
 """Seconds in which other threads of Python may launch work after the last call."""
 
 
-def mark() -> tuple[Callable[[], object], str]:
-    """Return a function that launches a mark, and the name of its kernel."""
-    try:
-        empty()
-    except GpuperfError:
-        return lambda: kept.sleep_on_gpu(1), SPIN
-    return empty, kernels.EMPTY
-
-
-def empty() -> None:
+def mark() -> None:
     """Queue an empty kernel on the current stream.
 
     Raises:
@@ -50,29 +41,30 @@ def counted(calls: Sequence[Sequence[Activity]]) -> list[list[Activity]]:
     return device if any(device) else [list(call) for call in calls]
 
 
-def check_marks(found: int, launched: int, name: str) -> None:
-    """Check that CUPTI recorded the marks, and nothing else by their name.
+def marks_in(activities: Iterable[Activity], launched: int) -> list[Activity]:
+    """Return the marks among activities.
 
     Args:
-        found: Number of recorded kernels with the name of the marks.
+        activities: The activities.
         launched: Number of marks.
-        name: Their name.
 
     Raises:
         CuptiError: Marks are missing.
         GpuperfError: There are more: the callable could pass its work off as marks.
     """
-    if found > launched:
+    found = [one for one in activities if kernels.EMPTY in one.name]
+    if (more := len(found) - launched) > 0:
         raise GpuperfError(
-            f"{REFUSED}{found - launched} kernels of the callable have the name {name}, by which this plugin "
+            f"{REFUSED}{more} kernels of the callable have the name {kernels.EMPTY}, by which this plugin "
             "knows its own kernels",
             expected="kernels of other names",
         )
-    if found < launched:
+    if more:
         raise CuptiError(
-            f"CUPTI recorded {found} of {launched} marks",
+            f"CUPTI recorded {len(found)} of {launched} marks",
             next_step="leave other profilers out of the process",
         )
+    return found
 
 
 def refuse_elsewhere(*, silent: int, late: int, calls: int) -> None:

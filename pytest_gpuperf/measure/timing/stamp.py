@@ -10,7 +10,6 @@ from functools import cached_property
 
 import torch
 
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import kept, kernels
 from pytest_gpuperf.measure.timing.graph import capture, replay_us
 from pytest_gpuperf.records.quantities import LEAST_MHZ, MOST_MHZ
@@ -19,11 +18,7 @@ _COST_REPLAYS = 21
 
 
 class Stamps:
-    """Two stamps around work on the current stream; they can be captured into a graph.
-
-    Raises:
-        GpuperfError: The driver refuses them.
-    """
+    """Two stamps around work on the current stream; they can be captured into a graph."""
 
     def __init__(self) -> None:
         device = torch.cuda.current_device()
@@ -74,11 +69,3 @@ class Stamps:
 
 def _store(rows: torch.Tensor) -> None:
     kernels.launch(kernels.STAMP, rows.data_ptr(), kept.current_stream().cuda_stream, len(rows))
-
-
-def stamps() -> Stamps | None:
-    """Return a pair of stamps; None if stamps are impossible: timing works without the clock."""
-    try:
-        return Stamps()
-    except GpuperfError:
-        return None

@@ -17,9 +17,9 @@ from pytest_gpuperf.measure.device import kept, l2
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.measure.timing.clock_shift import BURN_S, Burn, at_other_clocks
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
-from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US, launch_gap_us
+from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, launch_gap_us
 from pytest_gpuperf.measure.timing.prepared import Prepared, prepare
-from pytest_gpuperf.measure.timing.stamp import stamps
+from pytest_gpuperf.measure.timing.stamp import Stamps
 from pytest_gpuperf.measure.verification.records import UncontainedError, contained
 from pytest_gpuperf.records import HELD_BACK, OtherTime, Timing, Workload
 from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks, scaled
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
-    from pytest_gpuperf.measure.timing.stamp import Stamps
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
     Verify: TypeAlias = Callable[[Prepared, Timing, str], Timing]
@@ -295,18 +294,18 @@ class Timer:
         )
 
     @cached_property
-    def _stamps(self) -> Stamps | None:
-        return stamps()
+    def _stamps(self) -> Stamps:
+        return Stamps()
 
     @property
     def _short_us(self) -> float:
         """Return the time below which CUPTI is the source, in microseconds."""
-        return SHORT_IN_GAPS * (self._launch_gap_us or USUAL_GAP_US)
+        return SHORT_IN_GAPS * self._launch_gap_us
 
     @cached_property
     def _launch_gap_us(self) -> float:
-        """Return the launch gap of this process, measured on a warm GPU; 0 if it cannot be measured."""
-        return launch_gap_us() or 0.0
+        """Return the launch gap of this process, measured on a warm GPU."""
+        return launch_gap_us()
 
     @cached_property
     def _burn(self) -> Burn:

@@ -25,9 +25,9 @@ from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.timing.marks import (
     REFUSED,
     SPIN,
-    check_marks,
     counted,
     mark,
+    marks_in,
     refuse_elsewhere,
     wait_for_threads,
 )
@@ -202,25 +202,23 @@ def audit(
         CuptiError: CUPTI is missing, or another profiler holds it.
         GpuperfError: The calls launch kernels with the name of the marks.
     """
-    launch_mark, name = mark()
     with recorded() as activities:
         block_gpu(min(100 + 2 * enqueue_us * calls, MOST_BLOCK_US))
         for _ in range(calls):
             if between is not None:
                 between()
-            launch_mark()
+            mark()
             fn()
-            launch_mark()
+            mark()
         wait_for_threads()
-    return audit_of(activities, name, calls, between=int(between is not None))
+    return audit_of(activities, calls, between=int(between is not None))
 
 
-def audit_of(activities: Sequence[Activity], mark_name: str, calls: int, *, between: int = 0) -> Audit:
+def audit_of(activities: Sequence[Activity], calls: int, *, between: int = 0) -> Audit:
     """Compute an audit from records.
 
     Args:
         activities: The records.
-        mark_name: Part of the name of a mark's kernel.
         calls: Number of calls.
         between: Launches before each call that are not its own.
 
@@ -229,12 +227,11 @@ def audit_of(activities: Sequence[Activity], mark_name: str, calls: int, *, betw
         GpuperfError: The calls launch kernels with the name of the marks.
     """
     in_order = sorted(activities, key=lambda one: one.launch)
-    # The kernel that blocks the GPU comes first, and may be of the kind of the marks.
+    # The kernel that blocks the GPU comes first.
     first = next((one for one in in_order if one.name), None)
     if first is not None and SPIN in first.name:
         in_order.remove(first)
-    marks = [one for one in in_order if mark_name in one.name]
-    check_marks(len(marks), 2 * calls, mark_name)
+    marks = marks_in(in_order, 2 * calls)
     of_calls: list[list[Activity]] = [[] for _ in range(calls)]
     elsewhere = 0
     at = 0

@@ -14,7 +14,7 @@ from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call
-from pytest_gpuperf.measure.timing.marks import check_marks, counted
+from pytest_gpuperf.measure.timing.marks import counted, mark, marks_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,21 +120,16 @@ def by_host(call: Callable[[], Any]) -> tuple[float, Any]:
     return (kept.now() - begin) * 1e6, value
 
 
-def by_records(mark: Callable[[], object], marks_name: str) -> Clock:
-    """Return a clock that records the kernels of a call between two marks."""
-
-    def clock(call: Callable[[], Any]) -> tuple[float, Any]:
-        finish()
-        with recorded(stay=True) as activities:
-            mark()
-            value = call()
-            finish(value)
-            mark()
-        marks = sorted(activity.launch for activity in activities if marks_name in activity.name)
-        check_marks(len(marks), 2, marks_name)
-        return sum(busy_us(counted(by_call(activities, marks)))), value
-
-    return clock
+def by_records(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Time a call by the records of its kernels, between two marks."""
+    finish()
+    with recorded(stay=True) as activities:
+        mark()
+        value = call()
+        finish(value)
+        mark()
+    marks = sorted(one.launch for one in marks_in(activities, 2))
+    return sum(busy_us(counted(by_call(activities, marks)))), value
 
 
 def reruns_of(batch: Batch) -> list[Rerun]:
@@ -153,7 +148,7 @@ def reruns_of(batch: Batch) -> list[Rerun]:
         queued = [Rerun(batch.fn, by_events(max(batch.block_us / batch.calls, _BLOCK_US)))] * RERUN_CALLS
         return [queued[0], *_elsewhere(batch.others), *queued[1:]]
     if isinstance(batch, KernelsBatch):
-        return [Rerun(batch.fn, by_records(batch.mark, batch.marks_name))] * RERUN_CALLS
+        return [Rerun(batch.fn, by_records)] * RERUN_CALLS
     if isinstance(batch, HostBatch):
         return [Rerun(batch.fn, by_host)] * RERUN_CALLS
     raise GpuperfError(f"single calls of a {type(batch).__name__} cannot be run again")
