@@ -27,7 +27,6 @@ from pytest_gpuperf.plugin.arguments import (
 from pytest_gpuperf.records import Measurement, Profile
 from pytest_gpuperf.records.call import LAYOUTS, Call, FuzzCall, Selection, check_kernels, check_launches
 from pytest_gpuperf.records.compiled import ARCHITECTURES, label_of, profile_of
-from pytest_gpuperf.records.runs import STATE_FOLDER
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.seeds import seed_of
 
@@ -406,10 +405,9 @@ class Gpuperf(Recorder):
         """
         __tracebackhide__ = True
         given = {"signature": signature, "args": args, "constexprs": constexprs}
-        more = {"options": options, "state": self._runner.settings.root / STATE_FOLDER}
         check_label(label)
         check_static(given, archs)
-        call = Call(self._state.nodeid, label, _compiled, (kernel, archs), {**given, **more})
+        call = Call(self._state.nodeid, label, _compiled, (kernel, archs), {**given, "options": options})
         try:
             compiled = self._runner.static(call)
         except NoCompilerError as error:

@@ -16,8 +16,6 @@ REPORTS = ("ncu", "sanitizer", "traces", "against", "code")
 """Folders of a run with reports, logs, traces and machine code."""
 REPORTS_KEPT = 3
 """Number of runs whose reports are kept: a report has the code of every kernel, often tens of megabytes."""
-COMPILED_KEPT_DAYS = 30
-"""Days after which the result of a compiler is removed."""
 UNFINISHED_KEPT_DAYS = 1
 """Days after which a run without an end is old: until then another process may be measuring."""
 
@@ -25,7 +23,6 @@ _REPORT = re.compile(
     r"plan\.json|events\.jsonl|report\.ncu-rep|(ncu|pytest|sanitizer|old|new)\.log|[\w-]+\.json\.gz|[0-9a-f]{64}\.bin"
 )
 _RUN_FILE = re.compile(r"run\.json(\.gz)?|passes\.msgpack|\.(run\.json|passes\.msgpack)\.[a-z0-9_]{8}\.tmp")
-_COMPILED = re.compile(r"[0-9a-f]{64}\.json")
 _HEAD_BYTES = 2**16
 _DAY_S = 86400
 
@@ -34,11 +31,11 @@ class Old(NamedTuple):
     """Files that are not needed any more."""
 
     folder: Path
-    """The folder of a run, or of a cache."""
+    """The folder of a run."""
     files: list[Path]
     """Files in it, and below it."""
     is_run: bool
-    """True for a whole run; False for its reports, and for a cache."""
+    """True for a whole run; False for its reports."""
 
     def remove(self) -> None:
         """Remove the files, and the folders of a run that are empty then.
@@ -80,10 +77,7 @@ def find_old(state: Path, keep: int) -> list[Old]:
             files += some if is_old or run not in kept[name] else []
         if files or (is_old and not any(run.iterdir())):
             found.append(Old(run, files, is_old))
-    before = time.time() - COMPILED_KEPT_DAYS * _DAY_S
-    compiled = [path for path in find_files(state / "static", "*.json") if _COMPILED.fullmatch(path.name)]
-    unused = [path for path in compiled if path.lstat().st_mtime < before]
-    return [*reversed(found), *([Old(state / "static", unused, is_run=False)] if unused else [])]
+    return found[::-1]
 
 
 def _reports(folder: Path) -> list[Path]:

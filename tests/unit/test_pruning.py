@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from pytest_gpuperf.records.pruning import COMPILED_KEPT_DAYS, find_old
+from pytest_gpuperf.records.pruning import find_old
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import one_test, run
 
@@ -122,13 +122,3 @@ def test_folders_of_killed_runs_are_removed(runs: Path) -> None:
     days_ago(left, 2)
     prune(runs, 1)
     assert left.exists() is False
-
-
-def test_unused_results_of_compilers_are_removed(runs: Path) -> None:
-    folder = runs.parent / "static"
-    folder.mkdir()
-    for file in ("a" * 64 + ".json", "b" * 64 + ".json", "mine.json"):
-        (folder / file).write_text("{}")
-        days_ago(folder / file, 0 if file[0] == "b" else COMPILED_KEPT_DAYS + 1)
-    prune(runs, 0)
-    assert sorted(path.name[0] for path in folder.iterdir()) == ["b", "m"]

@@ -21,7 +21,6 @@ def compile_static(
     signature: Mapping[str, str] | None,
     args: Sequence[Any] | Mapping[str, Any] | None,
     constexprs: Mapping[str, Any] | None,
-    state: Path,
     options: Mapping[str, Any],
 ) -> dict[str, StaticKernel]:
     """Compile a kernel.
@@ -32,7 +31,6 @@ def compile_static(
         signature: Signature of a Triton kernel for `compile_triton`, like `args` and `constexprs`.
         args: Arguments in place of the signature.
         constexprs: Values by name.
-        state: The project's `.gpuperf` folder.
         options: Other arguments of `compile_triton` or `compile_cuda`.
 
     Raises:
@@ -51,11 +49,10 @@ def compile_static(
             args=args,
             constexprs=constexprs or {},
             options=options,
-            state=state,
         )
     from pytest_gpuperf.features.static.cuda_source import compile_cuda
 
-    known = [name for name in inspect.signature(compile_cuda).parameters if name not in ("source", "state")]
+    known = [name for name in inspect.signature(compile_cuda).parameters if name != "source"]
     of_triton = {"signature": signature, "args": args, "constexprs": constexprs}
     unknown = [name for name, value in of_triton.items() if value is not None]
     unknown += [name for name in options if name not in known]
@@ -64,7 +61,7 @@ def compile_static(
             f"{unknown[0]}= for CUDA source", expected=f"keyword arguments out of {', '.join(known)}"
         )
     _check_options(options)
-    return compile_cuda(kernel, archs, state=state, **options)
+    return compile_cuda(kernel, archs, **options)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

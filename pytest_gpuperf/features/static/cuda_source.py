@@ -30,7 +30,6 @@ def compile_cuda(
     source: str | Path,
     archs: Sequence[str],
     *,
-    state: Path,
     entry: str = "",
     block_size: int = 0,
     shared_memory: int = 0,
@@ -41,7 +40,6 @@ def compile_cuda(
     Args:
         source: The text, or the path of a file.
         archs: `sm_90`, or `sm_90a` if the source has instructions of that architecture alone.
-        state: The project's `.gpuperf` folder, which keeps nvcc's output.
         entry: Regex found in the mangled name of the kernel; required if there are several.
         block_size: Threads of a block; by default those of `__launch_bounds__`.
         shared_memory: Dynamic shared memory of a launch, in bytes.
@@ -55,7 +53,7 @@ def compile_cuda(
     kernels = {}
     for arch in archs:
         compute_capability(arch)
-        chosen = _choose(_compile(given, arch, state), entry)
+        chosen = _choose(_kernels(_compile(given, arch)), entry)
         threads = block_size or chosen.ptx.threads
         if not threads:
             raise GpuperfError(
@@ -79,14 +77,13 @@ def _source(source: str | Path, flags: Sequence[str]) -> CudaSource:
         ) from None
 
 
-def _compile(source: CudaSource, arch: str, state: Path) -> list[Compiled]:
+def _compile(source: CudaSource, arch: str) -> CudaOutput:
     compiler = nvcc.find()
     if compiler is not None:
-        return nvcc.compile_kept(compiler, source, arch, state, _kernels)
+        return nvcc.run(compiler, source, arch)
     library = nvrtc.find()
     if library is not None:
-        # NVRTC takes milliseconds, nvcc seconds: the output is not worth keeping.
-        return _kernels(nvrtc.run(library, source, arch))
+        return nvrtc.run(library, source, arch)
     raise NoCompilerError(
         "there is no compiler for CUDA source",
         expected="nvcc on PATH or in CUDA_HOME, or NVRTC",

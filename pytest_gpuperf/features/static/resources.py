@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static.kept import Kept
 from pytest_gpuperf.features.static.kernel import Resources
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def find_tool(name: str) -> Path:
     return Path(shutil.which(name) or name)
 
 
-def read_cubin(cubin: bytes, kernel: str, state: Path) -> Resources:
+def read_cubin(cubin: bytes, kernel: str) -> Resources:
     """Read the resources of one kernel of a cubin.
 
     Spills are counted in the machine code: each instruction that stores to or loads from local memory counts
@@ -46,20 +45,10 @@ def read_cubin(cubin: bytes, kernel: str, state: Path) -> Resources:
     Args:
         cubin: An ELF file for one architecture.
         kernel: Mangled name of an entry function.
-        state: The project's `.gpuperf` folder, which keeps the result.
 
     Raises:
         GpuperfError: The tools are missing or cannot read the cubin.
     """
-    kept = Kept(state, "cubin", kernel, cubin)
-    resources = kept.load(Resources)
-    if resources is None:
-        resources = _read(cubin, kernel)
-        kept.store(resources)
-    return resources
-
-
-def _read(cubin: bytes, kernel: str) -> Resources:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)

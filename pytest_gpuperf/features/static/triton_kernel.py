@@ -54,7 +54,6 @@ def compile_triton(
     args: Sequence[Any] | Mapping[str, Any] | None,
     constexprs: Mapping[str, Any],
     options: Mapping[str, Any],
-    state: Path,
 ) -> dict[str, StaticKernel]:
     """Compile a kernel for several architectures at once; Triton's cache keeps the results.
 
@@ -65,7 +64,6 @@ def compile_triton(
         args: Tensors and numbers of a launch, by name or by position among the arguments without constexpr.
         constexprs: Values by name.
         options: `num_warps` and other options of a launch.
-        state: The project's `.gpuperf` folder.
 
     Raises:
         GpuperfError: Triton is missing, an argument is missing or unexpected, or the kernel does not compile.
@@ -79,7 +77,7 @@ def compile_triton(
     # Else each thread of a first compilation does so, 0.5 s.
     hash_own_files()
     with elsewhere(), _without_ptxas_of_torch(), ThreadPoolExecutor(workers) as pool:
-        made = pool.map(lambda arch: _compile(function, arch, values, options, state), archs)
+        made = pool.map(lambda arch: _compile(function, arch, values, options), archs)
         return dict(zip(archs, made, strict=True))
 
 
@@ -261,9 +259,7 @@ def _warm_up(function: Any, arguments: Mapping[str, Any], tries: int = TRIES) ->
     return _warm_up(function, arguments, tries - 1)
 
 
-def _compile(
-    function: Any, arch: str, values: Mapping[str, Any], options: Mapping[str, Any], state: Path
-) -> StaticKernel:
+def _compile(function: Any, arch: str, values: Mapping[str, Any], options: Mapping[str, Any]) -> StaticKernel:
     import triton
 
     major, _ = compute_capability(arch)
@@ -288,7 +284,7 @@ def _compile(
             f"triton {version}, PTX {isa_version(assembly['ptx'])}",
             ptx,
             # Triton's shared memory is all dynamic.
-            read_cubin(assembly["cubin"], ptx.name, state),
+            read_cubin(assembly["cubin"], ptx.name),
             assembly["cubin"],
         ),
         arch,

@@ -8,8 +8,6 @@ from pytest_gpuperf.features.static.compile import compile_static
 from static_builders import fake_compiler
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_gpuperf.records import StaticKernel
 
 
@@ -19,11 +17,11 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.fixture
-def compiled(tmp_path: Path) -> Any:
+def compiled() -> Any:
     """Return a function that compiles a source for one or more architectures."""
 
     def compile_for(source: Any, archs: Any = ("sm_90",), **given: Any) -> dict[str, StaticKernel]:
         known = {name: given.pop(name, None) for name in ("signature", "args", "constexprs")}
-        return compile_static(source, archs, **known, state=tmp_path / "state", options=given)
+        return compile_static(source, archs, **known, options=given)
 
     return compile_for

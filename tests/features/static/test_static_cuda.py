@@ -29,8 +29,6 @@ folder = pathlib.Path(sys.argv[sys.argv.index("--keep-dir") + 1])
 (folder / f"{{source.stem}}.ptx").write_bytes(gzip.decompress((data / "spill.ptx.gz").read_bytes()))
 cubin = sys.argv[sys.argv.index("-o") + 1]
 pathlib.Path(cubin).write_bytes(gzip.decompress((data / "spill.cubin.gz").read_bytes()))
-included = sys.argv[sys.argv.index("-MF") + 1]
-pathlib.Path(included).write_text(f"{{cubin}} : {{source}} \\\\\\n    {{here / 'included.cuh'}}\\n")
 print((data / "spill.log").read_text(), file=sys.stderr)
 """
 
@@ -43,7 +41,6 @@ def fake_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     script = folder / "nvcc"
     script.write_text(FAKE_NVCC.format(python=sys.executable, data=str(DATA)))
     script.chmod(0o755)
-    (folder / "included.cuh").write_text("#define N 64\n")
     monkeypatch.setenv("PATH", str(folder))
     return folder
 
@@ -94,26 +91,6 @@ def test_unknown_block_size_is_an_error(compiled: Any, fake_nvcc: Path) -> None:
 def test_exactly_one_kernel_is_chosen(compiled: Any, fake_nvcc: Path, entry: str, said: str) -> None:
     with pytest.raises(GpuperfError, match=said):
         compiled(SOURCE, entry=entry, block_size=64)
-
-
-def test_nvcc_runs_once_per_source_architecture_and_flags(compiled: Any, fake_nvcc: Path) -> None:
-    for _ in range(2):
-        compiled(SOURCE, ("sm_90", "sm_120"), entry="staged")
-        compiled(SOURCE, ("sm_90",), entry="spilling", block_size=32)
-        compiled(SOURCE, ("sm_90",), entry="staged", flags=("-lineinfo",))
-        compiled(f"{SOURCE}\n", ("sm_90",), entry="staged")
-    assert len(calls(fake_nvcc)) == 4
-
-
-def test_changed_or_missing_include_compiles_again(compiled: Any, fake_nvcc: Path) -> None:
-    compiled(SOURCE, entry="staged")
-    (fake_nvcc / "included.cuh").write_text("#define N 32\n")
-    compiled(SOURCE, entry="staged")
-    assert len(calls(fake_nvcc)) == 2
-    (fake_nvcc / "included.cuh").unlink()
-    compiled(SOURCE, entry="staged")
-    compiled(SOURCE, entry="staged")
-    assert len(calls(fake_nvcc)) == 4
 
 
 def test_file_is_compiled_in_its_folder(compiled: Any, fake_nvcc: Path) -> None:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static import resources
 from pytest_gpuperf.features.static.kernel import Resources
 from pytest_gpuperf.features.static.ptx import isa_version, read_ptx
 from pytest_gpuperf.features.static.ptxas_log import read_log
@@ -187,35 +186,15 @@ def _tools() -> None:
 
 
 @pytest.mark.usefixtures("_tools")
-def test_tools_and_log_agree_on_a_cubin(tmp_path: Path) -> None:
-    found = read_cubin(unpacked("spill.cubin"), SPILLING, tmp_path)
+def test_tools_and_log_agree_on_a_cubin() -> None:
+    found = read_cubin(unpacked("spill.cubin"), SPILLING)
     assert found == read_log((DATA / "spill.log").read_text())[SPILLING][0]
 
 
 @pytest.mark.usefixtures("_tools")
-def test_cubin_result_is_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = read_cubin(unpacked("spill.cubin"), SPILLING, tmp_path)
-    monkeypatch.setattr(resources, "find_tool", lambda name: tmp_path / name)
-    assert read_cubin(unpacked("spill.cubin"), SPILLING, tmp_path) == first
-    with pytest.raises(GpuperfError, match="cuobjdump cannot be run"):
-        read_cubin(unpacked("spill.cubin"), "staged", tmp_path)
-
-
-@pytest.mark.usefixtures("_tools")
-@pytest.mark.parametrize("kept", [b"", b"{}", b"\xff"])
-def test_unreadable_cache_file_is_replaced(tmp_path: Path, kept: bytes) -> None:
-    first = read_cubin(unpacked("spill.cubin"), "staged", tmp_path)
-    [path] = (tmp_path / "static").glob("*.json")
-    good = path.read_bytes()
-    path.write_bytes(kept)
-    assert read_cubin(unpacked("spill.cubin"), "staged", tmp_path) == first
-    assert path.read_bytes() == good
-
-
-@pytest.mark.usefixtures("_tools")
-def test_unreadable_cubin_is_an_error(tmp_path: Path) -> None:
+def test_unreadable_cubin_is_an_error() -> None:
     with pytest.raises(GpuperfError, match=r"cuobjdump cannot read the machine code: .*; install a newer"):
-        read_cubin(b"\x7fELF no cubin", "k", tmp_path)
+        read_cubin(b"\x7fELF no cubin", "k")
 
 
 def test_stand_in_for_triton_has_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:

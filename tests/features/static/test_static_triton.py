@@ -294,19 +294,6 @@ def test_the_ptxas_that_a_person_sets_counts(
         compile_scale()
 
 
-def test_second_compilation_uses_the_cache(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    matmul_kernel.device_caches.clear()
-    first = compiled(matmul_kernel, signature=MATMUL, constexprs=TILE)
-
-    def nothing(*_: Any, **__: Any) -> None:
-        raise AssertionError("a program was started")
-
-    monkeypatch.setattr(subprocess, "run", nothing)
-    # Like another process: no compiled kernel is in memory.
-    matmul_kernel.device_caches.clear()
-    assert compiled(matmul_kernel, signature=MATMUL, constexprs=TILE) == first
-
-
 class Disturbed:
     """A kernel whose first compilations end with an error, raised from another one."""
 
