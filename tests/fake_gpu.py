@@ -12,11 +12,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
 import pytest_gpuperf.plugin.isolation
+from pytest_gpuperf.against.rounds import time_in_turn
 from pytest_gpuperf.measure.cupti.owner import OWNER
 from pytest_gpuperf.measure.device.visible import VisibleGpu
 from pytest_gpuperf.session.live_source import LiveSource
@@ -106,6 +107,8 @@ class FakePrepared:
 class FakeTimer:
     """A fake `Timer`."""
 
+    budget_s = 0.0
+
     def __init__(self, *_: object, **__: object) -> None: ...
 
     def prepare(self, fn: Callable[[], Any], mode: str) -> FakePrepared:
@@ -129,6 +132,10 @@ class FakeSource(LiveSource):
     def code(self, call: Any) -> Any:
         """Return the code that the test has put on its function."""
         return getattr(call.fn, "code", None)
+
+    def in_turn(self, first: Any, other: Any, *, mode: str) -> Any:
+        """Time both calls in turn; there is no memory to copy."""
+        return time_in_turn(cast("Any", FakeTimer()), (first, first, first), other, mode)
 
     def profile(self, call: Any, kernels: object) -> Any:
         """Return the counters that the test has put on its function."""

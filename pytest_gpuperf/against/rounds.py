@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from pytest_gpuperf.against.blocks import SideBlock, in_turn, warm_up
 from pytest_gpuperf.against.git import Commit
@@ -14,11 +17,12 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import kept_attached
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pytest_gpuperf.measure.timing.prepared import Prepared
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import AgainstTiming
+    from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.statistics.sequential import Side
 
 
@@ -47,6 +51,8 @@ class Rounds:
         Raises:
             GpuperfError: A side cannot be timed, or both have no mode in common.
         """
+        # The graphs of the round before hold gigabytes.
+        gc.collect()
         series = self.series
         new_first = bool(len(series.restarts) % 2)
         prepared = self._prepared(calls, ("B", "A") if new_first else ("A", "B"))
@@ -82,6 +88,27 @@ class Rounds:
                 self._mode = mode
                 return prepared
         raise refused or GpuperfError("both callables have no timing mode in common")
+
+
+def time_in_turn(timer: Timer, places: Sequence[Call], other: Call, mode: str) -> AgainstTiming:
+    """Time a call and another one in turn, in both orders at each place.
+
+    Args:
+        timer: Makes calls ready to be timed.
+        places: The first call, on its own tensors and on copies at other places in memory; an odd number.
+        other: A call with the same arguments.
+        mode: Timing mode, or `auto`.
+
+    Raises:
+        GpuperfError: They cannot be timed, or have no mode in common.
+    """
+    rounds = Rounds(timer, mode)
+    for place in (*places, *places):
+        calls: dict[Side, Call] = {"A": place, "B": replace(place, fn=other.fn)}
+        rounds.run(calls, timer.budget_s / (2 * len(places)))
+        if why := rounds.series.reason:
+            raise GpuperfError(f"{places[0]} and {other} cannot be timed in turn: {why}")
+    return rounds.record(places[0].label)
 
 
 def _block(prepared: Mapping[Side, Prepared], side: Side, *, recorded: bool = False) -> SideBlock:

@@ -4,6 +4,7 @@ A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu 
 `time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, one of first calls (`compile_s`, `peak_memory_mb`), one
 of several GPUs (`bus_gb_per_s`, `skew_us`, `exposed_us`), a value of a trace (`launches`, `gpu_busy`), or one
 of accuracy (`max_ulp`, `rms_ulp`, `error_ratio`, `same_bits`).
+`LABEL / LABEL` is the time of one callable over that of another, in turn.
 OP is one of `>= <= > < == !=`. VALUE is a number, optionally with the metric's own unit, or a word if the
 metric's value is one (`occupancy_limiter != registers`). For `tensor_instructions` and
 `copy_instructions`, which are several words, a limit is `WORD in NAME` or `WORD not in NAME`. The prefix
@@ -26,14 +27,16 @@ from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.screen import spread_pct
+from pytest_gpuperf.judge.times import SpeedUp, speed_up
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
 from pytest_gpuperf.records.values import COMPILE, PEAK_MEMORY, VALUES, is_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_gpuperf.records import (
+        AgainstTiming,
         Measurement,
         MetricValue,
         Profile,
@@ -65,7 +68,8 @@ _ONLY = r"\s* (?:(?P<only>\S(?:.*\S)?) \s* : \s*)?"
 _ARCH = re.compile(r"sm_\d+[af]?", re.ASCII)
 _GRAMMAR = re.compile(
     _ONLY
-    + r"""(?P<name>[\w.]+) \s* (?P<op>>=|<=|==|!=|>|<) \s*
+    + r"""(?: (?P<name>[\w.]+) | (?P<above>[^\s/:<>=!][^/:<>=!]*?) \s*/\s* (?P<below>[^/:<>=!]*?[^\s/:<>=!]) )
+    \s* (?P<op>>=|<=|==|!=|>|<) \s*
     (?: (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?) | (?P<word>[A-Za-z]\w*) ) \s*
     (?P<unit>[^\s\d.+-]\S*)? \s*""",
     re.ASCII | re.DOTALL | re.VERBOSE,
@@ -109,8 +113,15 @@ class Limit:
         """Counter that is measured for it."""
         return _MEASURED.get(self.name, self.name)
 
+    @property
+    def pair(self) -> tuple[str, ...]:
+        """Labels of the two callables whose times it compares; empty for another value."""
+        return tuple(self.name.split(" / ")) if "/" in self.name else ()
+
     def is_for(self, label: str) -> bool:
         """Return True if the limit is for measurements of this label."""
+        if self.pair and label not in self.pair:
+            return False
         return self.only in ("", label) or (bool(self.arch) and label.endswith(f"[{self.arch}]"))
 
     def holds(self, value: MetricValue) -> bool:
@@ -128,8 +139,10 @@ class Limit:
         return f"{self.op} {value}"
 
     @property
-    def part(self) -> Literal["timing", "trace", "correctness", "profile"]:
+    def part(self) -> Literal["timing", "trace", "correctness", "profile", "in_turn"]:
         """Field of a `Measurement` that it is about."""
+        if self.pair:
+            return "in_turn"
         return VALUES[self.name].part if self.name in VALUES else "profile"
 
 
@@ -150,7 +163,10 @@ def parse_limit(text: str) -> Limit:
             return Limit(name, " ".join(op.split()), word, only or "")
     elif (found := _GRAMMAR.fullmatch(text)) is not None:
         only, name, op, number, word, unit = found.group("only", "name", "op", "number", "word", "unit")
-        _check_name(name)
+        if name is None:
+            name = "{above} / {below}".format(**found.groupdict())
+        else:
+            _check_name(name)
         is_word = name in catalogue.WORDS
         if number is not None and not is_word and math.isfinite(float(number)):
             doubt = _check_unit(text, name, unit, float(number))
@@ -178,7 +194,7 @@ def _check_unit(text: str, name: str, unit: str | None, value: float) -> str:
     """Refuse another unit than the metric's, and return a reason to doubt the value."""
     metric = catalogue.get(name)
     own = VALUES[name].unit if name in VALUES else metric.unit if metric is not None else ""
-    if metric is None and name not in VALUES and ("pct" in name or name.endswith("_rate")):
+    if metric is None and catalogue.is_raw_name(name) and ("pct" in name or name.endswith("_rate")):
         own = "%"
     if unit is not None and unit.replace("µ", "u") != own:
         raise GpuperfError(
@@ -238,19 +254,26 @@ def check_limit(
         if actual.by_machine:
             return Finding(Status.PASS, f"{name} {actual.why}, so {shown} is not judged")
         return Finding(Status.INVALID, f"{name} was not measured for {shown}: {actual.why}")
+    bounds: Sequence[float] = ()
+    within = "within its interval"
+    if isinstance(actual, SpeedUp):
+        actual, *bounds = actual
     if isinstance(actual, str) is not isinstance(limit.value, str):
         kind = "a word" if isinstance(actual, str) else "a number"
         return Finding(Status.INVALID, f"{name} is {kind}, {actual}, and cannot be compared with {shown}")
     if limit.holds(actual):
         return Finding(Status.PASS, "")
     value, _ = show_pair(actual, limit.value)
+    if bounds:
+        value += " ({:.4g} to {:.4g})".format(*bounds)
     timing = measurement.timing
-    if timing is not None and name in VALUES and VALUES[name].of_process and limit.op not in ("==", "!="):
+    if timing is not None and name in VALUES and VALUES[name].of_process:
         # Other processes may find a value that is so far away.
         spread = spread_pct(timing)
-        if any(limit.holds(float(actual) * (1 + sign * spread / 100)) for sign in (-1, 1)):
-            line = f"{name} {value} is across {shown}, by less than processes differ ({spread:.1f} %)"
-            return Finding(Status.INCONCLUSIVE, line)
+        bounds = [float(actual) * (1 + sign * spread / 100) for sign in (-1, 1)]
+        within = f"by less than processes differ ({spread:.1f} %)"
+    if limit.op not in ("==", "!=") and any(map(limit.holds, bounds)):
+        return Finding(Status.INCONCLUSIVE, f"{name} {value} is across {shown}, {within}")
     expected = "" if baseline is None else f" (baseline {show_value(baseline)})"
     accuracy = measurement.accuracy
     if limit.part == "correctness" and name != "same_bits" and accuracy is not None:
@@ -283,7 +306,8 @@ def check_limits(
         able = able or labels[:1]
         if not able:
             done = "compiled" if limit.arch and measured else "measured"
-            done += f" nothing for {limit.only}" if limit.only and measured else " nothing"
+            about = limit.only or (limit.name if limit.pair else "")
+            done += f" nothing for {about}" if about and measured else " nothing"
             yield Finding(Status.INVALID, f"the limit {limit} {source} cannot be judged: the test {done}")
         for label in able:
             known = _known_value(limit.name, baselines.get(label))
@@ -309,9 +333,11 @@ def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue
     return baseline.exact.get(name, baseline.counters.get(name))
 
 
-def _value(limit: Limit, measurement: Measurement) -> MetricValue | _Missing:
+def _value(limit: Limit, measurement: Measurement) -> MetricValue | SpeedUp | _Missing:
     timing, profile = measurement.timing, measurement.profile
     trace, checked = measurement.trace, measurement.correctness
+    if limit.part == "in_turn":
+        return _of_pair(limit.pair, measurement.in_turn)
     if limit.part == "timing":
         return _of_timing(limit.name, timing) if timing is not None else _Missing("the test calls no time()")
     if limit.part == "profile":
@@ -325,6 +351,13 @@ def _value(limit: Limit, measurement: Measurement) -> MetricValue | _Missing:
     value = accuracy.values.get(limit.name)
     why = accuracy.note or f"the reference has no output in {accuracy.dtype}"
     return _Missing(why) if value is None else value
+
+
+def _of_pair(pair: tuple[str, ...], against: AgainstTiming | None) -> SpeedUp | _Missing:
+    found = speed_up(against) if against is not None and against.ref in pair else None
+    if against is None or found is None:
+        return _Missing("the test calls no compare() with both of them, one as the first")
+    return found if against.ref == pair[0] else SpeedUp(1 / found.value, 1 / found.high, 1 / found.low)
 
 
 def _of_timing(name: str, timing: Timing) -> MetricValue | _Missing:

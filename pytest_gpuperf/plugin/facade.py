@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError, NoCompilerError, NoGpuError
+from pytest_gpuperf.errors import GpuperfError, NoCompilerError, NoGpuError, show_repr
+from pytest_gpuperf.judge.times import SpeedUp, speed_up
 from pytest_gpuperf.metrics.chips import with_peaks
 from pytest_gpuperf.plugin.arguments import (
     check_callable,
     check_count,
     check_exceptions,
     check_expected,
-    check_inputs,
-    check_keywords,
     check_label,
     check_mode,
     check_mutates,
@@ -24,107 +23,26 @@ from pytest_gpuperf.plugin.arguments import (
     check_static,
     reference_of,
 )
-from pytest_gpuperf.records import Measurement, Profile
+from pytest_gpuperf.plugin.recorder import Recorder, fails_test
+from pytest_gpuperf.records import Profile
 from pytest_gpuperf.records.call import LAYOUTS, Call, FuzzCall, Selection, check_kernels, check_launches
 from pytest_gpuperf.records.compiled import ARCHITECTURES, label_of, profile_of
 from pytest_gpuperf.registry import instrument
-from pytest_gpuperf.session.seeds import seed_of
+from pytest_gpuperf.session.child import ANY_NUMBER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     import torch
 
     from pytest_gpuperf.features.fuzz.case import FuzzCase
-    from pytest_gpuperf.records import Correctness, Fuzzing, StaticKernel, Timing, Trace, WarmUp
+    from pytest_gpuperf.records import Correctness, Fuzzing, Measurement, StaticKernel, Timing, Trace, WarmUp
     from pytest_gpuperf.records.call import Launches
-    from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.session.runner import Runner
-    from pytest_gpuperf.session.source import CallSource
 
     Factory: TypeAlias = Callable[[int], Any]
     GpuWarmUp: TypeAlias = Callable[..., WarmUp]
     GpuTimer: TypeAlias = Callable[..., Timing]
     Ncu: TypeAlias = Callable[..., Profile]
-
-Given = ParamSpec("Given")
-Returned = TypeVar("Returned")
-Own = TypeVar("Own", bound="Recorder")
-
-
-def fails_test(
-    method: Callable[Concatenate[Own, Given], Returned],
-) -> Callable[Concatenate[Own, Given], Returned]:
-    """Let a mistake of the user that ends a method fail the test."""
-
-    @wraps(method)
-    def called(self: Own, /, *args: Given.args, **kwargs: Given.kwargs) -> Returned:
-        __tracebackhide__ = True
-        try:
-            return method(self, *args, **kwargs)
-        except GpuperfError as error:
-            self._state.errors.append(str(error))
-            # Without a GPU every test fails, and the line of the call tells nothing.
-            pytrace = not isinstance(error, NoGpuError)
-            raise pytest.fail.Exception(f"gpuperf: {error}", pytrace=pytrace) from None
-
-    return called
-
-
-class Recorder:
-    """Begins the measurements of one test, and keeps them."""
-
-    def __init__(self, state: ItemState, runner: Runner) -> None:
-        self._state = state
-        self._runner = runner
-        self._checked: dict[str, Call] = {}
-        """By label, what was checked: it is compared again after the timing."""
-        state.release = self._checked.clear
-
-    @property
-    def seed(self) -> int:
-        """The seed of this test, for generators of its own: `numpy.random.default_rng(gpuperf.seed)`."""
-        return seed_of(self._state.nodeid)
-
-    def _begin(
-        self,
-        part: str,
-        label: str,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        inputs: Factory | None = None,
-    ) -> tuple[CallSource, Call]:
-        kwargs = kwargs or {}
-        check_label(label)
-        if not callable(fn):
-            raise GpuperfError(
-                f"the first argument is a {type(fn).__name__}",
-                expected="a callable, followed by its arguments",
-                next_step="write gpuperf.time(kernel, x), not gpuperf.time(kernel(x))",
-            )
-        self._refuse_second(part, label)
-        self._state.called = True
-        source = self._runner.source
-        if isinstance(source, NoGpuError):
-            raise source.with_traceback(None)
-        check_keywords(fn, kwargs)
-        check_inputs(inputs, args, kwargs)
-        # Timed are other values than those that were checked.
-        seed = self.seed + (part != "correctness") if inputs is not None else 0
-        call = Call(self._state.nodeid, label, fn, args, kwargs, inputs, seed)
-        return source, call.with_arguments() if self._runner.on_gpu else call
-
-    def _refuse_second(self, part: str, label: str) -> None:
-        if getattr(self._state.measurements.get(label), part, None) is not None:
-            raise GpuperfError(
-                f"this test has measured {part.replace('_', '-')} under the label {label!r} already",
-                next_step="give the second one a name of its own: label='…'",
-            )
-
-    def _keep(self, label: str, **part: Any) -> None:
-        measured = self._state.measurements.get(label, Measurement())
-        self._state.measurements[label] = replace(measured, **part)
 
 
 class Gpuperf(Recorder):
@@ -191,6 +109,54 @@ class Gpuperf(Recorder):
         self.time(fn, *args, inputs=inputs, bytes=bytes, flops=flops, mode=mode, label=label, **kwargs)
         self.profile(fn, *args, inputs=inputs, kernels=kernels, launches=launches, label=label, **kwargs)
         return self._state.measurements[label]
+
+    @fails_test
+    def compare(
+        self,
+        fns: Mapping[str, Callable[..., Any]],
+        /,
+        *args: Any,
+        expected: Any,
+        mode: str | None = None,
+        limits: Mapping[str, str] | Iterable[str] | str = (),
+        **options: Any,
+    ) -> dict[str, SpeedUp]:
+        """Check, time and profile several callables, then time each in turn with the first.
+
+        Limits can name the ratios of their times: `gpuperf.limit("cublas / mine >= 1.1")`.
+
+        Args:
+            fns: The callables by label.
+            args: Their arguments.
+            expected: As in `check`, for all of them.
+            mode: As in `time`; callables that do not allow it are compared by their kernels.
+            limits: Limits of the test.
+            options: Other arguments of `gpuperf(…)`, and keyword arguments of the callables.
+
+        Returns:
+            By label of each but the first: the time of the first over its own, with an interval of 90 %.
+        """
+        __tracebackhide__ = True
+        if not isinstance(fns, Mapping) or len(fns) < 2:
+            raise GpuperfError(
+                f"compare() got {show_repr(fns)}",
+                expected="a dictionary of two callables or more",
+                next_step='write gpuperf.compare({"cublas": f, "mine": g}, x, expected=…)',
+            )
+        self._state.state_limits(limits)
+        for label, fn in fns.items():
+            self(fn, *args, expected=expected, mode=mode, label=label, **options)
+        source, found = self._runner.source, {}
+        assert not isinstance(source, NoGpuError)
+        first, *others = (self._checked[label] for label in fns)
+        first = first.with_arguments() if self._runner.on_gpu else first
+        for other in others:
+            call = replace(first, label=other.label, fn=other.fn)
+            result = source.in_turn(first, call, mode=check_mode(mode, self._runner.settings.mode))
+            self._keep(call.label, in_turn=result)
+            # A side process of a comparison, and a profiler's, time nothing here.
+            found[call.label] = speed_up(result) or SpeedUp(ANY_NUMBER, ANY_NUMBER, ANY_NUMBER)
+        return found
 
     @fails_test
     def check(

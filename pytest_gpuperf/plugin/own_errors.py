@@ -185,7 +185,7 @@ def register(config: pytest.Config, plugin: object, name: str) -> None:
 
 def is_of_measuring(error: Exception) -> bool:
     """Return True for an error of this plugin that ended a measurement of a test."""
-    from pytest_gpuperf.plugin.facade import Recorder
+    from pytest_gpuperf.plugin.recorder import Recorder
 
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     if any(str(frame.f_globals.get("__name__")).startswith(OF_THE_USER) for frame in frames):

@@ -9,7 +9,7 @@ from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.fuzzing import Fuzzing
 from pytest_gpuperf.records.quantities import Date, LimitTexts, Schema, Seconds, ToleranceOrZero
-from pytest_gpuperf.records.settlement import Fingerprint, Settlement
+from pytest_gpuperf.records.settlement import AgainstTiming, Fingerprint, Settlement
 from pytest_gpuperf.records.timing import Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
 from pytest_gpuperf.records.values import PEAK_MEMORY
@@ -31,6 +31,8 @@ class Measurement(Record, frozen=True, kw_only=True):
     """Code of the kernels of a timed call; None if it was not looked for."""
     call: Fingerprint | None = None
     """What another call needs in common with this one to be compared; None if it was not timed."""
+    in_turn: AgainstTiming | None = None
+    """Time in turn with another callable of the test, which `ref` names by its label."""
     settlement: Settlement | None = None
     """Only of a suspect, and of each time with `--gpuperf-against`."""
 

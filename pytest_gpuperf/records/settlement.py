@@ -33,13 +33,16 @@ class Fingerprint(Record, frozen=True, kw_only=True):
 
 
 class AgainstTiming(Record, frozen=True, kw_only=True):
-    """Time of one call and of the same call in older code, measured in turn on one GPU."""
+    """Time of one call and of the same call in older code, measured in turn on one GPU.
+
+    The older code may also be another callable, and a restart a round of both in one process.
+    """
 
     ref: str
     """Older code: the name that the user typed, or the start of the commit's id; `python:FOLDER` for the
-    environment in a folder, `python:FOLDER@REF` for a commit in it."""
+    environment in a folder, `python:FOLDER@REF` for a commit in it; or the label of the other callable."""
     commit: str
-    """Commit of the older code; empty for the checkout in another environment."""
+    """Commit of the older code; empty for the checkout in another environment, and for a callable."""
     mode: TimingMode | None = None
     """Mode of both sides; None if they were not timed."""
     recorded: bool = False

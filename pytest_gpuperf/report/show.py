@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.records.change import show_signed, show_value
+from pytest_gpuperf.judge.times import speed_up
+from pytest_gpuperf.records.change import printable, show_signed, show_value
 from pytest_gpuperf.records.counters import NO_INSTRUCTIONS, top_stall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.records import Accuracy, Fuzzing, MetricValue, Timing
+    from pytest_gpuperf.records import Accuracy, AgainstTiming, Fuzzing, MetricValue, Timing
     from pytest_gpuperf.records.change import Change
     from pytest_gpuperf.records.ranks import RankTimes
     from pytest_gpuperf.statistics.decision import Decision
@@ -139,6 +140,14 @@ def fuzz_line(fuzz: Fuzzing) -> str:
     refused = f", {fuzz.refused:,} refused" if fuzz.refused else ""
     failed = "" if fuzz.passed else f", case {fuzz.found_after:,} failed; the smallest is {fuzz.case}"
     return f"fuzz: {count(fuzz.cases, 'case')} in {fuzz.seconds:.1f} s{refused}{failed}"
+
+
+def show_in_turn(against: AgainstTiming) -> str:
+    """Show the ratio of the times of two callables: `1.128 times as fast as cublas (1.124 to 1.132)`."""
+    if (found := speed_up(against)) is None:
+        return ""
+    value, low, high = (f"{number:.4g}" for number in found)
+    return printable(f"{value} times as fast as {against.ref} ({low} to {high})")
 
 
 def show_duration(metrics: Mapping[str, MetricValue]) -> str:

@@ -24,6 +24,7 @@ from pytest_gpuperf.report.show import (
     not_captured,
     number_in,
     show_duration,
+    show_in_turn,
     show_number,
     show_occupancy,
     show_sol,
@@ -107,9 +108,9 @@ def _table(results: Sequence[TestResult], screen: Screen, *, details: bool) -> l
             for _, measurement in zip(next(own), measured, strict=True):
                 lines += next(entry)
                 lines += next(kernels, [])
-                if measurement.fuzz is not None:
-                    found = wrapped([fuzz_line(measurement.fuzz)], screen.width - INDENT)
-                    lines += [" " * INDENT + line for line in found]
+                notes = [fuzz_line(measurement.fuzz)] if measurement.fuzz else []
+                notes += [f"in turn: {show_in_turn(measurement.in_turn)}"] if measurement.in_turn else []
+                lines += [" " * INDENT + line for line in wrapped(notes, screen.width - INDENT)]
                 if measurement.trace is not None:
                     lines += _trace_lines(measurement.trace, screen, details=details)
             if details:

@@ -9,6 +9,7 @@ from pytest_gpuperf.measure.device.finish import wait_for_launches
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
     Accuracy,
+    AgainstTiming,
     Correctness,
     Fuzzing,
     KernelProfile,
@@ -137,6 +138,11 @@ class ChildSource:
             single_call=_of_any_numbers(SingleCall),
             other=_of_any_numbers(OtherTime),
         )
+
+    def in_turn(self, first: Call, other: Call, *, mode: str) -> AgainstTiming:
+        """Return no ratio; nothing is called."""
+        del other, mode
+        return AgainstTiming(ref=first.label, commit="")
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Return one kernel that has every metric."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.against.rounds import time_in_turn
 from pytest_gpuperf.compat.triton_names import choices_pinned
 from pytest_gpuperf.judge.choices import other_choices
 from pytest_gpuperf.judge.code import is_same_code
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.prepared import Prepared
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
+        AgainstTiming,
         ClockModel,
         Correctness,
         Fuzzing,
@@ -189,6 +191,19 @@ class LiveSource:
                 )
         finally:
             before.restore()
+            self.display.show("")
+
+    def in_turn(self, first: Call, other: Call, *, mode: str) -> AgainstTiming:
+        """Time both calls in turn, in rounds on tensors at three places in memory."""
+        from pytest_gpuperf.measure.timing.call_elsewhere import copied_call
+
+        self.display.show(f"{first.nodeid}: {first.label} and {other.label} in turn")
+        alone = self.display.alone(GpuLock(HOST)) if mode == "host" else nullcontext()
+        try:
+            with alone, self.phases("times"), restored(first):
+                places = (first, copied_call(first), copied_call(first))
+                return time_in_turn(self._timer, places, other, mode)
+        finally:
             self.display.show("")
 
     def profile(self, call: Call, kernels: Selection) -> Profile:

@@ -12,6 +12,7 @@ from pytest_gpuperf.errors import GpuperfError, NoGpuError
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.records import (
+    AgainstTiming,
     Correctness,
     Fuzzing,
     Profile,
@@ -98,6 +99,11 @@ class RecordedSource:
         if mode not in ("auto", timing.mode):
             self.skip(call, f"the recording has mode {timing.mode!r}, the test asks for {mode!r}")
         return replace(timing, work=replace(timing.work, bytes=bytes or None, flops=flops or None))
+
+    def in_turn(self, first: Call, other: Call, *, mode: str) -> AgainstTiming:
+        """Return the recorded ratio."""
+        del first, mode
+        return self._recorded(other, "in_turn", AgainstTiming)
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Return the recorded counters; if more kernels were recorded, those that are asked for now."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import Correctness, Fuzzing, LaunchedCode, Profile, Timing, Trace, WarmUp
+    from pytest_gpuperf.records import (
+        AgainstTiming,
+        Correctness,
+        Fuzzing,
+        LaunchedCode,
+        Profile,
+        Timing,
+        Trace,
+        WarmUp,
+    )
     from pytest_gpuperf.records.call import Call, FuzzCall, Selection
 
 
@@ -30,6 +39,9 @@ class CallSource(Protocol):
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Time the call."""
+
+    def in_turn(self, first: Call, other: Call, *, mode: str) -> AgainstTiming:
+        """Time two calls with the same arguments in turn."""
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Read the counters of the selected launches of the call."""

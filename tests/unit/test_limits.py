@@ -63,6 +63,8 @@ NUMERIC_NAMES = st.sampled_from(
         ),
         ("mma.sync not  in tensor_instructions", Limit("tensor_instructions", "not in", "mma.sync")),
         ("sm_90: 'wgmma' in tensor_instructions", Limit("tensor_instructions", "in", "wgmma", "sm_90")),
+        ("cublas/my kernel 2>= 1.1", Limit("cublas / my kernel 2", ">=", 1.1)),
+        (" a : a  /  pct <1e0 ", Limit("a / pct", "<", 1.0, "a")),
         ("sm_120 : spills == 0 byte", Limit("spills", "==", 0.0, "sm_120")),
         ("sm_90a: occupancy_limiter == warps", Limit("occupancy_limiter", "==", "warps", "sm_90a")),
     ],
@@ -91,6 +93,10 @@ def test_limit_is_read(text: str, limit: Limit) -> None:
         ("occupancy_limiter >= registers", "== or != and a word"),
         ("occupancy_limiter == 3", "== or != and a word"),
         ("time_us < " + "1" * 200, "at most 200 characters"),
+        ("cublas / mine >= fast", "a number behind cublas / mine"),
+        ("cublas / mine >= 1.1 us", "the unit 'us'; expected none"),
+        ("cublas / mine / yours >= 1", "cannot be read"),
+        ("/ mine >= 1", "cannot be read"),
         ("__import__('os') >= 1", "cannot be read"),
     ],
 )
@@ -103,6 +109,7 @@ def test_broken_limit_is_refused(text: str, said: str) -> None:
     st.one_of(
         st.text(),
         st.from_regex(r"[\w.]{1,12} ?(>=|<=|>|<|==|!=) ?[-+.eE\d]{1,8} ?[%\w]{0,3}"),
+        st.from_regex(r"[ab:]{0,3} ?/ ?[ab/ ]{1,4}(>=|<) ?\d"),
         st.builds("{} {} {}".format, NUMERIC_NAMES, st.sampled_from([">=", "<"]), st.text(max_size=5)),
     )
 )

@@ -12,6 +12,7 @@ from pytest_gpuperf.report.show import (
     show_accuracy,
     show_communication,
     show_compiled,
+    show_in_turn,
     show_ranks,
     show_rate,
     show_size,
@@ -40,6 +41,7 @@ def facts_of(measurement: Measurement, sanitizer: SanitizerResult | None) -> lis
         *(_of_timing(measurement.timing) if measurement.timing else ()),
         *(_of_check(measurement.correctness) if measurement.correctness else ()),
         *([("fuzz", fuzz_line(measurement.fuzz).removeprefix("fuzz: "))] if measurement.fuzz else ()),
+        *([("in turn", show_in_turn(measurement.in_turn))] if measurement.in_turn else ()),
         *(_of_sanitizer(sanitizer) if sanitizer else ()),
         *(_of_profile(measurement.profile, compiled=measurement.is_static) if measurement.profile else ()),
     ]

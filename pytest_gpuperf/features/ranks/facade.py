@@ -14,7 +14,7 @@ from pytest_gpuperf.plugin.arguments import (
     check_count,
     reference_of,
 )
-from pytest_gpuperf.plugin.facade import Recorder, fails_test
+from pytest_gpuperf.plugin.recorder import Recorder, fails_test
 from pytest_gpuperf.records.ranks import BUS_FACTORS
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ output that is handed over is not: neither side may depend on its content.
 
 from __future__ import annotations
 
-import gc
 import math
 from dataclasses import dataclass
 from statistics import fmean
@@ -101,8 +100,6 @@ class InTurn:
         """
         for seed in seeds:
             self._round(seed, self._budget_s / len(seeds))
-            # The graphs of a round hold gigabytes.
-            gc.collect()
         rounds = [restart.blocks for restart in self._rounds.series.restarts]
         return CaseTimes(
             in_turn=self._rounds.record("reference"),

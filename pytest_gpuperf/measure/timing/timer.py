@@ -90,7 +90,7 @@ class Timer:
         max_sm_clock_mhz: float = 0.0,
     ) -> None:
         self._flush_bytes = 2 * l2_bytes
-        self._budget_s = budget_s
+        self.budget_s = budget_s
         self._conditions = conditions
         self._max_sm_clock_mhz = max_sm_clock_mhz
 
@@ -170,11 +170,11 @@ class Timer:
     def _measure(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
         progress("warms up")
         warm_up, begun = prepared.warm_up()
-        end = kept.now() + self._budget_s
+        end = kept.now() + self.budget_s
 
         progress("measures")
         batch = prepared.batch
-        steady = self._steady_blocks(prepared, self._budget_s / 2, begun)
+        steady = self._steady_blocks(prepared, self.budget_s / 2, begun)
         steady_us = trimmed_mean([block.time_us for block in steady])
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
         conditions = self._conditions()
