@@ -119,10 +119,6 @@ class FakeTimer:
 class FakeSource(LiveSource):
     """A fake `LiveSource`."""
 
-    def __init__(self, *_: object) -> None:
-        self.processes = []
-        self.progress = lambda _: None
-
     def check(self, call: object) -> Any:
         """Return a passed check."""
         from pytest_gpuperf.records import Correctness
