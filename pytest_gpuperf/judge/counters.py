@@ -109,6 +109,10 @@ def counter_findings(compared: CounterComparison) -> Iterator[Finding]:
         more = f", and {len(others)} more" if others else ""
         line = f"{first.metric} {actual} is worse than the baseline {expected} (no tolerance){more}"
         yield Finding(Status.REGRESSED, line, details=compared.details)
+
+
+def early_warning(compared: CounterComparison) -> Iterator[Finding]:
+    """Remark on the largest growth of work at a time that passes."""
     more_work = (one for one in compared.changes if one.worse and tier_of(one.metric) is Tier.NEAR_EXACT)
     for largest in islice(more_work, 1):
         yield Finding(Status.PASS, f"{largest} at the same time: an early warning")

@@ -122,18 +122,20 @@ class TestVerdict(msgspec.Struct, frozen=True, gc=False):
         return "; ".join(printable(_labelled(finding)) for finding in found)
 
     def message(self) -> str:
-        """Return the text of a failed test: a line for each finding, its details indented below."""
+        """Return the text of a failed test: a line for each finding, details of failures below it."""
         lines: list[str] = []
         for finding in self.findings:
-            if self.fails_by(finding.status):
+            fails = self.fails_by(finding.status)
+            if fails or (self.fails and finding.status is Status.INCONCLUSIVE):
                 first, *more = f"gpuperf: {_labelled(finding)}".splitlines()
                 lines.append(printable(first))
-                lines.extend(f"    {printable(line)}" for line in (*more, *finding.more))
+                lines.extend(f"    {printable(line)}" for line in (*more, *(finding.more if fails else ())))
         return "\n".join(lines)
 
 
 def _labelled(finding: Finding) -> str:
-    return finding.line if finding.label in ("", "main") else f"{finding.label}: {finding.line}"
+    line = f"inconclusive: {finding.line}" if finding.status is Status.INCONCLUSIVE else finding.line
+    return line if finding.label in ("", "main") else f"{finding.label}: {line}"
 
 
 class TestResult(msgspec.Struct, frozen=True, gc=False, tag=True):

@@ -11,7 +11,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.accuracy import compare_accuracy
 from pytest_gpuperf.judge.choices import choice_line
 from pytest_gpuperf.judge.code import compare_code
-from pytest_gpuperf.judge.counters import compare_counters, counter_findings, other_compiler
+from pytest_gpuperf.judge.counters import compare_counters, counter_findings, early_warning, other_compiler
 from pytest_gpuperf.judge.environment_difference import Origin
 from pytest_gpuperf.judge.floor import impossible_time
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
@@ -165,6 +165,8 @@ def _compare(
     ]
     if time is None or time.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
         findings += counter_findings(counters)
+    if judged is None or judged.status is Status.PASS:
+        findings += early_warning(counters)
     if judged is not None:
         if judged.status not in (Status.PASS, Status.NEW):
             code = compare_code(measurement.code, _old_code(measurement, known))

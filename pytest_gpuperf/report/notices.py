@@ -114,7 +114,11 @@ def undecided(results: Sequence[TestResult]) -> list[str]:
     faster = [result for result in results if result.verdict.status is Status.IMPROVED]
     if faster:
         lines.append(f"{_tests(len(faster))} improved: until accepted, a loss of that size passes")
-    suspects = [result for result in results if result.verdict.status is Status.INCONCLUSIVE]
+    suspects = [
+        result
+        for result in results
+        if any(finding.status is Status.INCONCLUSIVE for finding in result.verdict.findings)
+    ]
     slower = sum(result.verdict.loss_pct > 0 for result in suspects)
     if slower:
         replayed = any(result.replayed for result in suspects)

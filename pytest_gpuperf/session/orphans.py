@@ -147,7 +147,8 @@ def last_change(folder: Path, nodeid: str) -> str:
     with suppress(GitError):
         where = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
         name = json.dumps(nodeid, ensure_ascii=False)
-        found = run_git(where, "log", "-1", "--format=%h", f"-S{name}", "HEAD", "--", str(folder))
+        recordings = f":(exclude){folder}/recordings"
+        found = run_git(where, "log", "-1", "--format=%h", f"-S{name}", "HEAD", "--", str(folder), recordings)
         return found.decode().strip()
     return ""
 

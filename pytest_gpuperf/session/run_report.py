@@ -122,9 +122,8 @@ class RunReport:
             self.news.error(f"no test was judged{skipped}")
         may_lack = not self._results or gpu.slug == NO_GPU.slug or settings.update != "never"
         if settings.strict and not may_lack and not self.judge.expected.store.suites(gpu.slug):
-            self.news.error(
-                f"there is no baseline for {gpu.slug} (--gpuperf-strict); {self.judge.accept()} makes one"
-            )
+            makes = self.judge.accept(self.results[0].record.nodeid)
+            self.news.error(f"there is no baseline for {gpu.slug} (--gpuperf-strict); {makes} makes one")
         if self._file is not None and self._results:
             run, store = self.run(complete=complete), self.judge.expected.store
             self._updated = self._file.finish(run, store, self.news)

@@ -197,7 +197,7 @@ def test_undecided_time_warns_and_fails_only_if_strict(project: Project) -> None
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "*PytestWarning: gpuperf: 1.0 % slower: 100 → 101 µs (0.5 to 1.5 %; 1 stored session, *)",
+            "*PytestWarning: gpuperf: inconclusive: 1.0 % slower: 100 → 101 µs (0.5 to *; 1 stored session, *)",
             "gpuperf: 1 slowdown not decided: pytest --gpuperf on this model of GPU times old and new code*",
         ]
     )
@@ -205,6 +205,19 @@ def test_undecided_time_warns_and_fails_only_if_strict(project: Project) -> None
     strict.assert_outcomes(failed=1)
     accept_suggested(strict)
     project.run("--gpuperf-strict").assert_outcomes(passed=1)
+
+
+def test_undecided_time_of_a_failed_test_is_shown(project: Project) -> None:
+    project.baseline(100.0, registers_per_thread=32.0)
+    result = project.judged(125.0, registers_per_thread=40.0)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "gpuperf: registers_per_thread 40 is worse than the baseline 32 *",
+            "gpuperf: inconclusive: 25.0 % slower: 100 → 125 µs *",
+            "gpuperf: 1 slowdown not decided: *",
+        ]
+    )
 
 
 def test_doubted_time_warns_and_is_counted(project: Project, pytester: pytest.Pytester) -> None:
@@ -290,6 +303,18 @@ def test_strict_run_fails_if_an_ancestors_baseline_is_gone(
     lost.stdout.fnmatch_lines(["*new, although baselines of an ancestor have it*"])
     accept_suggested(lost)
     project.run("--gpuperf-strict").assert_outcomes(passed=1)
+
+
+def test_a_recording_is_no_baseline_of_an_ancestor(project: Project, pytester: pytest.Pytester) -> None:
+    project.judged(100.0)
+    project.recorded(replace(project.session(timing(100.0), {}), tests=(record("test_other.py::test_o"),)))
+    git(pytester, "init", "-q")
+    git(pytester, "add", "baselines")
+    git(pytester, "commit", "-qm", "one")
+    result = project.run("--gpuperf-strict")
+    result.assert_outcomes(passed=1)
+    of_test = "gpuperf baseline accept baselines/nvidia-h200/recordings/20261101-120000-aaaa.json makes one"
+    result.stdout.fnmatch_lines([f"*there is no baseline for nvidia-h200 (--gpuperf-strict); {of_test}"])
 
 
 TWICE = """def test_k(gpuperf):

@@ -227,12 +227,18 @@ def test_more_memory_fails_like_a_register(now: float | None, *, fails: bool) ->
     )
 
 
-@pytest.mark.parametrize(("now", "warns"), [(1100.0, True), (900.0, False)])
-def test_only_more_work_is_an_early_warning(now: float, *, warns: bool) -> None:
-    known = TestBaseline(measurements={"main": expected(counters={"instructions": 1000.0})})
-    lines = [
-        found.line for found in verdict(record(main=measured(None, {"instructions": now})), known).findings
-    ]
+@pytest.mark.parametrize(
+    ("now", "time_us", "warns"), [(1100.0, 5.3, True), (900.0, 5.3, False), (1100.0, 6.0, False)]
+)
+def test_only_more_work_at_the_same_time_is_an_early_warning(
+    now: float, time_us: float, *, warns: bool
+) -> None:
+    times = TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=5.3),))
+    known = TestBaseline(
+        measurements={"main": replace(expected(counters={"instructions": 1000.0}), time=times)}
+    )
+    found = verdict(record(main=measured(time_us, {"instructions": now})), known)
+    lines = [finding.line for finding in found.findings]
     assert any(line.endswith("at the same time: an early warning") for line in lines) is warns
 
 

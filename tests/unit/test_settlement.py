@@ -54,7 +54,9 @@ def test_suspect_is_not_decided_until_it_is_settled() -> None:
     found = settled(None)
     assert found.status is Status.INCONCLUSIVE
     assert found.suspects == ("main",)
-    assert found.warning == "10.2 % slower: 5.30 → 5.84 µs (9.6 to 10.7 %; 1 stored session, not settled)"
+    assert found.warning == (
+        "inconclusive: 10.2 % slower: 5.30 → 5.84 µs (9.6 to 10.7 %; 1 stored session, not settled)"
+    )
 
 
 def test_test_that_fails_otherwise_has_no_suspects() -> None:

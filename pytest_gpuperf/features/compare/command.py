@@ -32,7 +32,7 @@ def command(project: Project, what: tuple[str, ...], metrics: str, form: str) ->
 
     A and B are runs (an id, the start of an id, a run.json, its folder, or latest), tests of a run as
     RUN::TEST, or tests of the newest run: a node id, or ::TEST. TEST is a node id with or without its
-    parameters, or a part of names. A single test compares its own parameters or labels.
+    parameters, one parameter, or a part of names. A single test compares its own parameters or labels.
     """
     names = [name.strip() for name in metrics.split(",") if name.strip()]
     show(_report(project, what, names), form)

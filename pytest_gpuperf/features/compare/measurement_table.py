@@ -78,7 +78,7 @@ def compare_measurements(choices: Sequence[Choice], metrics: Sequence[str] = ())
         metrics: Names of metrics and presets, or `all`; the usual metrics if empty.
 
     Raises:
-        GpuperfError: There is only one measurement, or none has such a metric.
+        GpuperfError: There is only one measurement, a test is in two columns, or none has such a metric.
     """
     columns, rows, notes = _arranged(choices)
     entries = [entry for row in rows for entry in row.entries if entry is not None]
@@ -111,6 +111,12 @@ def _arranged(choices: Sequence[Choice]) -> tuple[list[str], list[_Row], list[st
         found = {(e.run.id, e.test.nodeid, e.label): e for choice in choices for e in choice.entries}
         entries = tuple(found.values())
         return _titles(entries, run_titles), [_Row("", entries)], []
+    if pairing.place is None and len(run_titles) < len(choices):
+        raise GpuperfError(
+            f"{' and '.join(repr(choice.ref) for choice in choices)} name the same tests of one run",
+            expected="other tests in each column",
+            next_step=f"name them in full, as in {'::' + choices[-1].entries[-1].shown!r}",
+        )
     titles = _paired_titles(choices, pairing.place, run_titles)
     rows: list[tuple[Entry | None, ...]] = []
     alone = []

@@ -82,9 +82,9 @@ def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[Ch
 
     Args:
         ref: `RUN`, for all its tests; `RUN::TEST`; `::TEST` or a node id, which begins with a file that ends
-            in `.py`, for tests of the newest run. TEST is a node id, a node id without its parameters, or a
-            part of names; the first that fits counts. A label may follow any of them, or stand alone, as in
-            `test_a (cold)` and `(main)`.
+            in `.py`, for tests of the newest run. TEST is a node id, a node id without its parameters, a
+            parameter, or a part of names; the first that fits counts. A label may follow any of them, or stand
+            alone, as in `test_a (cold)` and `(main)`.
         load: Reads the runs of a name, the newest for None.
 
     Returns:
@@ -141,6 +141,7 @@ def _matching(entries: Sequence[Entry], test: str) -> list[Entry]:
     rules: tuple[Callable[[Entry], bool], ...] = (
         lambda entry: test == entry.test.nodeid,
         lambda entry: test in (entry.name.function, entry.name.function.rpartition("::")[2]),
+        lambda entry: test in entry.name.parameters,
         lambda entry: test in entry.test.nodeid,
     )
     return next((found for rule in rules if (found := [entry for entry in entries if rule(entry)])), [])

@@ -76,6 +76,28 @@ def test_label_after_a_part_selects_among_its_tests(project: Path) -> None:
     ]
 
 
+def test_value_of_a_parameter_comes_before_a_part(project: Path) -> None:
+    store(
+        project,
+        record(f"{GEMM}[a-256]", main=measured(5.0)),
+        record(f"{GEMM}[b-256]", main=measured(4.0)),
+        record(f"{GEMM}[a-128x256]", main=measured(9.0)),
+        record(f"{GEMM}[b-128x256]", main=measured(7.0)),
+    )
+    assert shown("::a", "::b", "--metrics", "time_us")[2:] == [
+        "time_us  unit  a          b",
+        "-----------------------------------",
+        "256      us    5  4 -20.0 %  better",
+        "128x256  us    9  7 -22.2 %  better",
+    ]
+    assert shown("::256", "--metrics", "time_us")[2] == "metric   unit  a          b"
+
+
+def test_test_in_two_columns_is_refused(project: Path) -> None:
+    two_tiles(project)
+    assert "'::test_triton' and '::128x' name the same tests of one run" in refused("::test_triton", "::128x")
+
+
 def test_parameter_in_parentheses_is_not_a_label(project: Path) -> None:
     store(project, record(f"{GEMM}[(64, 32)]", main=measured(5.0)), record(GEMM, main=measured(4.0)))
     assert [cell["value"] for cell in cells(GEMM, "::[(64, 32)")["time_us"]] == [4.0, 5.0]
