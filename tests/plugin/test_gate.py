@@ -197,7 +197,7 @@ def test_undecided_time_warns_and_fails_only_if_strict(project: Project) -> None
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(
         [
-            "*PytestWarning: gpuperf: inconclusive: 1.0 % slower: 100 → 101 µs (0.5 to *; 1 stored session, *)",
+            "*PytestWarning: gpuperf: inconclusive: 1.0 % slower: 100 → 101 µs (0.5 to *; 1 stored session*)",
             "gpuperf: 1 slowdown not decided: pytest --gpuperf on this model of GPU times old and new code*",
         ]
     )

@@ -83,8 +83,8 @@ def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[Ch
     Args:
         ref: `RUN`, for all its tests; `RUN::TEST`; `::TEST` or a node id, which begins with a file that ends
             in `.py`, for tests of the newest run. TEST is a node id, a node id without its parameters, a
-            parameter, or a part of names; the first that fits counts. A label may follow any of them, or stand
-            alone, as in `test_a (cold)` and `(main)`.
+            parameter, or a part of names; the first that fits counts. A label may follow any of them, or
+            stand alone, as in `test_a (cold)` and `(main)`.
         load: Reads the runs of a name, the newest for None.
 
     Returns:
