@@ -23,6 +23,7 @@ from pytest_gpuperf.features.static.ptxas_log import read_log
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_gpuperf.features.static.ptx import PtxKernel
     from pytest_gpuperf.records import StaticKernel
 
 
@@ -53,14 +54,18 @@ def compile_cuda(
     kernels = {}
     for arch in archs:
         compute_capability(arch)
-        chosen = _choose(_kernels(_compile(given, arch)), entry)
-        threads = block_size or chosen.ptx.threads
+        output = _compile(given, arch)
+        ptx = _choose(read_ptx(output.ptx), entry)
+        threads = block_size or ptx.threads
         if not threads:
             raise GpuperfError(
-                f"the block size of {chosen.ptx.name} is unknown",
+                f"the block size of {ptx.name} is unknown",
                 expected="block_size= in the call, or __launch_bounds__ on the kernel",
             )
-        kernels[arch] = static_kernel(chosen, arch, block_size=threads, dynamic_bytes=shared_memory)
+        resources, barriers = read_log(output.log)[ptx.name]
+        # ptxas knows the barriers, also those whose number is no constant.
+        compiled = Compiled(output.compiler, replace(ptx, barriers=barriers), resources, output.cubin)
+        kernels[arch] = static_kernel(compiled, arch, block_size=threads, dynamic_bytes=shared_memory)
     return kernels
 
 
@@ -91,28 +96,14 @@ def _compile(source: CudaSource, arch: str) -> CudaOutput:
     )
 
 
-def _kernels(output: CudaOutput) -> list[Compiled]:
-    usage = read_log(output.log)
-    return [
-        # ptxas knows the barriers, also those whose number is no constant.
-        Compiled.of(
-            output.compiler,
-            replace(ptx, barriers=usage[ptx.name][1]),
-            usage[ptx.name][0],
-            output.cubin,
-        )
-        for ptx in read_ptx(output.ptx)
-    ]
-
-
-def _choose(kernels: Sequence[Compiled], entry: str) -> Compiled:
+def _choose(kernels: Sequence[PtxKernel], entry: str) -> PtxKernel:
     try:
-        found = [kernel for kernel in kernels if re.search(entry, kernel.ptx.name)]
+        found = [kernel for kernel in kernels if re.search(entry, kernel.name)]
     except (re.error, OverflowError) as error:
         raise GpuperfError(f"entry={entry!r} is a broken regex: {error}", expected="a Python regex") from None
     if len(found) == 1:
         return found[0]
-    names = ", ".join(kernel.ptx.name for kernel in found or kernels) or "none"
+    names = ", ".join(kernel.name for kernel in found or kernels) or "none"
     raise GpuperfError(
         f"{len(found) or 'no'} kernels of the source match entry={entry!r}",
         expected="exactly one",

@@ -6,13 +6,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
-from pytest_gpuperf.features.static.ptx import PtxKernel
 from pytest_gpuperf.measure.device.occupancy import multiprocessor, occupancy
 from pytest_gpuperf.measure.identity.cubin import Cubin
 from pytest_gpuperf.records import Record, StaticKernel
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pytest_gpuperf.features.static.ptx import PtxKernel
 
 MESSAGE_LINES = 12
 """Maximum number of lines of compiler output in an error."""
@@ -54,27 +55,14 @@ class Resources(Record, frozen=True, kw_only=True):
     """Static shared memory; a launch may add dynamic memory."""
 
 
-class Compiled(Record, frozen=True, kw_only=True):
+class Compiled(NamedTuple):
     """Compiled entry function."""
 
     compiler: str
     ptx: PtxKernel
     resources: Resources
-    code_bytes: int
-    code: str
-    """SHA-256 of the machine code."""
-
-    @classmethod
-    def of(cls, compiler: str, ptx: PtxKernel, resources: Resources, cubin: bytes) -> Compiled:
-        """Add the machine code, in an ELF file for one architecture."""
-        elf = Cubin(cubin)
-        return cls(
-            compiler=compiler,
-            ptx=ptx,
-            resources=resources,
-            code_bytes=len(elf.instructions(ptx.name)),
-            code=elf.code_hash(ptx.name),
-        )
+    cubin: bytes
+    """ELF file for one architecture, with the machine code."""
 
 
 def compute_capability(arch: str) -> tuple[int, int]:
@@ -103,7 +91,7 @@ def static_kernel(compiled: Compiled, arch: str, *, block_size: int, dynamic_byt
     Raises:
         GpuperfError: No SM of the architecture can hold a block of it.
     """
-    ptx, resources = compiled.ptx, compiled.resources
+    ptx, resources, code = compiled.ptx, compiled.resources, Cubin(compiled.cubin)
     shared = resources.shared_memory_bytes + dynamic_bytes
     try:
         fits = occupancy(
@@ -126,8 +114,8 @@ def static_kernel(compiled: Compiled, arch: str, *, block_size: int, dynamic_byt
         spills=resources.spills,
         stack_bytes=resources.stack_bytes,
         shared_memory_bytes=shared,
-        code_bytes=compiled.code_bytes,
-        code=compiled.code,
+        code_bytes=len(code.instructions(ptx.name)),
+        code=code.code_hash(ptx.name),
         widest_load_bits=ptx.widest_load_bits,
         tensor_instructions=ptx.tensor_instructions,
         copy_instructions=ptx.copy_instructions,

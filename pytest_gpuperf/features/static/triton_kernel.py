@@ -280,7 +280,7 @@ def _compile(function: Any, arch: str, values: Mapping[str, Any], options: Mappi
     assembly, metadata = compiled.asm, compiled.metadata
     [ptx] = read_ptx(assembly["ptx"])
     return static_kernel(
-        Compiled.of(
+        Compiled(
             f"triton {version}, PTX {isa_version(assembly['ptx'])}",
             ptx,
             # Triton's shared memory is all dynamic.
