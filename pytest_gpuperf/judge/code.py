@@ -32,8 +32,6 @@ def compare_code(now: LaunchedCode | None, known: LaunchedCode | None) -> tuple[
     if now is None or known is None or not now.kernels or not known.kernels:
         return ()
     lines = list(_differences(now, known))
-    if now.arguments != known.arguments:
-        lines.append(f"arguments {', '.join(known.arguments)} -> {', '.join(now.arguments)}")
     if now.driver != known.driver:
         lines.append(f"driver {known.driver or 'unknown'} -> {now.driver or 'unknown'}")
     if len(lines) > SHOWN_DIFFERENCES:
@@ -42,7 +40,7 @@ def compare_code(now: LaunchedCode | None, known: LaunchedCode | None) -> tuple[
 
 
 def is_same_code(now: LaunchedCode | None, known: LaunchedCode | None) -> bool:
-    """Return True if code, launches, arguments and driver are known and the same."""
+    """Return True if code, launches and driver are known and the same."""
     if now is None or known is None or not now.kernels or not known.kernels:
         return False
     return all(one.code for one in (*now.kernels, *known.kernels)) and not compare_code(now, known)

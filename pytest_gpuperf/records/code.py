@@ -32,8 +32,6 @@ class LaunchedCode(Record, frozen=True, kw_only=True):
 
     kernels: tuple[LaunchedKernel, ...] = ()
     """Distinct kernels and configurations, in the order of their first launch."""
-    arguments: tuple[str, ...] = ()
-    """Type, shape and strides of the call's tensors, and its whole numbers."""
     driver: str = ""
     """Version of the driver."""
     unavailable: str = ""

@@ -33,7 +33,6 @@ def code(*kernels: LaunchedKernel, **fields: Any) -> LaunchedCode:
         (code(kernel(block=(64, 2, 1))), ("k: block 0 x 0 x 0 -> 64 x 2 x 1",)),
         (code(kernel(), kernel(name="n")), ("n is a new kernel",)),
         (code(kernel(name="n")), ("n is a new kernel", "k is no longer launched")),
-        (code(arguments=("float32[4]",)), ("arguments  -> float32[4]",)),
         (replace(code(), driver="590"), ("driver 580.1 -> 590",)),
         (code(*(kernel(name=f"n{at}") for at in range(10))), 9),
     ],

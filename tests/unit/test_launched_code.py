@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 from fake_cupti import FakeCupti, install
 from pytest_gpuperf.measure.cupti import module_callbacks
@@ -96,12 +95,6 @@ def test_code_of_the_present_test_comes_first(reader: Reader) -> None:
         hashes.append(reader.read(nodeid=nodeid).kernels[0].code)
     # The third test has loaded neither, and both fit.
     assert hashes == [Cubin(CUBIN).code_hash("staged"), Cubin(CHANGED).code_hash("staged"), ""]
-
-
-def test_arguments_are_told_by_type_and_shape(reader: Reader) -> None:
-    x = torch.empty(4, 8)
-    found = reader.read(x, x.T, 3, 0.5)
-    assert found.arguments == ("float32[4, 8]", "float32[8, 4] by [1, 8]", "3")
 
 
 def test_code_is_unknown_without_cupti(reader: Reader) -> None:

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_gpuperf.compat.triton_names import launches_noted
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.module_callbacks import watched_modules
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 MOST_KERNELS = 100
 """Maximum number of distinct kernels and configurations of a call."""
-MOST_ARGUMENTS = 32
 Result = TypeVar("Result")
 
 
@@ -56,26 +54,25 @@ class CodeReader:
 
         There are none if it raises an exception: the timing will raise it, too.
         """
-        arguments = _described(call)
         with kept_attached():
-            return self._read(call, arguments)
+            return self._read(call)
 
-    def _read(self, call: Call, arguments: tuple[str, ...]) -> LaunchedCode:
+    def _read(self, call: Call) -> LaunchedCode:
         try:
             # The first call compiles, and autotuners launch configurations that they do not choose.
             self.watched(call.nodeid, lambda: finish(call()))
         except Exception as error:
             why = f"the call raises {type(error).__name__}"
-            return LaunchedCode(arguments=arguments, driver=self._driver, unavailable=why)
+            return LaunchedCode(driver=self._driver, unavailable=why)
         functions: set[object] = set()
         try:
             with launches_noted(functions.add), recorded() as activities:
                 finish(call())
         except CuptiError as error:
-            return LaunchedCode(arguments=arguments, driver=self._driver, unavailable=error.found)
+            return LaunchedCode(driver=self._driver, unavailable=error.found)
         kernels, why = self._kernels(activities, functions)
         why = why if activities else "CUPTI recorded nothing"
-        return LaunchedCode(kernels=kernels, arguments=arguments, driver=self._driver, unavailable=why)
+        return LaunchedCode(kernels=kernels, driver=self._driver, unavailable=why)
 
     def _kernels(
         self, activities: Sequence[Activity], functions: set[object]
@@ -127,18 +124,3 @@ def _variants(one: Activity, compiled: list[Any], functions: set[object]) -> lis
         == (one.shared_memory_bytes, one.registers_per_thread)
     ]
     return [Cubin(kernel.asm["cubin"]) for kernel in alike or launched]
-
-
-def _described(call: Call) -> tuple[str, ...]:
-    """Return type, shape and strides of the tensors of a call, and its whole numbers."""
-    # Only here: a fake GPU has no torch.
-    from pytest_gpuperf.measure.correctness.arguments import named_tensors
-
-    found: list[str] = []
-    with suppress(GpuperfError, RuntimeError):
-        for _, tensor in named_tensors([*call.args, dict(call.kwargs)], "argument", argument=True):
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            strides = "" if tensor.is_contiguous() else f" by {list(tensor.stride())}"
-            found.append(f"{dtype}{list(tensor.shape)}{strides}")
-    found += [str(one) for one in (*call.args, *call.kwargs.values()) if isinstance(one, int)]
-    return tuple(found[:MOST_ARGUMENTS])
