@@ -16,6 +16,7 @@ RESULTS = sorted((Path(__file__).parents[1] / "results").glob("settling_*.json")
     [
         ("unchanged", "pass", 0, True),
         ("unchanged", "regressed", 1, False),
+        ("unchanged, another environment", "improved", 0, False),
         ("+0 %", "improved", 0, False),
         ("+0.5 %", "pass", 0, True),
         ("+1 %", "pass", 0, False),

@@ -85,6 +85,8 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
     """True if CUPTI should time it."""
     code: LaunchedCode | None = None
     """Code of its kernels; None if it was not to be read."""
+    autotuned: tuple[str, ...] = ()
+    """What autotuners chose, as in `Timing`, if its code was read."""
 
 
 class Timed(msgspec.Struct, tag=True, frozen=True):

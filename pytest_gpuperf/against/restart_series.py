@@ -46,6 +46,8 @@ class Series:
     """True if CUPTI times the blocks; None before the first restart."""
     code: LaunchedCode | None = None
     """Code of the old side; None if it was not read."""
+    autotuned: tuple[str, ...] = ()
+    """What autotuners chose for it."""
     reason: str = ""
     """Why it cannot be compared; empty if it can."""
     decision: Decision | None = None
@@ -66,7 +68,8 @@ class Series:
         """Add the blocks of a restart, or the reason why there are none."""
         if label in taken.blocks and not taken.misplaced:
             self.recorded = taken.recorded[label]
-            self.code = self.code or taken.ready["A"][label].code
+            if (old := taken.ready["A"][label]).code is not None:
+                self.code, self.autotuned = old.code, old.autotuned
             self.add(taken.blocks[label], taken.ready["B"][label].call.mode, new_first=taken.new_first)
         else:
             self.reason = _why_not_timed(taken, label, commit)
@@ -108,6 +111,7 @@ class Series:
             old_mhz=self._clock_mhz("A"),
             new_mhz=self._clock_mhz("B"),
             code=self.code,
+            autotuned=self.autotuned,
         )
 
     def _time_us(self, side: Side) -> float:

@@ -1,9 +1,10 @@
-"""Configurations that autotuners chose, compared with those of the baseline."""
+"""Configurations that autotuners chose, compared with those of the baseline or of old code."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_gpuperf.records import AgainstTiming
 from pytest_gpuperf.records.change import show_value
 
 if TYPE_CHECKING:
@@ -23,16 +24,17 @@ class Choice(NamedTuple):
     """That of the newest session."""
 
 
-def other_choices(timing: Timing, known: TimeBaseline | None) -> list[Choice]:
-    """Return the kernels for which an autotuner chose another configuration than in any session."""
-    sessions = [session.autotuned for session in known.sessions if session.autotuned] if known else []
+def other_choices(timing: Timing, known: TimeBaseline | AgainstTiming | None) -> list[Choice]:
+    """Return the kernels for which an autotuner chose another configuration than any session or old code."""
+    found = [known] if isinstance(known, AgainstTiming) else known.sessions if known is not None else ()
+    sessions = [session.autotuned for session in found if session.autotuned]
     before = dict(map(_parts, sessions[-1])) if sessions else {}
     stored = {chosen for session in sessions for chosen in session}
     now = [_parts(chosen) for chosen in timing.autotuned if chosen not in stored]
     return [Choice(kernel, config, before[kernel]) for kernel, config in now if kernel in before]
 
 
-def choice_line(timing: Timing, known: TimeBaseline | None) -> str:
+def choice_line(timing: Timing, known: TimeBaseline | AgainstTiming | None) -> str:
     """Return `autotuner chose BLOCK 64, 4 warps; the baseline's 128, 8 warps`; empty for the same choice.
 
     Only what differs is shown, and the time of the new code with the choice of the baseline if it was taken.
@@ -47,8 +49,9 @@ def choice_line(timing: Timing, known: TimeBaseline | None) -> str:
     baseline = ", ".join(_shown(name, before.get(name, "none"), bare=name in now) for name in names)
     of = f" for {kernel}" if len(timing.autotuned) > 1 else ""
     more = f" (and {len(choices) - 1} more)" if len(choices) > 1 else ""
-    line = f"autotuner chose {chosen}{of}{more}; the baseline's {baseline}"
-    if timing.baseline_choice_us is not None:
+    whose = known.ref if isinstance(known, AgainstTiming) else "the baseline"
+    line = f"autotuner chose {chosen}{of}{more}; {whose}'s {baseline}"
+    if timing.baseline_choice_us is not None and not isinstance(known, AgainstTiming):
         line += f", with which this code takes {show_value(timing.baseline_choice_us)} µs"
     return line
 

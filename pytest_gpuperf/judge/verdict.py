@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.judge.limits import Limit
     from pytest_gpuperf.judge.screen import TimeComparison
-    from pytest_gpuperf.records import LaunchedCode
+    from pytest_gpuperf.records import AgainstTiming
 
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
@@ -156,7 +156,9 @@ def _compare(
     counters = compare_counters(measurement, known)
     time, judged = judge_time(measurement, known, expected.origin, expected.tolerance_pct)
     doubts = timing.doubts if timing is not None else ()
-    choice = choice_line(timing, known.time) if timing is not None and timing.autotuned else ""
+    named = _named(measurement)
+    chosen = known.time if named is None else named
+    choice = choice_line(timing, chosen) if timing is not None and timing.autotuned else ""
     findings = [
         *filter(None, [impossible_time(measurement, expected.gpu)]),
         *(Finding(Status.PASS, f"the time is doubted: {doubt}", doubt=True) for doubt in doubts),
@@ -169,7 +171,7 @@ def _compare(
         findings += early_warning(counters)
     if judged is not None:
         if judged.status not in (Status.PASS, Status.NEW):
-            code = compare_code(measurement.code, _old_code(measurement, known))
+            code = compare_code(measurement.code, known.code if named is None else named.code)
             judged = replace(judged, details=(*code, *counters.details))
         if choice and time is not None:
             judged, choice = replace(judged, line=f"{choice}; {judged.line}"), ""
@@ -192,12 +194,10 @@ def _complete(finding: Finding, label: str, hints: Hints) -> Finding:
     return replace(finding, label=label, line=line, next_step=step)
 
 
-def _old_code(measurement: Measurement, known: MeasurementBaseline) -> LaunchedCode | None:
-    """Return the code that a time is compared with: that of a commit or environment that the user named."""
+def _named(measurement: Measurement) -> AgainstTiming | None:
+    """Return the old code that the user named; None if the time is compared with the baseline."""
     settlement = measurement.settlement
-    if settlement is None or settlement.against is None or settlement.sessions:
-        return known.code
-    return settlement.against.code
+    return settlement.against if settlement is not None and not settlement.sessions else None
 
 
 def _unmeasured(part: dict[str, Measurement], expected: Expected) -> Iterator[Finding]:

@@ -62,6 +62,8 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
     new_mhz: Clock = 0.0
     code: LaunchedCode | None = None
     """Code of the older code's kernels; None if it was not read."""
+    autotuned: tuple[str, ...] = ()
+    """What autotuners chose for them, as in `Timing`."""
 
 
 def is_out_of_memory(reason: str) -> bool:

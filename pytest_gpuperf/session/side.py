@@ -14,6 +14,7 @@ import pytest
 
 from pytest_gpuperf.against.messages import Collected, Ended, Ready, RunBlock, SideEnd, SidePlan, Timed
 from pytest_gpuperf.against.modules import Modules
+from pytest_gpuperf.compat.triton_names import choices_noted
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import kept_attached
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.measure.timing.prepared import Prepared
     from pytest_gpuperf.measure.timing.timer import Timer
-    from pytest_gpuperf.records import Timing
+    from pytest_gpuperf.records import LaunchedCode, Timing
     from pytest_gpuperf.records.call import Call
     from pytest_gpuperf.settings.settings import Settings
 
@@ -189,15 +190,23 @@ class SideSource(ChildSource):
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Time blocks for the parent, and return a time that agrees with every limit."""
         if call.label in self._labels:
-            code = self._reader.read(call) if self._reader is not None else None
+            code, choices = self._code(call)
             prepared = self._timer.prepare(call, mode)
             called = call.fingerprint(prepared.mode, bytes, flops)
-            self._parent.tell(Ready(call.label, called, prepared.is_short(), code))
+            self._parent.tell(Ready(call.label, called, prepared.is_short(), code, choices))
             # Once blocks are recorded, all are: none of a graph, which CUPTI would slow down.
             with kept_attached():
                 while isinstance(command := self._parent.command(), RunBlock):
                     self._parent.tell(_timed(prepared, command))
         return super().time(call, mode=mode, bytes=bytes, flops=flops)
+
+    def _code(self, call: Call) -> tuple[LaunchedCode | None, tuple[str, ...]]:
+        """Return the code of a call, and what autotuners chose, as `kernel: config`."""
+        chosen: set[str] = set()
+        if self._reader is None:
+            return None, ()
+        with choices_noted(lambda kernel, config: chosen.add(f"{kernel}: {config}")):
+            return self._reader.read(call), tuple(sorted(chosen))
 
 
 def _timed(prepared: Prepared, command: RunBlock) -> Timed:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from judging import verdict
 from pytest_gpuperf.judge.choices import choice_line, other_choices
-from pytest_gpuperf.records import Measurement, Timing
+from pytest_gpuperf.records import AgainstTiming, Measurement, Settlement, Timing
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.session.live_source import other_choice
@@ -66,6 +66,24 @@ def test_choice_that_no_session_has_is_shown_by_what_differs(
 def test_time_with_the_choice_of_the_baseline_tells_a_flip_from_a_slower_kernel() -> None:
     now = replace(timed(SMALL), baseline_choice_us=5.31)
     assert choice_line(now, known((LARGE,))) == f"{SAID}, with which this code takes 5.31 µs"
+
+
+def test_choice_is_compared_with_that_of_old_code_if_a_user_named_it() -> None:
+    against = AgainstTiming(
+        ref="python:old", commit="", log_ratios=(0.1, 0.1), new_us=9.0, autotuned=(LARGE,)
+    )
+    measured = Measurement(
+        timing=replace(timed(SMALL, time_us=9.0), baseline_choice_us=9.1),
+        settlement=Settlement(how="in turn", against=against),
+    )
+    (line,) = [
+        one.line
+        for one in verdict(
+            record(main=measured),
+            TestBaseline(measurements={"main": MeasurementBaseline(time=known((SMALL,)))}),
+        ).findings
+    ]
+    assert line.startswith("autotuner chose BLOCK 64, 4 warps; python:old's 128, 8 warps; 10.5 % slower: ")
 
 
 def test_slower_time_with_another_choice_says_so_first() -> None:
