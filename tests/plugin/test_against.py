@@ -51,20 +51,6 @@ def test_run_names_the_commit_and_keeps_the_comparison(project: Project) -> None
     assert project.leftovers() == []
 
 
-@pytest.mark.parametrize(
-    ("new_us", "expected"), [(0.6, (True, 0.5, 0.6)), (10.0, (False, 0.75, 10.0))], ids=["both", "one"]
-)
-def test_cupti_times_calls_that_are_short_on_both_sides(
-    project: Project, new_us: float, expected: tuple[bool, float, float]
-) -> None:
-    project.restarts = "2"
-    project.commit({"kernels.py": "def kernel(): return 0.5\n"})
-    project.write({"kernels.py": f"def kernel(): return {new_us}\n"})
-    project.session("--gpuperf-against=main")
-    found = project.compared()["test_k"]
-    assert (found.recorded, found.old_us, found.new_us) == expected
-
-
 def test_run_file_has_no_absolute_path(project: Project) -> None:
     project.restarts = "1"
     project.commit({"test_k.py": "def test_k(gpuperf): raise ValueError(__file__)\n"})
@@ -91,13 +77,6 @@ def test_old_code_uses_the_timing_mode_of_the_run(project: Project) -> None:
     logs = (project.root.parent / "stdout", project.root.parent / "stderr")
     assert run_forked(arguments, project.environment(), logs, 120, project.root) == 0
     assert project.compared()["test_k"].mode == "cold"
-
-
-def test_only_the_selected_tests_are_compared(project: Project) -> None:
-    project.restarts = "1"
-    project.commit({"test_k.py": TEST + "def test_other(gpuperf): gpuperf.time(kernel)\n"})
-    project.session("--gpuperf-against=main", "-k", "other")
-    assert list(project.compared()) == ["test_other"]
 
 
 def test_unknown_commit_is_an_early_usage_error(project: Project) -> None:

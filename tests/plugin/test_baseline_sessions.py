@@ -73,18 +73,6 @@ def test_run_that_passes_adds_its_session(store: BaselineStore, now: Measurement
     )
 
 
-def test_time_by_another_source_is_new_and_replaces(store: BaselineStore) -> None:
-    accepted(store, on_day(1))
-    by_cupti = Measurement(timing=msgspec.structs.replace(timing(4.0), source="cupti"))
-    (entry,) = accepted(store, on_day(2, by_cupti), which="new").entries
-    assert entry.kind == "new"
-    assert entry.lines[:2] == (
-        "time_us 5.30 -> 4",
-        "sessions 1 -> 1 (they were taken hot by events)",
-    )
-    assert (time_of(store)["source"], days(store)) == ("cupti", [2])
-
-
 def test_runs_of_one_code_are_sessions_of_one_baseline(store: BaselineStore) -> None:
     accepted(store, on_day(1), on_day(2))
     # The order of the runs does not count; the run of day 3 is within the tolerance, so old ones stay.

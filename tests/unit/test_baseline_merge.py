@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.baseline.merge import accept, plan
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import (
     Accuracy,
     Correctness,
@@ -232,15 +231,6 @@ def test_ci_variable_set_to_false_is_ignored(store: BaselineStore, value: str) -
     assert accept(one_test(), store, "all", 5.0, environ={"CI": value}).files
 
 
-def test_broken_file_refuses_the_update_and_stays(store: BaselineStore) -> None:
-    path = store.path("nvidia-h200", "test_square")
-    path.parent.mkdir(parents=True)
-    path.write_text("{", encoding="utf-8")
-    with pytest.raises(GpuperfError, match="not valid JSON"):
-        accept(one_test(), store, "all", 5.0, environ=NO_CI)
-    assert path.read_text(encoding="utf-8") == "{"
-
-
 COUNTERS = st.fixed_dictionaries(
     {},
     optional={
@@ -316,25 +306,6 @@ def test_counters_that_are_not_finite_are_left_out(store: BaselineStore) -> None
     counters = {"instructions": float("nan"), "dram_bytes": float("inf"), "registers_per_thread": 32.0}
     content = accepted(store, one_test(counters=counters))
     assert content["tests"][NODEID]["measurements"]["main"]["counters"] == {"registers_per_thread": 32}
-
-
-def test_session_keeps_the_digits_that_mean_something(store: BaselineStore) -> None:
-    measurement = measured(5.123456789)
-    assert measurement.timing is not None
-    timed = msgspec.structs.replace(
-        measurement.timing,
-        spread_pct=0.12345,
-        blocks_us=(5.1,),
-        blocks_mhz=(1234.5678,),
-    )
-    now = run(record(main=msgspec.structs.replace(measurement, timing=timed)))
-    (session,) = accepted(store, now)["tests"][NODEID]["measurements"]["main"]["time"]["sessions"]
-    assert session == {
-        "run": now.id,
-        "time_us": 5.1235,
-        "spread_pct": 0.12,
-        "sm_clock_mhz": 1234.6,
-    }
 
 
 def checked(rms_ulp: float, id: str = "20261120-173012-3f9a", **other: Any) -> Run:

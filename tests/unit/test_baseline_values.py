@@ -114,5 +114,5 @@ def test_session_has_the_clock_model_rounded() -> None:
     assert session.clock_model == ClockModel(
         cycles=10000, fixed_us=1.2346, reference_mhz=1980.0, share_error=0.012
     )
-    assert session.sm_clock_mhz == 1980.0
+    assert (session.sm_clock_mhz, session.time_us, session.spread_pct) == (1980.0, 6.2853, 0.1)
     assert session.normalised_us == pytest.approx(blocks[0], rel=1e-4)

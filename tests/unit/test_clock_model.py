@@ -57,16 +57,6 @@ def test_normalised_times_at_different_clocks_agree(kernel: str) -> None:
     assert max(normalised) / min(normalised) < 1.009
 
 
-def test_the_line_is_found_through_noise() -> None:
-    rng = np.random.default_rng(1)
-    mhz = rng.uniform(1350, 1980, 40)
-    model = fit(noisy(rng, 300_000, 40.0, mhz, 0.003), mhz.tolist(), reference_mhz=1700)
-    assert model is not None
-    assert model.cycles == pytest.approx(300_000, rel=0.03)
-    assert model.fixed_us == pytest.approx(40.0, rel=0.1)
-    assert model.reference_mhz == 1700
-
-
 @pytest.mark.parametrize("noise", [0.001, 0.02])
 def test_error_of_the_share_is_within_its_estimate(noise: float) -> None:
     rng = np.random.default_rng(2)
@@ -98,13 +88,6 @@ def test_reference_is_the_median_clock_by_default() -> None:
     blocks = ((100.0, 1980.0), (110.0, 1700.0), (122.0, 1500.0))
     assert fitted(*blocks).reference_mhz == 1700
     assert fitted(*blocks, reference_mhz=1600).reference_mhz == 1600
-
-
-def test_reference_does_not_change_predictions() -> None:
-    blocks = MEASURED["softmax 8192"]
-    here, there = fitted(*blocks), fitted(*blocks, reference_mhz=1500)
-    assert here.time_us(1800) == pytest.approx(there.time_us(1800))
-    assert here.cycles == pytest.approx(there.cycles)
 
 
 @pytest.mark.parametrize(

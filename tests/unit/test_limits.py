@@ -28,7 +28,6 @@ from pytest_gpuperf.records import (
     TestRecord,
     Trace,
 )
-from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
 from pytest_gpuperf.records.timing import FirstCall
 from pytest_gpuperf.records.values import VALUES, is_of
 from pytest_gpuperf.session.marker import ItemState, Marker
@@ -198,21 +197,6 @@ def test_kept_limit_has_no_message(text: str) -> None:
     assert (outcome.status, outcome.line) == (Status.PASS, "")
 
 
-@pytest.mark.parametrize(
-    ("time", "shown"),
-    [
-        (TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=5.25),)), " (baseline 5.25)"),
-        (None, ""),
-    ],
-)
-def test_broken_limit_of_a_time_shows_its_baseline(time: TimeBaseline | None, shown: str) -> None:
-    known = MeasurementBaseline(time=time)
-    (finding,) = check_limits(
-        [parse_limit("time_us < 5")], "of the test", {"main": measured(5.5)}, {"main": known}
-    )
-    assert finding.line == f"time_us 5.50 is not below the limit < 5 of the test{shown}"
-
-
 def test_value_just_below_a_limit_is_shown_with_enough_digits() -> None:
     outcome = check_limit(
         parse_limit("memory_throughput >= 60"), measured(5.3, {"memory_throughput": 59.997})
@@ -235,20 +219,6 @@ def test_limit_between_what_is_known_and_what_may_be_is_not_judged(text: str, st
     outcome = check_limit(parse_limit(text), Measurement(trace=trace))
     assert outcome.status is status
     assert ("is between 40 and 60" in outcome.line) is (status is Status.INVALID)
-
-
-def test_limit_on_a_trace_that_is_known_is_judged() -> None:
-    trace = Trace(tensor_core_share_pct=40.0, launches=3)
-    assert (
-        check_limit(parse_limit("tensor_core_share >= 50"), Measurement(trace=trace)).status is Status.LIMIT
-    )
-    assert check_limit(parse_limit("launches <= 3"), Measurement(trace=trace)).status is Status.PASS
-
-
-def test_rates_are_limited() -> None:
-    measurement = Measurement(timing=timing(1.0, bytes=3_000_000, flops=2_000_000))
-    assert check_limit(parse_limit("gb_per_s >= 3000"), measurement).status is Status.PASS
-    assert check_limit(parse_limit("tflop_per_s > 2.1"), measurement).status is Status.LIMIT
 
 
 def test_memory_is_limited_if_it_is_known() -> None:

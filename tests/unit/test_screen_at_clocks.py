@@ -80,17 +80,6 @@ def test_blocks_at_many_clocks_are_each_normalised() -> None:
     assert found.decision.outcome is Outcome.INCONCLUSIVE
 
 
-def test_a_time_without_a_clock_is_compared_as_measured() -> None:
-    found = compared(timing(MODEL.time_us(2000)), FIVE)
-    assert (found.at_mhz, found.decision.outcome) == (0, Outcome.PASS)
-    assert found.decision.high_pct == pytest.approx(1.17, abs=0.01)  # of five sessions
-
-
-def test_baseline_model_normalises_a_time_without_one() -> None:
-    found = compared(replace(at_clock(1400), clock_model=None), FIVE)
-    assert found.decision.change_pct == pytest.approx(0, abs=0.01)
-
-
 def test_time_at_the_border_is_compared_by_the_baseline_source() -> None:
     now = replace(timing(20.0), source="cupti", other=OtherTime(time_us=20.4))
     times = TimeBaseline(mode="hot", source="events", sessions=(Session(run="r", time_us=20.4),))

@@ -31,22 +31,25 @@ def share(outcome: Outcome, change_pct: float, sd_pct: float, runs: int) -> floa
     return outcomes[outcome] / runs
 
 
-def test_unchanged_code_is_not_called_slower() -> None:
-    assert share(Outcome.REGRESSED, 0.0, 0.3, 600) == 0
-    assert share(Outcome.PASS, 0.0, 0.3, 600) > 0.99
+@pytest.mark.parametrize(
+    ("change_pct", "sd_pct", "outcome", "least"),
+    [
+        (0.0, 0.3, Outcome.PASS, 0.99),
+        (0.5, 0.05, Outcome.REGRESSED, 0.9),
+        (1.0, 0.15, Outcome.REGRESSED, 0.95),
+        # An early look does not end a speed-up as a pass.
+        (-1.0, 0.15, Outcome.IMPROVED, 0.95),
+    ],
+)
+def test_change_is_found_in_most_comparisons(
+    change_pct: float, sd_pct: float, outcome: Outcome, least: float
+) -> None:
+    assert share(outcome, change_pct, sd_pct, 400) >= least
 
 
-def test_slowdown_of_one_percent_is_found() -> None:
-    assert share(Outcome.REGRESSED, 1.0, 0.15, 400) >= 0.95
-
-
-def test_speed_up_of_one_percent_is_found() -> None:
-    """Check that an early look does not end a speed-up as a pass."""
-    assert share(Outcome.IMPROVED, -1.0, 0.15, 200) >= 0.95
-
-
-def test_restarts_noisier_than_guessed_do_not_turn_unchanged_code_red() -> None:
-    assert share(Outcome.REGRESSED, 0.0, 0.8, 600) == 0
+@pytest.mark.parametrize("sd_pct", [0.3, 0.8])
+def test_unchanged_code_is_not_called_slower(sd_pct: float) -> None:
+    assert share(Outcome.REGRESSED, 0.0, sd_pct, 600) == 0
 
 
 def test_unchanged_code_passes_after_two_restarts() -> None:
@@ -59,10 +62,6 @@ def test_unchanged_code_passes_after_two_restarts() -> None:
 def test_two_restarts_pass_only_if_both_clocks_agree() -> None:
     assert decide_restarts([0.0, 0.0], raw=[0.001, 0.001]).outcome is Outcome.PASS
     assert decide_restarts([0.0, 0.0], raw=[0.006, 0.006]).outcome is Outcome.INCONCLUSIVE
-
-
-def test_slowdown_of_half_a_percent_is_found_in_steady_kernels() -> None:
-    assert share(Outcome.REGRESSED, 0.5, 0.05, 300) >= 0.9
 
 
 def test_unclear_result_at_a_look_goes_on() -> None:
@@ -123,11 +122,6 @@ def test_clock_noise_hides_no_slowdown() -> None:
     assert (decision.outcome, decision.as_measured) == (Outcome.REGRESSED, False)
 
 
-def test_speedup_above_the_zone_in_turn_is_an_improvement() -> None:
-    ratios = [-0.0055, -0.0060, -0.0058, -0.0056, -0.0062, -0.0057, -0.0059, -0.0061, -0.0056, -0.0058]
-    assert decide_restarts(ratios).outcome is Outcome.IMPROVED
-
-
 def test_a_slowdown_within_the_tolerance_passes() -> None:
     ratios = [0.02, 0.021, 0.019, 0.02, 0.021, 0.019]
     assert decide_restarts(ratios).outcome is Outcome.REGRESSED
@@ -165,10 +159,6 @@ def test_large_change_ends_after_two_restarts(ratios: list[float], outcome: Outc
 
 def test_two_restarts_of_one_order_call_nothing() -> None:
     assert decide_restarts([0.4, 0.41], new_first=[True, True]).outcome is Outcome.INCONCLUSIVE
-
-
-def test_large_change_within_the_tolerance_passes() -> None:
-    assert decide_restarts([0.04, 0.04], 5.0).outcome is not Outcome.REGRESSED
 
 
 def test_noisy_comparison_that_rules_out_no_loss_is_not_decided() -> None:
