@@ -66,7 +66,10 @@ class Repository:
             GpuperfError: No commit has that name.
         """
         try:
-            return Commit(ref, self._id(ref))
+            found = self.git("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}").strip()
+            if found.startswith("^"):
+                raise GitError("Needed a single revision")
+            return Commit(ref, found)
         except GitError as error:
             raise GpuperfError(
                 f"--gpuperf-against={ref}: git says: {error}",
@@ -115,19 +118,10 @@ class Repository:
         """
         return os.fsdecode(run_git(self.root, *arguments))
 
-    def _id(self, ref: str) -> str:
-        found = self.git("rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}").strip()
-        if found.startswith("^"):
-            raise GitError("Needed a single revision")
-        return found
-
     def _suggest(self, ref: str) -> str:
         for remote in self._lines("remote"):
-            try:
-                self._id(f"{remote}/{ref}")
-            except GitError:
-                continue
-            return f"did you mean {remote}/{ref}?"
+            if self._lines("rev-parse", "--verify", "--quiet", f"{remote}/{ref}^{{commit}}"):
+                return f"did you mean {remote}/{ref}?"
         if self._lines("rev-parse", "--is-shallow-repository") == ["true"]:
             return f"this clone is shallow: {UNSHALLOW}"
         return "git branch --all and git tag list what there is"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.blocks import SideBlock, alone, in_turn, warm_up
 from pytest_gpuperf.against.messages import Begin, Ended, GoOn, Ready, RunBlock, Timed
@@ -13,15 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
-    from pytest_gpuperf.against.messages import Answer, Command
+    from pytest_gpuperf.against.messages import Command
+    from pytest_gpuperf.against.side_process import SideProcess
     from pytest_gpuperf.statistics.sequential import Side
-
-
-class Player(Protocol):
-    """A side process: it follows commands and reports its state."""
-
-    def ask(self, command: Command) -> Answer:
-        """Send a command and wait for the answer."""
 
 
 @dataclass
@@ -69,7 +63,7 @@ class Turns:
         budget_s: Seconds for the blocks of one label; see `in_turn`.
     """
 
-    def __init__(self, players: Mapping[Side, Player], rng: Random, budget_s: float) -> None:
+    def __init__(self, players: Mapping[Side, SideProcess], rng: Random, budget_s: float) -> None:
         self._players = players
         self._rng = rng
         self._budget_s = budget_s

@@ -75,24 +75,12 @@ def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
 
 def _drop_abandoned(repository: Repository) -> None:
     """Remove worktrees of processes that were killed; leave every folder that this tool did not make."""
-    with suppress(GitError):
-        listed = repository.git("worktree", "list", "--porcelain").splitlines()
-        paths = [line.partition(" ")[2] for line in listed if line.startswith("worktree ")]
-        for path in paths[1:]:  # the first is the main checkout
-            tree = OldTree(Path(path))
-            if not _is_made_here(tree.folder):
-                continue
-            with suppress(Timeout), signals_held_off():
-                if tree.folder.exists():
-                    with FileLock(tree.folder / MARK, timeout=0):
-                        pass
-                _remove(repository, tree)
-
-
-def _is_made_here(folder: Path) -> bool:
-    """Return True for a marked folder of this tool in the temporary folder, and for one that is gone."""
-    named = folder.parent == Path(tempfile.gettempdir()).resolve() and folder.name.startswith(PREFIX)
-    return named and ((folder / MARK).is_file() or not folder.exists())
+    for mark in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*/{MARK}"):
+        with suppress(Timeout, OSError), signals_held_off():
+            with FileLock(mark, timeout=0):
+                pass
+            for root in mark.parent.iterdir():
+                _remove(repository, OldTree(root))
 
 
 def _remove(repository: Repository, tree: OldTree) -> None:

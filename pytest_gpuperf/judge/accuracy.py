@@ -50,7 +50,8 @@ def compare_accuracy(now: Accuracy, known: Accuracy) -> Iterator[Finding]:
             if narrower := _narrower(one, before):
                 yield Finding(Status.REGRESSED, narrower)
             elif before.rms_ulp is not None:
-                line = f"the accuracy is {_kind(one)}, the baseline's {_kind(before)}: not compared"
+                now_of = f"of {one.kind}" if one.rms_ulp is not None else f"not known ({one.note})"
+                line = f"the accuracy is {now_of}, the baseline's of {before.kind}: not compared"
                 yield Finding(Status.PASS, line)
             continue
         for name, (value, stored, most) in islice(worse_figures(one, before).items(), 1):
@@ -98,12 +99,6 @@ def _narrower(now: Accuracy, known: Accuracy) -> str:
     return (
         f"the output is {now.dtype} with {bits} significant bits, in the baseline {known.dtype} with {before}"
     )
-
-
-def _kind(accuracy: Accuracy) -> str:
-    if accuracy.rms_ulp is None:
-        return f"not known ({accuracy.note})"
-    return f"of {accuracy.kind}"
 
 
 def _rounding(now: Accuracy, known: Accuracy) -> Iterator[str]:

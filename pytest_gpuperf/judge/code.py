@@ -11,16 +11,6 @@ if TYPE_CHECKING:
 
 SHOWN_DIFFERENCES = 8
 """Maximum number of kernels whose differences are shown."""
-_VALUES = {
-    "registers_per_thread": "registers",
-    "local_bytes": "local memory (stack and spills)",
-    "shared_memory_bytes": "shared memory",
-    "code_bytes": "bytes of code",
-    "grid": "grid",
-    "block": "block",
-    "cluster": "cluster",
-    "launches": "launches",
-}
 
 
 def compare_code(now: LaunchedCode | None, known: LaunchedCode | None) -> tuple[str, ...]:
@@ -64,11 +54,11 @@ def _differences(now: LaunchedCode, known: LaunchedCode) -> Iterator[str]:
 def _changes(before: LaunchedKernel, now: LaunchedKernel) -> Iterator[str]:
     if before.code and now.code and before.code != now.code:
         yield "other code"
-    for name, shown in _VALUES.items():
+    for name in now.__struct_fields__:
         old, new = getattr(before, name), getattr(now, name)
         # The size of unknown code is unknown.
-        if old != new and (name != "code_bytes" or (old and new)):
-            yield f"{shown} {_show(old)} -> {_show(new)}"
+        if old != new and name != "code" and (name != "code_bytes" or (old and new)):
+            yield f"{name.replace('_', ' ')} {_show(old)} -> {_show(new)}"
 
 
 def _show(value: int | tuple[int, int, int]) -> str:

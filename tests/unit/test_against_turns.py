@@ -187,7 +187,7 @@ def test_all_restarts_of_a_call_have_the_source_of_the_first() -> None:
 def test_new_code_by_itself_is_warmed_up_and_timed() -> None:
     stage: list[str] = []
     side = ScriptedSide("B", stage, hot("a", "b"), constant(11.0))
-    taken = Turns({"B": side}, Random(0), 0.0).play({"a": True})
+    taken = Turns({"B": side}, Random(0), 0.0).play({"a": True})  # type: ignore[dict-item]
     assert {label: len(blocks) for label, blocks in taken.blocks.items()} == {"a": 10, "b": 10}
     assert "".join(stage) == "b" + "Br" * 11 + "b" + "B" * 11 + "b"
 

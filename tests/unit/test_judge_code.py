@@ -26,8 +26,8 @@ def code(*kernels: LaunchedKernel, **fields: Any) -> LaunchedCode:
         (
             code(kernel(code="cd", registers_per_thread=40, shared_memory_bytes=1024, local_bytes=16)),
             (
-                "k: other code, registers 32 -> 40, local memory (stack and spills) 0 -> 16, "
-                "shared memory 0 -> 1024",
+                "k: other code, shared memory bytes 0 -> 1024, registers per thread 32 -> 40, "
+                "local bytes 0 -> 16",
             ),
         ),
         (code(kernel(block=(64, 2, 1))), ("k: block 0 x 0 x 0 -> 64 x 2 x 1",)),
