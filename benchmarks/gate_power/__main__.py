@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.children import end_in_order_when_told
 from benchmarks.gate_power import __doc__ as usage
-from benchmarks.gate_power.analysis import analyse
+from benchmarks.gate_power.analysis import analyse, rules_before
 from benchmarks.gate_power.sample import Sampler
 from benchmarks.gate_power.samples import Writer, read
 from benchmarks.gate_power.tables import report
@@ -27,6 +27,7 @@ def main() -> None:
     command.add_argument("--only", choices=["sessions", "restarts"], default="", help="sample only these")
     command = commands.add_parser("analyse")
     command.add_argument("files", type=Path, nargs="+", metavar="FILE", help="files written by `sample`")
+    command.add_argument("--former", type=Path, help="summary of the same files by the gate of fc9efc0")
     command.add_argument("--out", type=Path, help="JSON file for the summary")
     arguments = parser.parse_args()
     if arguments.command == "sample":
@@ -37,7 +38,8 @@ def main() -> None:
         finally:
             writer.close()
         return
-    summary = analyse(read(arguments.files))
+    former = rules_before(arguments.former) if arguments.former else []
+    summary = analyse(read(arguments.files), former)
     if arguments.out:
         write_files({arguments.out: encode(summary)})
     print(report(summary))

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from benchmarks.gate_power.samples import Line
 
-SCHEMA = 3
+SCHEMA = 4
 CLASSES = (FULL_CLOCK, SHORT, BELOW_CLOCK, COLD)
-STORED = (1, 5)
+STORED = (1, 3, 5)
 """Numbers of sessions of a baseline."""
 DRAWS = 2
 """Baselines drawn for each new session, and orders for each series of restarts."""
@@ -39,6 +39,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Verdicts on slower code, by the added work in ‰."""
     seconds: float = 0.0
     """Wall-clock seconds on the GPU for one verdict on one test; 0 if they are those of a session."""
+
+
+class FormerRules(msgspec.Struct, frozen=True):
+    """Rules of an earlier commit, by all samples."""
+
+    rules: list[Rule]
+
+
+class FormerSummary(msgspec.Struct, frozen=True):
+    """Summary of the same samples by an earlier commit; other parts are not read."""
+
+    everything: FormerRules
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,8 +102,23 @@ def read(path: Path) -> Summary:
     return results_file.read(path, Summary, schema=SCHEMA)
 
 
-def analyse(lines: Iterable[Line]) -> Summary:
-    """Summarise samples; the same samples give the same summary."""
+def rules_before(path: Path) -> list[Rule]:
+    """Read the rules for stored sessions from the summary of the same samples by the gate of fc9efc0.
+
+    `python -m benchmarks.gate_power analyse FILES --out PATH` wrote it in a checkout of that commit.
+    """
+    found = msgspec.json.decode(path.read_bytes(), type=FormerSummary).everything.rules
+    baselines = [rule for rule in found if rule.name.startswith("baseline of ")]
+    return [msgspec.structs.replace(rule, name=f"gate of fc9efc0, {rule.name[12:]}") for rule in baselines]
+
+
+def analyse(lines: Iterable[Line], former: Sequence[Rule] = ()) -> Summary:
+    """Summarise samples; the same samples give the same summary.
+
+    Args:
+        lines: The samples.
+        former: Rules of an earlier commit on the same samples.
+    """
     lines = list(lines)
     samples = [line for line in lines if isinstance(line, SessionSample)]
     began = [line for line in lines if isinstance(line, Began)]
@@ -113,13 +140,16 @@ def analyse(lines: Iterable[Line]) -> Summary:
         fresh=_by_class("", session_rule.judge_fresh(sessions, 1, DRAWS)),
         in_turn=_in_turn(sessions, restarts),
         others=[
-            _rule(
-                name,
-                rivals.judge(sessions, DRAWS, rival.exceeds),
-                [rival.seconds(line) for found in sessions.lines.values() for line in found.values()],
-            )
-            for name, rival in rivals.RIVALS.items()
-            if sessions.lines
+            *former,
+            *(
+                _rule(
+                    name,
+                    rivals.judge(sessions, DRAWS, rival),
+                    [rival.seconds(line) for found in sessions.lines.values() for line in found.values()],
+                )
+                for name, rival in rivals.RIVALS.items()
+                if sessions.lines
+            ),
         ],
         failed=[f"{line.what}: {line.why}" for line in lines if isinstance(line, Failed)],
     )

@@ -66,17 +66,21 @@ def judge(restarts: Restarts, most: int, kernels: Container[str] | None = None) 
         if (dose and kernel in IN_STEPS) or (kernels is not None and kernel not in kernels):
             continue
         usable = [
-            [(lines[at], lines[at + 1]) for at in numbers if not at % 2 and {at, at + 1} <= lines.keys()]
-            for numbers in restarts.cards.values()
+            (
+                card,
+                [(lines[at], lines[at + 1]) for at in numbers if not at % 2 and {at, at + 1} <= lines.keys()],
+            )
+            for card, numbers in restarts.cards.items()
         ]
-        for series in [each for couples in usable for each in _apart(couples, LOOKS[-1], rng)]:
+        apart = [(card, each) for card, couples in usable for each in _apart(couples, LOOKS[-1], rng)]
+        for card, series in apart:
             orders = [_in_some_order(series, rng) for _ in range(most)]
             outcomes = []
             for order in orders:
                 decision, used = _sequential(order)
                 outcomes.append(decision.outcome.value)
                 seconds.append(sum(line.seconds for line in order[:used]))
-            counted.add(kernel, dose, outcomes)
+            counted.add(kernel, dose, card, outcomes)
     return counted, seconds
 
 

@@ -1,8 +1,8 @@
-"""Rules in common use, on the same kernels in the same processes. Each compares with one stored session."""
+"""Rules in common use, on the same kernels in the same processes, with their baselines drawn from others."""
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import fmean, median, quantiles, stdev
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.gate_power.kernels import IN_STEPS
@@ -15,29 +15,56 @@ if TYPE_CHECKING:
     from benchmarks.gate_power.samples import SessionSample
     from benchmarks.gate_power.session_rule import Sessions
 
+    Baselines = Sequence[tuple[SessionSample, ...]]
+    """Drawn baselines, each with as many sessions as the rule asks for."""
+
 LIMIT_PCT = 5.0
 SIGNIFICANT = 0.05
+SIGMAS = 3.0
+CLEAR_GAP = 0.005
+"""nvbench's `clear_gap.relative` of the default preset."""
 
 
-def median_exceeds(new: SessionSample, stored: Sequence[SessionSample]) -> list[bool]:
+def median_exceeds(new: SessionSample, baselines: Baselines) -> list[bool]:
     """Return where the median of launches is over 5 % longer, as by `--benchmark-compare-fail=median:5%`."""
     limit = median(new.launches_us) / (1 + LIMIT_PCT / 100)
-    return [median(each.launches_us) < limit for each in stored]
+    return [median(each.launches_us) < limit for (each,) in baselines]
 
 
-def do_bench_exceeds(new: SessionSample, stored: Sequence[SessionSample]) -> list[bool]:
+def do_bench_exceeds(new: SessionSample, baselines: Baselines) -> list[bool]:
     """Return where the median of `triton.testing.do_bench` is over 5 % longer."""
     limit = new.do_bench_us / (1 + LIMIT_PCT / 100)
-    return [each.do_bench_us < limit for each in stored]
+    return [each.do_bench_us < limit for (each,) in baselines]
 
 
-def launches_differ(new: SessionSample, stored: Sequence[SessionSample]) -> list[bool]:
+def three_sigma(new: SessionSample, baselines: Baselines) -> list[bool]:
+    """Return where the median of launches is three standard deviations above the mean of the sessions."""
+    known = [[median(each.launches_us) for each in baseline] for baseline in baselines]
+    return [median(new.launches_us) > fmean(times) + SIGMAS * stdev(times) for times in known]
+
+
+def clear_gap(new: SessionSample, baselines: Baselines) -> list[bool]:
+    """Return where `nvbench-compare-robust` says SLOW: the ranges of launches have a gap, in cycles, too.
+
+    A range is from the shortest launch to the third quartile. Source: NVIDIA/nvbench, 2df385f,
+    docs/nvbench_compare_robust.md. Here are 30 launches; nvbench takes more, and flushes the L2 before each.
+    """
+    low, clock = min(new.launches_us), new.timing.sm_clock_mhz
+    found = []
+    for (each,) in baselines:
+        gap, other = low / quantiles(each.launches_us, n=4)[2], each.timing.sm_clock_mhz
+        in_cycles = gap * clock / other if clock and other else gap
+        found.append(min(gap, in_cycles) >= 1 + CLEAR_GAP)
+    return found
+
+
+def launches_differ(new: SessionSample, baselines: Baselines) -> list[bool]:
     """Return where launches are longer by the Mann-Whitney test at 5 %, one-sided."""
     from scipy.stats import mannwhitneyu
 
     longer = mannwhitneyu(
-        [new.launches_us] * len(stored),
-        [each.launches_us for each in stored],
+        [new.launches_us] * len(baselines),
+        [each.launches_us for (each,) in baselines],
         alternative="greater",
         axis=1,
     )
@@ -47,30 +74,32 @@ def launches_differ(new: SessionSample, stored: Sequence[SessionSample]) -> list
 class Rival(NamedTuple):
     """Rule with the seconds of its measurement."""
 
-    exceeds: Callable[[SessionSample, Sequence[SessionSample]], list[bool]]
+    exceeds: Callable[[SessionSample, Baselines], list[bool]]
     seconds: Callable[[SessionSample], float]
+    stored: int = 1
+    """Number of sessions of a baseline."""
 
 
 RIVALS = {
     "median of 30 launches + 5 %": Rival(median_exceeds, lambda line: line.launches_s),
     "do_bench + 5 %": Rival(do_bench_exceeds, lambda line: line.do_bench_s),
+    "3 sigma of 5 sessions": Rival(three_sigma, lambda line: line.launches_s, stored=5),
+    "nvbench's robust rule": Rival(clear_gap, lambda line: line.launches_s),
     "Mann-Whitney on 30 launches, p < 0.05": Rival(launches_differ, lambda line: line.launches_s),
 }
 
 
-def judge(
-    sessions: Sessions,
-    most: int,
-    exceeds: Callable[[SessionSample, Sequence[SessionSample]], list[bool]],
-) -> Tally:
-    """Judge each process against single other processes on its card."""
+def judge(sessions: Sessions, most: int, rival: Rival) -> Tally:
+    """Judge each process against others on its card."""
     counted = Tally()
     for process, lines in sessions.lines.items():
-        chosen = [other for (other,) in draws(sessions.others(process), 1, most, str(process))]
+        others = sessions.others(process)
+        chosen = draws(others, rival.stored, most, str(process)) if len(others) >= rival.stored else []
         for (kernel, dose), fresh in lines.items():
             for base in {0, dose} if kernel not in IN_STEPS else {dose}:
-                known = [found for at in chosen if (found := sessions.lines[at].get((kernel, base)))]
+                drawn = [tuple(sessions.lines[at].get((kernel, base)) for at in draw) for draw in chosen]
+                known = [whole for draw in drawn if len(whole := tuple(filter(None, draw))) == rival.stored]
                 if kernel in sessions.kernels and known:
-                    outcomes = [SLOWER if slower else PASS for slower in exceeds(fresh, known)]
-                    counted.add(kernel, None if base == dose else dose, outcomes)
+                    outcomes = [SLOWER if slower else PASS for slower in rival.exceeds(fresh, known)]
+                    counted.add(kernel, None if base == dose else dose, sessions.card(process), outcomes)
     return counted

@@ -266,7 +266,9 @@ def _counted(
                     found = [outcomes(process, chosen, kernel, base, dose) for chosen in choices]
                     for name in {name for outcome, name in found if outcome}:
                         verdicts = [outcome for outcome, of in found if outcome and of == name]
-                        counted[name].add(kernel, None if base == dose else dose, verdicts)
+                        counted[name].add(
+                            kernel, None if base == dose else dose, sessions.card(process), verdicts
+                        )
     return counted
 
 

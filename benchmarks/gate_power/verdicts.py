@@ -1,8 +1,9 @@
-"""Count verdicts, with exact bounds for the share of each."""
+"""Count verdicts, with bounds for the share of each by verdict and by card."""
 
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +11,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+RESAMPLES = 2000
+"""Choices of cards that a bootstrap draws."""
 SLOWER, FASTER, INCONCLUSIVE, PASS = "regressed", "improved", "inconclusive", "pass"
 
 
@@ -41,6 +44,8 @@ class Verdicts(msgspec.Struct, frozen=True, omit_defaults=True):
     """One verdict for each new measurement: each kernel in each process or series of restarts."""
     drawn: dict[str, int] = {}
     """All verdicts: the same new measurements against many choices of stored ones, or in many orders."""
+    on_cards: list[tuple[int, int]] = []
+    """Number of slower verdicts in `drawn`, and of all, on each card."""
 
     @property
     def count(self) -> int:
@@ -59,22 +64,42 @@ class Verdicts(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the Clopper-Pearson bounds for the share of these outcomes in `apart`."""
         return clopper_pearson(self.found(*outcomes), self.count)
 
+    def bounds_by_card(self) -> tuple[float, float]:
+        """Return 95 % bounds for the share of slower verdicts on a card that is not among these.
+
+        A bootstrap resamples the cards whole (A. C. Davison and D. V. Hinkley, Bootstrap Methods and their
+        Application, 1997, section 3.8): verdicts of a card share its processes. If all verdicts or none are
+        slower, it has no spread: then the bounds are exact ones of the number of cards.
+        """
+        cards = len(self.on_cards)
+        slower, of = (sum(column) for column in zip(*self.on_cards, strict=True)) if cards else (0, 0)
+        if slower in (0, of):
+            return clopper_pearson(cards if slower else 0, cards)
+        rng = Random(f"{self.on_cards}")
+        shares = []
+        for _ in range(RESAMPLES):
+            chosen = rng.choices(self.on_cards, k=cards)
+            shares.append(sum(found for found, _ in chosen) / sum(count for _, count in chosen))
+        shares.sort()
+        return shares[RESAMPLES // 40], shares[-RESAMPLES // 40 - 1]
+
 
 class Tally:
-    """Counter of a rule's verdicts by kernel and dose."""
+    """Counter of a rule's verdicts by kernel, dose and card."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, int | None], tuple[Counter[str], Counter[str]]] = {}
+        self._counts: dict[tuple[str, int | None, str], tuple[Counter[str], Counter[str]]] = {}
 
-    def add(self, kernel: str, dose: int | None, outcomes: Iterable[str]) -> None:
+    def add(self, kernel: str, dose: int | None, card: str, outcomes: Iterable[str]) -> None:
         """Count the verdicts on one new measurement; the first counts as its own.
 
         Args:
             kernel: Kernel of the measurement.
             dose: Added work in ‰ of the stored code; None for the same code.
+            card: UUID of the GPU.
             outcomes: Outcome with each draw.
         """
-        apart, drawn = self._counts.setdefault((kernel, dose), (Counter(), Counter()))
+        apart, drawn = self._counts.setdefault((kernel, dose, card), (Counter(), Counter()))
         for at, outcome in enumerate(outcomes):
             drawn[outcome] += 1
             if not at:
@@ -95,18 +120,21 @@ class Tally:
         """Return the verdicts on one dose, and on one kernel if named."""
         apart: Counter[str] = Counter()
         drawn: Counter[str] = Counter()
-        for (of, at), counts in self._counts.items():
+        cards: dict[str, Counter[str]] = {}
+        for (of, at, card), counts in self._counts.items():
             if at == dose and kernel in ("", of):
                 apart += counts[0]
                 drawn += counts[1]
-        return Verdicts(dict(sorted(apart.items())), dict(sorted(drawn.items())))
+                cards.setdefault(card, Counter()).update(counts[1])
+        on_cards = [(found[SLOWER], found.total()) for _, found in sorted(cards.items())]
+        return Verdicts(dict(sorted(apart.items())), dict(sorted(drawn.items())), on_cards)
 
     @property
     def doses(self) -> list[int]:
         """Return the counted doses."""
-        return sorted({dose for _, dose in self._counts if dose is not None})
+        return sorted({dose for _, dose, _ in self._counts if dose is not None})
 
     @property
     def kernels(self) -> list[str]:
         """Return the counted kernels, in order of their first verdict."""
-        return list(dict.fromkeys(kernel for kernel, _ in self._counts))
+        return list(dict.fromkeys(kernel for kernel, *_ in self._counts))

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import binomtest
 
 from benchmarks.gate_power import restart_rule, rivals, session_rule
-from benchmarks.gate_power.analysis import Summary, analyse
-from benchmarks.gate_power.samples import Line, RestartSample, read
+from benchmarks.gate_power.analysis import Summary, analyse, rules_before
+from benchmarks.gate_power.samples import Line, RestartSample, SessionSample, read
 from benchmarks.gate_power.session_rule import FULL_CLOCK
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
 from benchmarks.results_file import encode
@@ -45,11 +45,53 @@ def test_no_trials_give_trivial_bounds() -> None:
 def test_bounds_ignore_repeated_draws() -> None:
     tally = Tally()
     for _ in range(10):
-        tally.add("k", None, [PASS] * 100)
-    tally.add("k", None, [SLOWER] + [PASS] * 99)
+        tally.add("k", None, "GPU-1", [PASS] * 100)
+    tally.add("k", None, "GPU-1", [SLOWER] + [PASS] * 99)
     verdicts = tally.verdicts(None)
     assert (verdicts.found(SLOWER), verdicts.count, sum(verdicts.drawn.values())) == (1, 11, 1100)
     assert verdicts.bounds(SLOWER) == clopper_pearson(1, 11)
+
+
+def test_bounds_by_card_are_wider_if_one_card_has_all() -> None:
+    spread, one = Tally(), Tally()
+    for card in range(20):
+        spread.add("k", None, f"GPU-{card}", [SLOWER] + [PASS] * 19)
+        one.add("k", None, f"GPU-{card}", [PASS if card else SLOWER] * 20)
+    assert spread.verdicts(None).bounds_by_card() == (0.05, 0.05)
+    low, high = one.verdicts(None).bounds_by_card()
+    assert low == 0
+    assert 0.1 <= high <= 0.25
+
+
+def test_without_a_slower_verdict_cards_are_the_trials() -> None:
+    tally = Tally()
+    for card in range(4):
+        tally.add("k", None, f"GPU-{card}", [PASS] * 100)
+    assert tally.verdicts(None).bounds_by_card() == clopper_pearson(0, 4)
+
+
+def test_robust_rule_needs_a_gap_in_cycles() -> None:
+    def at_clock(session: SessionSample, mhz: float) -> SessionSample:
+        timing = msgspec.structs.replace(session.timing, blocks_mhz=(mhz,) * 10)
+        return msgspec.structs.replace(session, timing=timing)
+
+    old, new = (at_clock(a_session(at, "k", 0, 10 + at / 5), 1980) for at in range(2))
+    assert rivals.clear_gap(new, [(old,)]) == [True]
+    assert rivals.clear_gap(at_clock(new, 1930), [(old,)]) == [False]
+    assert rivals.clear_gap(old, [(new,)]) == [False]
+
+
+def test_three_sigma_needs_the_spread_of_the_sessions() -> None:
+    known = tuple(a_session(at, "k", 0, 10.0 + at / 10) for at in range(5))
+    assert rivals.three_sigma(a_session(5, "k", 0, 10.6), [known]) == [False]
+    assert rivals.three_sigma(a_session(5, "k", 0, 10.7), [known]) == [True]
+
+
+def test_rules_of_the_former_gate_are_read() -> None:
+    former = rules_before(Path(__file__).parents[1] / "results" / "gate_power_fc9efc0.json")
+    assert [rule.name for rule in former] == [
+        f"gate of fc9efc0, {n}" for n in ("1 session", "3 sessions", "5 sessions")
+    ]
 
 
 def test_sessions_are_judged_against_others_on_their_card() -> None:
@@ -100,7 +142,7 @@ def test_order_of_sides_does_not_widen_the_spread() -> None:
 
 
 def test_suspects_of_a_card_and_of_another_are_counted(summary: Summary) -> None:
-    one, five = (rule for rule in summary.screens if rule.name.endswith(FULL_CLOCK))
+    one, _, five = (rule for rule in summary.screens if rule.name.endswith(FULL_CLOCK))
     # Three kernels, five doses, twelve processes.
     assert (one.name, one.unchanged.count) == (f"1 session of the card, {FULL_CLOCK}", 3 * 5 * 12)
     assert one.unchanged.drawn_share(SLOWER, FASTER) < 0.05
@@ -155,9 +197,10 @@ def test_same_samples_give_the_same_summary(summary: Summary) -> None:
 
 def test_rivals_compare_with_one_stored_session() -> None:
     new, same, slower = (a_session(0, "k", 0, time_us) for time_us in (105.1, 105.1, 100.0))
-    assert rivals.median_exceeds(new, [same, slower]) == [False, True]
-    assert rivals.do_bench_exceeds(new, [same, slower]) == [False, False]  # 108.1 and 103
-    assert rivals.launches_differ(new, [same, slower]) == [False, True]
+    baselines = [(same,), (slower,)]
+    assert rivals.median_exceeds(new, baselines) == [False, True]
+    assert rivals.do_bench_exceeds(new, baselines) == [False, False]  # 108.1 and 103
+    assert rivals.launches_differ(new, baselines) == [False, True]
 
 
 @pytest.fixture(scope="module")

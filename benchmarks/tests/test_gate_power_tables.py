@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from benchmarks.gate_power import samples as sample_files
-from benchmarks.gate_power.analysis import Summary, analyse, read
+from benchmarks.gate_power.analysis import Summary, analyse, read, rules_before
 from benchmarks.gate_power.samples import Failed
-from benchmarks.gate_power.tables import effects, report, screens, settled, summarised
+from benchmarks.gate_power.tables import detection, effects, headline, report, settled, summarised
 from benchmarks.gate_power.verdicts import PASS, SLOWER, Verdicts
 from benchmarks.results_file import encode
 from docs.generated import GENERATED, NOT_YET
@@ -25,16 +25,24 @@ def summary() -> Summary:
     return summary_of_samples()
 
 
-def test_suspects_have_a_row_for_each_class(summary: Summary) -> None:
-    titles, _, *rows = screens(summary).splitlines()
-    assert titles == "|baseline and time|unchanged|slower|faster|+0.5 %|+1 %|+2 %|+5 %|"
-    assert rows[0].startswith("|1 session of the card, full clock, from 5 µs on|180|")
+def test_detection_has_a_row_for_each_class(summary: Summary) -> None:
+    titles, _, *rows = detection(summary).splitlines()
+    assert titles.startswith("|baseline and time|+1 % fails|+2 % fails|+5 % fails|suspects of 100")
+    assert [row.split(",")[0] for row in rows] == [
+        f"|{n} of the card" for n in ("1 session", "3 sessions", "5 sessions")
+    ]
+    # Restarts have no more than 1 %; six series in turn bound little.
+    assert rows[0].endswith("|—|—|1.4|8|≤ 3.8, 32, 98|")
+
+
+def test_headline_says_what_one_session_finds(summary: Summary) -> None:
+    assert "a slowdown of 1 % fails in " in headline(summary)
 
 
 def test_settled_shows_false_alarms_with_their_bound(summary: Summary) -> None:
     titles, _, *rows = settled(summary).splitlines()
-    assert titles.startswith("|rule|unchanged: verdicts|slower|95 % bound|")
-    assert rows[0].startswith("|in turn, from 5 µs on|6|0|≤ 45.9|0|")
+    assert titles.startswith("|rule|unchanged: verdicts|slower|bound by verdict|by card|")
+    assert rows[0].startswith("|in turn, from 5 µs on|6|0|≤ 45.9|≤ 97.5|0|")
     # Restarts have no more than 1 %.
     assert "|—|—|" in rows[0]
 
@@ -68,7 +76,7 @@ BLOCKS = tuple(name for name in GENERATED if name.startswith(("gate_", "accuracy
 
 
 def test_blocks_without_results_have_no_figures(tmp_path: Path) -> None:
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) == 8
     assert {GENERATED[name](tmp_path) for name in BLOCKS} == {NOT_YET}
 
 
@@ -90,6 +98,7 @@ def test_blocks_with_results_have_no_empty_line(summary: Summary, tmp_path: Path
 def test_stored_summary_matches_the_samples() -> None:
     path = ROOT / "benchmarks" / "results" / "gate_power.json"
     lines = sample_files.read(sorted(ROOT.glob("benchmarks/results/gate_power*.jsonl.gz")))
-    assert json.loads(encode(analyse(lines))) == json.loads(path.read_bytes()), (
+    former = rules_before(path.with_name("gate_power_fc9efc0.json"))
+    assert json.loads(encode(analyse(lines, former))) == json.loads(path.read_bytes()), (
         "python -m benchmarks.gate_power analyse"
     )

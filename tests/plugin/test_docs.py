@@ -130,6 +130,14 @@ def test_documentation_has_at_most_22000_words() -> None:
     assert sum(len(path.read_text(encoding="utf-8").split()) for path in texts) <= 22_000
 
 
+def test_rates_of_detection_come_from_samples() -> None:
+    rate = re.compile(r"\d ?%? of (?:the |all )?(?:cases|slowdowns|regressions|verdicts|unchanged)")
+    made = "".join(block.body for block in BLOCKS if block.name.startswith("gate_"))
+    texts = {path.name: path.read_text(encoding="utf-8") for path in pages(ROOT)}
+    typed = {name: [one for one in rate.findall(text) if one not in made] for name, text in texts.items()}
+    assert not any(typed.values()), typed
+
+
 def test_index_has_at_most_20_guides_in_four_groups() -> None:
     guides = page("docs/index.md").partition("## How-to guides\n")[2].partition("\n## ")[0]
     assert len(re.findall(r"^[A-Z].*:$", guides, re.MULTILINE)) == 4
