@@ -178,7 +178,7 @@ def _screens(sessions: session_rule.Sessions) -> list[Rule]:
 def _in_turn(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -> list[Rule]:
     short = {kernel for kernel in sessions.kernels if sessions.typical_us(kernel) < SHORT_US}
     rules = []
-    for name, kernels in (("from 5 µs on", {*restarts.kernels} - short), (SHORT, short)):
+    for name, kernels in (("≥ 5 µs", {*restarts.kernels} - short), (SHORT, short)):
         tally, seconds = restart_rule.judge(restarts, DRAWS, kernels)
         if tally.verdicts(None).count:
             rules.append(_rule(name, tally, seconds))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
     from pytest_gpuperf.records.baseline import TimeBaseline
 
-FULL_CLOCK, SHORT, BELOW_CLOCK, COLD = "full clock, from 5 µs on", "below 5 µs", "below full clock", "cold"
+FULL_CLOCK, SHORT, BELOW_CLOCK, COLD = "full clock, ≥ 5 µs", "< 5 µs", "below full clock", "cold"
 """Classes of times."""
 SHORT_US = 5.0
 """Time below which figures are stated apart."""

@@ -127,15 +127,14 @@ def summarised(summary: Summary) -> str:
     if summary.screens and summary.in_turn:
         screen, turn = summary.screens[0], summary.in_turn[0]
         fails = [
-            f"{_percent(share)} of +{_pct(dose)} (target {100 * target:g} % {_met(share >= target)})"
+            f"+{_pct(dose)} in {100 * target:g} % ({_met(share >= target)})"
             for dose, target in TARGETS.items()
             if (share := _both(screen, turn, dose)) is not None
         ]
-        suspects = screen.unchanged.drawn_share(SLOWER, FASTER)
-        met = _met(suspects <= SUSPECTS)
+        met = _met(screen.unchanged.drawn_share(SLOWER, FASTER) <= SUSPECTS)
         parts += [
-            f"{screen.name}, however many tests: fail end to end {', '.join(fails)}; suspects among "
-            f"unchanged tests {_percent(suspects)} (at most {100 * SUSPECTS:g} %: {met}).",
+            f"Targets with {screen.name}: fail {', '.join(fails)}; suspects at most {100 * SUSPECTS:g} % "
+            f"({met}).",
             f"In turn: {turn.unchanged.found(SLOWER)} of {turn.unchanged.count} verdicts on unchanged code "
             f"slower, {turn.unchanged.found(FASTER)} faster.",
         ]
@@ -166,7 +165,7 @@ def report(summary: Summary) -> str:
 
 def _turn_of(screen: Rule, summary: Summary) -> Rule | None:
     """Return the verdicts in turn for a class of times; None if there are none."""
-    name = SHORT if screen.name.endswith(SHORT) else "from 5 µs on"
+    name = SHORT if screen.name.endswith(SHORT) else "≥ 5 µs"
     return next((rule for rule in summary.in_turn if rule.name == name), None)
 
 
@@ -214,7 +213,3 @@ def _share(verdicts: Verdicts | None, *outcomes: str) -> str:
     if verdicts is None or not verdicts.count:
         return "—"
     return f"{100 * verdicts.drawn_share(*outcomes):.1f}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
