@@ -19,7 +19,7 @@ from pytest_gpuperf.records import (
     Workload,
 )
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.decision import trimmed_mean
 from run_builders import record, run
 
 MODEL = ClockModel(cycles=3000.0, fixed_us=3.3, reference_mhz=1500.0, share_error=0.01)

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally
 from pytest_gpuperf.baseline.sessions import merged_time
-from pytest_gpuperf.judge.environment_difference import Origin
-from pytest_gpuperf.judge.screen import screen
+from pytest_gpuperf.judge.screen import Origin, screen
 from pytest_gpuperf.judge.times import compare_fresh
 from pytest_gpuperf.records import HELD_BACK, Settlement
 from pytest_gpuperf.records.baseline import RunNote
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
-from pytest_gpuperf.statistics.decision import Outcome
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.decision import Outcome, trimmed_mean
 from pytest_gpuperf.statistics.thresholds import FRESH
 
 if TYPE_CHECKING:

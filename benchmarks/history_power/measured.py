@@ -11,7 +11,7 @@ from benchmarks.gate_power.samples import SessionSample, read
 from benchmarks.gate_power.session_rule import Sessions
 from pytest_gpuperf.features.history.change_points import HistoryPoint
 from pytest_gpuperf.statistics.clock_model import normalisation_error, normalise_blocks, pool_models
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.decision import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

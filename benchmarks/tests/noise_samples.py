@@ -18,7 +18,7 @@ import msgspec
 
 from benchmarks.gate_power.samples import SessionSample
 from pytest_gpuperf.records import Timing
-from pytest_gpuperf.statistics.estimate import interquartile_range, trimmed_mean
+from pytest_gpuperf.statistics.decision import interquartile_range, trimmed_mean
 
 LAUNCHES = 30
 

@@ -9,7 +9,7 @@ from itertools import count
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.decision import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

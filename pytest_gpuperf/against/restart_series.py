@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.blocks import SideBlock, at_one_clock, ratio, with_times
 from pytest_gpuperf.records import AgainstTiming
-from pytest_gpuperf.statistics.decision import Decision, Outcome
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.decision import Decision, Outcome, trimmed_mean
 from pytest_gpuperf.statistics.sequential import Side, decide_restarts
 
 if TYPE_CHECKING:

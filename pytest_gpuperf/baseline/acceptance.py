@@ -27,8 +27,7 @@ from pytest_gpuperf.statistics.decision import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_gpuperf.judge.environment_difference import Origin
-    from pytest_gpuperf.judge.screen import TimeComparison
+    from pytest_gpuperf.judge.screen import Origin, TimeComparison
     from pytest_gpuperf.records import Measurement, Timing
     from pytest_gpuperf.records.baseline import TimeBaseline
 

@@ -10,7 +10,7 @@ from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
 from pytest_gpuperf.records.baseline import Session, TimeBaseline
 from pytest_gpuperf.records.plausibility import alike
 from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.decision import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

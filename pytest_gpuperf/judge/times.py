@@ -18,7 +18,7 @@ from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, LARGE_PCT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.judge.environment_difference import Origin
+    from pytest_gpuperf.judge.screen import Origin
     from pytest_gpuperf.records import (
         AgainstTiming,
         LaunchedCode,

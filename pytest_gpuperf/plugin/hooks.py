@@ -10,7 +10,7 @@ import pytest
 from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
 from pytest_gpuperf.measure.counters.name_check import check_names
-from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring
+from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring, register
 from pytest_gpuperf.plugin.reports import LateReport, Reports, invocation_of, properties, stop_timers
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.durations import load_durations
@@ -120,6 +120,7 @@ class Hooks:
             return
         runner = self._start(measuring)
         self._runner = config.stash[RUNNER] = runner
+        register(config, runner, "gpuperf-runner")
         if self._reports is not None:
             self._reports.report = runner.report
         if (report := runner.report) is not None:
@@ -235,8 +236,6 @@ class Hooks:
             item.stash[STATE] = item.stash[STATE].fresh()
             forget_compiled_code()
             _drop_properties(item)
-            if self._runner is not None:
-                self._runner.enter(name_of(item))
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
@@ -307,9 +306,8 @@ class Hooks:
         A suspect (its time is outside of the noise of its baseline) is timed again in turn with its old code
         first. That waits until the teardown of the test has freed its memory, unless `may_wait` is False.
         """
-        result, runner = self._result(state), self._runner
-        assert runner is not None
-        if not runner.suspects(result):
+        result = self._result(state)
+        if not result.verdict.suspects:
             self._show(item, result)
             return
         settle = partial(self._settle, item, state, result)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.session.runner import Runner
-    from pytest_gpuperf.session.source import CallSource
+    from pytest_gpuperf.session.runner import CallSource, Runner
 
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
     from pytest_gpuperf.records.call import Call, FuzzCall, Selection
-    from pytest_gpuperf.session.source import CallSource
+    from pytest_gpuperf.session.runner import CallSource
     from pytest_gpuperf.settings.settings import Settings
 
 OPTIONS_OF_A_CHILD: Mapping[str, object] = {

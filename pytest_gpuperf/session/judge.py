@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.settings.settings import Settings
 
+EXAMPLE = "gpuperf(kernel, x, expected=reference)"
+
 
 class Judge:
     """Judges the tests of a run.
@@ -133,6 +135,20 @@ class Judge:
             seconds=round(time.perf_counter() - state.began, 3) if runs else 0.0,
         )
 
+    def test(self, state: ItemState, failure: str = "") -> TestResult:
+        """Judge a test that has run.
+
+        Args:
+            state: Its measurements.
+            failure: Type of the exception that ended it; empty if none did.
+        """
+        record, mistakes = self.record(state, failure), state.mistakes
+        # A test that only asks for the fixture would pass for ever; with a baseline, what it lacks fails it.
+        measures = state.called or record.measurements or record.sanitizer or failure or mistakes
+        if not measures and not self.guards(state.nodeid):
+            mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}"]
+        return self.result(record, mistakes)
+
     def result(self, record: TestRecord, errors: Sequence[str] = ()) -> TestResult:
         """Judge the record of a test.
 
@@ -150,6 +166,8 @@ class Judge:
         )
         if self.settings.strict and verdict.status is Status.NEW and self.settings.update == "never":
             verdict = self._refuse_lost(verdict, record.nodeid)
+        if self._replays:
+            verdict = replace(verdict, suspects=())  # nothing can be timed
         return TestResult(record, verdict, replayed=self._is_replayed(record))
 
     def _refuse_lost(self, verdict: TestVerdict, nodeid: str) -> TestVerdict:

@@ -207,10 +207,12 @@ class LiveRunner(Runner):
 
     def result(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test, without a settlement."""
-        return self._with_rest(super().result(state, failure))
+        result = self._judge.test(state, failure)
+        verdict = replace(result.verdict, suspects=tuple(self._suspects(result)))
+        return self._with_rest(replace(result, verdict=verdict))
 
-    def suspects(self, result: TestResult) -> Sequence[str]:
-        """Return the suspects of a test; with `--gpuperf-against` each of its times."""
+    def _suspects(self, result: TestResult) -> Sequence[str]:
+        """Return the labels to settle; with `--gpuperf-against` those of all times."""
         verdict, record = result.verdict, result.record
         if self._settler is None or record.failure:
             return ()
@@ -224,7 +226,7 @@ class LiveRunner(Runner):
     def settled(self, state: ItemState, result: TestResult) -> TestResult:
         """Settle the suspects of a test that holds no memory any more, and judge it again."""
         assert self._settler is not None
-        suspects, record = self.suspects(result), result.record
+        suspects, record = result.verdict.suspects, result.record
         timings = [record.measurements[label].timing for label in suspects]
         by_host = any(timing is not None and timing.mode == "host" for timing in timings)
         alone = self._display.alone(GpuLock(HOST)) if by_host else nullcontext()

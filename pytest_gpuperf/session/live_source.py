@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call, FuzzCall, Selection
     from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.session.progress import Display
-    from pytest_gpuperf.session.source import Processes
+    from pytest_gpuperf.session.runner import Processes
 
 
 class LiveSource:

@@ -187,7 +187,7 @@ class ReplayRunner(Runner):
         self._tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
         self._recorded = RecordedSource(runs)
         newest = runs[0]
-        judge = Judge(settings, newest.environment, runs)
+        judge = self._judge = Judge(settings, newest.environment, runs)
         skipped = self._recorded.skipped
         report = RunReport(judge, news, replayed_from=newest, skipped=skipped, link=link)
         super().__init__(settings, self._recorded, report)
@@ -215,7 +215,7 @@ class ReplayRunner(Runner):
                 if known is not None and known.settlement is not None:
                     state.measurements[label] = replace(measurement, settlement=known.settlement)
             failure = failure or ("" if test.failure in JUDGED_AGAIN else test.failure)
-        return super().result(state, failure)
+        return self._judge.test(state, failure)
 
 
 _WORKER = re.compile(r"/ncu/\d+/")

@@ -1,8 +1,8 @@
-"""The base of the ways to run: a runner answers the calls of tests."""
+"""The base of the ways to run, and of the sources that answer the calls of tests."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import pytest
 
@@ -11,17 +11,66 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.errors import NoGpuError
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import StaticKernel
-    from pytest_gpuperf.records.call import Call
+    from pytest_gpuperf.records import (
+        AgainstTiming,
+        Correctness,
+        Fuzzing,
+        LaunchedCode,
+        Profile,
+        StaticKernel,
+        Timing,
+        Trace,
+        WarmUp,
+    )
+    from pytest_gpuperf.records.call import Call, FuzzCall, Selection
     from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.session.run_report import RunReport
-    from pytest_gpuperf.session.source import CallSource
     from pytest_gpuperf.settings.settings import Settings
 
 
-EXAMPLE = "gpuperf(kernel, x, expected=reference)"
+class CallSource(Protocol):
+    """The source of the measurements: each method answers one method of the `gpuperf` fixture.
+
+    Raises:
+        GpuperfError: Its methods, if the test has to be changed.
+    """
+
+    def check(self, call: Call) -> Correctness:
+        """Compare the call's output with its reference."""
+
+    def fuzz(self, call: FuzzCall) -> Fuzzing:
+        """Compare the function with its reference on generated arguments."""
+
+    def warm_up(self, call: Call) -> WarmUp:
+        """Run the call until its time is steady."""
+
+    def code(self, call: Call) -> LaunchedCode | None:
+        """Hash the code of the kernels that the call launches; None if nobody looks for it."""
+
+    def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
+        """Time the call."""
+
+    def in_turn(self, first: Call, other: Call, *, mode: str) -> AgainstTiming:
+        """Time two calls with the same arguments in turn."""
+
+    def profile(self, call: Call, kernels: Selection) -> Profile:
+        """Read the counters of the selected launches of the call."""
+
+    def trace(self, call: Call) -> Trace:
+        """Record the kernels that one call runs."""
+
+
+class Processes(Protocol):
+    """Processes of a feature that share the GPU of the run."""
+
+    @property
+    def alive(self) -> bool:
+        """True if there are any."""
+
+    def end(self) -> None:
+        """End them."""
 
 
 class Runner:
@@ -68,9 +117,6 @@ class Runner:
             GpuperfError: A pass cannot run here.
         """
 
-    def enter(self, nodeid: str) -> None:
-        """Note that a test begins."""
-
     def result(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run.
 
@@ -79,17 +125,7 @@ class Runner:
             failure: Type of the exception that ended it; empty if none did.
         """
         assert self.report is not None
-        judge = self.report.judge
-        record, mistakes = judge.record(state, failure), state.mistakes
-        # A test that only asks for the fixture would pass for ever; with a baseline, what it lacks fails it.
-        measures = state.called or record.measurements or record.sanitizer or failure or mistakes
-        if not measures and not judge.guards(state.nodeid):
-            mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}"]
-        return judge.result(record, mistakes)
-
-    def suspects(self, _result: TestResult) -> Sequence[str]:
-        """Return the labels of a test that other processes have to settle."""
-        return ()
+        return self.report.judge.test(state, failure)
 
     def settled(self, _state: ItemState, result: TestResult) -> TestResult:
         """Settle the suspects of a test that holds no memory any more, and judge it again."""

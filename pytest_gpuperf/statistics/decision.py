@@ -1,4 +1,4 @@
-"""Outcome of comparing a time with its baseline, and the t distribution by which it is decided.
+"""Estimate of a time from its blocks, the decision on two times, and the t distribution that decides it.
 
 Times are compared as natural logarithms, so that a difference is a relative change; options and output are
 in %.
@@ -9,11 +9,18 @@ from __future__ import annotations
 import math
 from enum import Enum
 from functools import lru_cache
+from statistics import quantiles
+from typing import TYPE_CHECKING
 
 import msgspec
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 MAX_TOLERANCE_PCT = 1000
 """Largest slowdown that a tolerance may accept, in %."""
+SHARE = 0.2
+"""Share of the values that is cut off at either end: one disturbed block in five does not count."""
 
 
 class Outcome(str, Enum):
@@ -48,6 +55,38 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """True if no stored session is from the card of the new one."""
     as_measured: bool = False
     """True if a decision on restarts is based on the times as measured, not on those at one clock."""
+
+
+def trimmed_mean(values: Sequence[float]) -> float:
+    """Return the mean without the lowest and highest `SHARE` of the values, as `scipy.stats.trim_mean`."""
+    cut = int(SHARE * len(values))
+    kept = sorted(values)[cut : len(values) - cut]
+    return sum(kept) / len(kept)
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Return the standard error of `trimmed_mean`, as `scipy.stats.mstats.trimmed_stde`; 0 for one value.
+
+    Tukey and McLaughlin (1963): the standard deviation of the winsorised values over (1 - 2·SHARE)·√n.
+    """
+    count = len(values)
+    if count < 2:
+        return 0.0
+    cut = int(SHARE * count)
+    ordered = sorted(values)
+    low, high = ordered[cut], ordered[count - cut - 1]
+    winsorised = [low] * cut + ordered[cut : count - cut] + [high] * cut
+    mean = sum(winsorised) / count
+    variance = sum((value - mean) ** 2 for value in winsorised) / (count - 1)
+    return math.sqrt(variance / count) / (1 - 2 * SHARE)
+
+
+def interquartile_range(values: Sequence[float]) -> float:
+    """Return the distance between the quartiles, linearly interpolated as `numpy.quantile` does."""
+    if len(values) < 2:
+        return 0.0
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return high - low
 
 
 def as_pct(log_ratio: float) -> float:

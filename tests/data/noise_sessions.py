@@ -14,7 +14,7 @@ import json
 import sys
 from pathlib import Path
 
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.decision import trimmed_mean
 
 
 def main(folder: Path) -> None:

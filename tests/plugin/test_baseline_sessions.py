@@ -7,7 +7,7 @@ from pytest_gpuperf.baseline.merge import plan
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import ClockModel, Measurement
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.decision import trimmed_mean
 from run_builders import NODEID, measured, profile, record, timing
 from session_builders import accepted, content, days, on_day, time_of
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Run
 
-MOST_FILES = 33
-MOST_MOVES = 195
+MOST_FILES = 30
+MOST_MOVES = 190
 FOLLOWED = """
 import json, sys
 import pytest

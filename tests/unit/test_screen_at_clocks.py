@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.judge.screen import screen
 from pytest_gpuperf.records import OtherTime, Timing
 from pytest_gpuperf.records.baseline import Session, TimeBaseline
-from pytest_gpuperf.statistics.decision import Outcome
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.decision import Outcome, trimmed_mean
 from run_builders import MODEL, at_clock, origin_of, timing
 
 if TYPE_CHECKING:

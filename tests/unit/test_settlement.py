@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from judging import baseline, verdict
-from pytest_gpuperf.judge.environment_difference import Origin
 from pytest_gpuperf.judge.result import Status, TestVerdict
+from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.judge.times import compare_restarts
 from pytest_gpuperf.records import (
     AgainstTiming,

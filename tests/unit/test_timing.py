@@ -27,7 +27,7 @@ from pytest_gpuperf.records import (
     OtherTime,
     Timing,
 )
-from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
+from pytest_gpuperf.statistics.decision import interquartile_range, standard_error, trimmed_mean
 from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pytest_gpuperf.records import NO_GPU, ClockModel
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.plausibility import alike
 from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
-from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
+from pytest_gpuperf.statistics.decision import standard_error, trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.records import Correctness, Timing, Workload
 from pytest_gpuperf.records.ranks import RankTimes
-from pytest_gpuperf.statistics.estimate import interquartile_range, trimmed_mean
+from pytest_gpuperf.statistics.decision import interquartile_range, trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_gpuperf.records.passes import Event, PassFolder
 from pytest_gpuperf.session.child import ChildRunner, ChildSource
+from pytest_gpuperf.session.marker import STATE, name_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,10 +82,12 @@ class SanitizingRunner(ChildRunner):
         super().__init__(settings, SanitizingSource(self._marks), folder.read_plan().nodeids)
         self._began = False
 
-    def enter(self, nodeid: str) -> None:
-        """Mark the beginning of a test; the launches of its teardown belong to it, too."""
-        self._marks.set(nodeid)
-        self._began = True
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Mark the beginning of a test that measures; the launches of its teardown belong to it, too."""
+        if STATE in item.stash:
+            self._marks.set(name_of(item))
+            self._began = True
 
     def end(self) -> None:
         """Mark the end of the last test."""

@@ -15,7 +15,7 @@ from pytest_gpuperf.measure.device.kernels import STAMP
 from pytest_gpuperf.measure.timing.captured import CapturedCalls
 from pytest_gpuperf.measure.timing.graph import block_gpu, capture, replay_us
 from pytest_gpuperf.measure.timing.marks import SPIN
-from pytest_gpuperf.statistics.estimate import trimmed_mean
+from pytest_gpuperf.statistics.decision import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -29,7 +29,7 @@ from pytest_gpuperf.measure.timing.marks import (
     wait_for_threads,
 )
 from pytest_gpuperf.records import SingleCall, StreamWork
-from pytest_gpuperf.statistics.estimate import interquartile_range, trimmed_mean
+from pytest_gpuperf.statistics.decision import interquartile_range, trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

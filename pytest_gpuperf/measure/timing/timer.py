@@ -23,7 +23,7 @@ from pytest_gpuperf.measure.timing.stamp import Stamps
 from pytest_gpuperf.measure.verification.records import UncontainedError, contained
 from pytest_gpuperf.records import HELD_BACK, OtherTime, Timing, Workload
 from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks, scaled
-from pytest_gpuperf.statistics.estimate import interquartile_range, standard_error, trimmed_mean
+from pytest_gpuperf.statistics.decision import interquartile_range, standard_error, trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.records import WarmUp
-from pytest_gpuperf.statistics.estimate import standard_error, trimmed_mean
+from pytest_gpuperf.statistics.decision import standard_error, trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from pytest_gpuperf.features.page import pictures as pictures_module
 from pytest_gpuperf.features.page.picture import Line, Picture, Points
 from pytest_gpuperf.features.page.svg import svg
-from pytest_gpuperf.judge.environment_difference import Origin
-from pytest_gpuperf.judge.screen import screen
+from pytest_gpuperf.judge.screen import Origin, screen
 from pytest_gpuperf.judge.times import compare_restarts
 from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue, Settlement
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
