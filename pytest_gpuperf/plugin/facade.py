@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError, NoCompilerError, NoGpuError, show_repr
 from pytest_gpuperf.judge.times import SpeedUp, speed_up
 from pytest_gpuperf.metrics.chips import with_peaks
-from pytest_gpuperf.plugin.arguments import (
+from pytest_gpuperf.plugin.recorder import (
+    Recorder,
     check_callable,
     check_count,
     check_exceptions,
@@ -21,9 +22,9 @@ from pytest_gpuperf.plugin.arguments import (
     check_mutates,
     check_seconds,
     check_static,
+    fails_test,
     reference_of,
 )
-from pytest_gpuperf.plugin.recorder import Recorder, fails_test
 from pytest_gpuperf.records import Profile
 from pytest_gpuperf.records.call import LAYOUTS, Call, FuzzCall, Selection, check_kernels, check_launches
 from pytest_gpuperf.records.compiled import ARCHITECTURES, label_of, profile_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.plugin.arguments import check_keywords
+from pytest_gpuperf.plugin.recorder import check_keywords
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ import torch
 from torch.utils import cpp_extension
 
 from pytest_gpuperf.measure import correctness
-from pytest_gpuperf.plugin.arguments import OF_CALL
+from pytest_gpuperf.plugin.recorder import OF_CALL
 from pytest_gpuperf.session.marker import Marker
 
 torch.cuda.Stream = torch.cuda.current_stream = MagicMock()

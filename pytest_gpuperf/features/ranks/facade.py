@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.features.ranks.source import RankCall, source_of
-from pytest_gpuperf.plugin.arguments import (
+from pytest_gpuperf.plugin.recorder import (
+    Recorder,
     check_callable,
     check_count,
+    fails_test,
     reference_of,
 )
-from pytest_gpuperf.plugin.recorder import Recorder, fails_test
 from pytest_gpuperf.records.ranks import BUS_FACTORS
 
 if TYPE_CHECKING:
