@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.registry import Registry
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
+    "bisect": (),
     "compare": (),
     "doctor": (),
     "explain": ("compare", "ncu", "trace"),

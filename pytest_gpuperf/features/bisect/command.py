@@ -1,0 +1,79 @@
+"""`gpuperf bisect`: one run of pytest, with the exit status that `git bisect run` expects."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import msgspec
+
+from pytest_gpuperf.errors import of_system
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.records.change import printable
+
+GOOD, BAD, SKIPPED = 0, 1, 125
+"""Exit statuses; git takes any other one below 128 for a bad commit."""
+OF_CODE = (Status.WRONG, Status.REGRESSED, Status.LIMIT)
+"""Verdicts for which the commit is bad."""
+NOTHING_KNOWN = "no verdicts; expected a COMMAND that runs `pytest --gpuperf` and no other --gpuperf-json"
+
+
+class _Test(msgspec.Struct, frozen=True):
+    nodeid: str
+    verdict: Status
+    expected_failure: bool
+
+
+class _Verdicts(msgspec.Struct, frozen=True):
+    """The part of the file of `--gpuperf-json` that is needed."""
+
+    passed: bool
+    tests: tuple[_Test, ...]
+
+
+@click.command("bisect", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("line", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND...")
+def command(line: tuple[str, ...]) -> None:
+    """Tell `git bisect run` if a commit is good or bad.
+
+    COMMAND runs `pytest --gpuperf`, as it is or in a script that builds first. The exit status is 0 if all
+    tests pass, 1 if one is wrong, slower or outside a limit, and in any other case 125: git skips the commit.
+    """
+    status, why = _judged(line)
+    name = {GOOD: "good", BAD: "bad", SKIPPED: "skipped"}[status]
+    click.echo(printable(f"gpuperf: {name}: {why}"), err=True)
+    sys.exit(status)
+
+
+def _judged(line: tuple[str, ...]) -> tuple[int, str]:
+    """Run the command; return the exit status and the reason."""
+    if not line:
+        return SKIPPED, NOTHING_KNOWN
+    found = None
+    with TemporaryDirectory(prefix="gpuperf-bisect-") as folder:
+        path = Path(folder, "verdicts.json")
+        options = f"{os.environ.get('PYTEST_ADDOPTS', '')} {shlex.quote(f'--gpuperf-json={path}')}"
+        environment = {**os.environ, "PYTEST_ADDOPTS": options}
+        try:
+            ended = subprocess.run(line, env=environment, check=False).returncode  # noqa: S603 - the user's own
+        except OSError as error:
+            return SKIPPED, str(of_system(error))
+        with suppress(OSError, msgspec.DecodeError):
+            found = msgspec.json.decode(path.read_bytes(), type=_Verdicts)
+    if found is None:
+        return SKIPPED, NOTHING_KNOWN
+    bad = [one for one in found.tests if one.verdict in OF_CODE and not one.expected_failure]
+    if bad:
+        return BAD, f"{bad[0].nodeid} is {bad[0].verdict.value}"
+    unclear = [one for one in found.tests if one.verdict not in (Status.PASS, Status.IMPROVED)]
+    if unclear:
+        return SKIPPED, f"{unclear[0].nodeid} is {unclear[0].verdict.value}"
+    if ended or not found.passed or not found.tests:
+        return SKIPPED, f"no verdict is bad, but the command ended with {ended}"
+    return GOOD, f"{len(found.tests)} passed"

@@ -1,0 +1,92 @@
+"""`gpuperf bisect`: exit statuses by verdicts, and `git bisect run` on a planted regression."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from against_project import ARGUMENTS, Project
+from command_line import gpuperf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WRITE = """
+import os, pathlib, sys
+[option] = os.environ["PYTEST_ADDOPTS"].split()
+pathlib.Path(option.removeprefix("--gpuperf-json=")).write_text(sys.argv[1])
+sys.exit(int(sys.argv[2]))
+"""
+TEST = """
+from kernels import kernel
+
+def test_k(gpuperf):
+    gpuperf.time(kernel)
+"""
+
+
+def judged(*verdicts: str) -> list[dict[str, Any]]:
+    return [
+        {"nodeid": "test_k", "verdict": one.strip("~"), "expected_failure": "~" in one, "line": 3}
+        for one in verdicts
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "ended", "status", "reason"),
+    [
+        (["pass", "improved"], 0, 0, "good: 2 passed"),
+        (["pass", "~limit~"], 0, 125, "skipped: test_k is limit"),
+        (["pass", "regressed"], 1, 1, "bad: test_k is regressed"),
+        (["inconclusive", "limit"], 1, 1, "bad: test_k is limit"),
+        (["wrong"], 1, 1, "bad: test_k is wrong"),
+        (["pass", "inconclusive"], 0, 125, "skipped: test_k is inconclusive"),
+        (["invalid"], 1, 125, "skipped: test_k is invalid"),
+        (["new"], 0, 125, "skipped: test_k is new"),
+        (["pass"], 1, 125, "skipped: no verdict is bad, but the command ended with 1"),
+        ([], 4, 125, "skipped: no verdict is bad, but the command ended with 4"),
+    ],
+)
+def test_exit_status_follows_the_verdicts(
+    verdicts: list[str], ended: int, status: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    text = json.dumps({"schema": 1, "passed": not ended, "tests": judged(*verdicts)})
+    done = gpuperf("bisect", sys.executable, "-c", WRITE, text, ended, status=status)
+    assert done.stderr == f"gpuperf: {reason}\n"
+
+
+@pytest.mark.parametrize(
+    "line", [[], ["--", sys.executable, "-c", "raise SystemExit(2)"], ["no-such-program"], ["/"]]
+)
+def test_command_without_verdicts_skips_the_commit(line: list[str]) -> None:
+    assert gpuperf("bisect", *line, status=125).stderr.startswith("gpuperf: skipped: ")
+
+
+def test_git_bisect_finds_a_planted_regression(tmp_path: Path) -> None:
+    project = Project(tmp_path / "repo")
+    project.restarts = "2"
+    good = project.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": TEST})
+    project.commit({"kernels.py": "def kernel(): return 9.0 + 1.0\n"})
+    project.commit({"kernels.py": "def kernel(: return 10.0\n"})
+    project.commit({"kernels.py": "def kernel(): return 8.0 + 2.0\n"})
+    planted = project.commit({"kernels.py": "def kernel(): return 12.0\n"})
+    project.commit({"README": "slow"})
+    project.git("bisect", "start", "HEAD", good)
+    own = (sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "bisect")
+    pytest_line = (sys.executable, "-m", "pytest", *ARGUMENTS, f"--gpuperf-against={good}")
+    done = subprocess.run(
+        ["git", "bisect", "run", *own, *pytest_line],
+        cwd=project.root,
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert f"{planted} is the first bad commit" in done.stdout, done.stdout + done.stderr
+    assert "gpuperf: bad: test_k.py::test_k is regressed" in done.stdout + done.stderr
+    assert project.leftovers() == []
