@@ -18,7 +18,16 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fuzz.fuzz import space_of
 from pytest_gpuperf.measure import correctness
 from pytest_gpuperf.plugin.facade import Gpuperf
-from pytest_gpuperf.records import Correctness, Fuzzing, Profile, TestRecord, Timing, Trace, WarmUp
+from pytest_gpuperf.records import (
+    AgainstTiming,
+    Correctness,
+    Fuzzing,
+    Profile,
+    TestRecord,
+    Timing,
+    Trace,
+    WarmUp,
+)
 from pytest_gpuperf.records.runs import encode_run
 from pytest_gpuperf.session.marker import MARKER_KEYS, ItemState, Marker
 from run_builders import H200, run, timing
@@ -153,6 +162,9 @@ class Source:
     def time(self, _: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         return timing(mode="hot" if mode == "auto" else mode, bytes=bytes, flops=flops)  # type: ignore[arg-type]
 
+    def in_turn(self, first: Call, other: Call, *, mode: str) -> AgainstTiming:
+        return AgainstTiming(ref=first.label, commit="", log_ratios=(0.1, 0.1))
+
     def profile(self, call: Call, kernels: Selection) -> Profile:
         kernels.pick([1, 2], call)
         return Profile(regex=kernels.regex or "", launches=kernels.recorded)
@@ -182,6 +194,7 @@ METHODS = {
     if inspect.isfunction(method) and (name == "__call__" or not name.startswith("_"))
 }
 del METHODS["static"], METHODS["limit"]  # below
+OF_CHECKS = ("__call__", "check", "compare")
 
 
 def refused(method: str, *args: object, **kwargs: object) -> bool:
@@ -204,7 +217,7 @@ def refused(method: str, *args: object, **kwargs: object) -> bool:
 def test_odd_argument_of_a_method_is_a_clear_error(data: st.DataObject, value: object) -> None:
     method = data.draw(st.sampled_from(list(METHODS)))
     name = data.draw(st.sampled_from(METHODS[method]))
-    given_first: dict[str, object] = {"expected": double} if method in ("__call__", "check") else {}
+    given_first: dict[str, object] = {"expected": double} if method in OF_CHECKS else {}
     if name in ("rtol", "atol"):
         given_first |= {"rtol": 0.0, "atol": 0.0}
     value = made(value)
@@ -213,7 +226,8 @@ def test_odd_argument_of_a_method_is_a_clear_error(data: st.DataObject, value: o
     if method == "fuzz":
         given_first = {"expected": double, "shapes": "(m,n)", "dtypes": torch.float32, **given_first}
     first = () if method == "fuzz" else (torch.ones(2),)
-    refused(method, double, *first, **{**given_first, name: value})
+    fn = {"main": double, "other": double} if method == "compare" else double
+    refused(method, fn, *first, **{**given_first, name: value})
 
 
 @CALM
@@ -226,6 +240,7 @@ def test_odd_limit_is_a_clear_error(value: object) -> None:
 @given(value=VALUES)
 def test_anything_but_a_callable_is_refused(value: object) -> None:
     assert callable(value) or refused("time", value)
+    assert refused("compare", made(value), torch.ones(2), expected=double)
 
 
 @pytest.mark.parametrize("name", ["bytes", "flops"])
