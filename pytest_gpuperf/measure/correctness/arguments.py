@@ -58,6 +58,14 @@ def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterato
     yield name, tensor
 
 
+def tensors_of_arguments(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[int | str, dict[str, torch.Tensor]]:
+    """Return the tensors of each argument, by their names in messages."""
+    named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+    return {key: dict(named_tensors(value, f"argument {key}", argument=True)) for key, value in named}
+
+
 def copied_outputs(
     value: object, who: str, written: Mapping[str, torch.Tensor] = MappingProxyType({})
 ) -> dict[str, torch.Tensor]:
@@ -129,8 +137,7 @@ class Arguments:
     def __init__(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], mutates: bool | Collection[int | str]
     ) -> None:
-        named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
-        tensors = {key: dict(named_tensors(value, f"argument {key}", argument=True)) for key, value in named}
+        tensors = tensors_of_arguments(args, kwargs)
         with_tensors = [key for key, found in tensors.items() if found]
         written: Collection[int | str] = (
             () if mutates is False else with_tensors if mutates is True else mutates

@@ -83,8 +83,9 @@ def widened_reference(
     try:
         with torch.random.fork_rng(sorted(device.index for device in devices)):
             wide_args, wide_kwargs = mapped(copied, (args, dict(kwargs)))
-            function = _wide_module(expected)
-            value = function(*wide_args, **wide_kwargs)
+            if isinstance(expected, torch.nn.Module):
+                expected = copy.deepcopy(expected).double()
+            value = expected(*wide_args, **wide_kwargs)
             finish(value)
         return [copied(tensor) for tensor in written.values()] if value is None else value
     except torch.cuda.OutOfMemoryError:
@@ -96,13 +97,6 @@ def widened_reference(
         raise NotWidenedError(
             f"the reference does not take float64 ({type(error).__name__}: {why})"
         ) from None
-
-
-def _wide_module(expected: Callable[..., object]) -> Callable[..., object]:
-    """Return a module with float64 parameters; other callables are returned as they are."""
-    if isinstance(expected, torch.nn.Module):
-        return copy.deepcopy(expected).double()
-    return expected
 
 
 def _check_size(arguments: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:

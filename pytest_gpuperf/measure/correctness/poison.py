@@ -46,18 +46,13 @@ def same_bits(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 def holds(tensor: torch.Tensor, byte: int) -> torch.Tensor:
     """Mark the elements whose bytes all are `byte`."""
     words = _words(tensor)
-    pattern = int.from_bytes(
-        bytes([byte]) * words.element_size(), "little", signed=words.dtype != torch.uint8
-    )
-    return _all_words(tensor, words == pattern)
+    return _all_words(tensor, words == _word_of(byte, words))
 
 
 def fill(tensor: torch.Tensor, byte: int) -> None:
     """Set all bytes of a tensor's elements, and nothing else, to `byte`."""
     words = _words(tensor)
-    words.fill_(
-        int.from_bytes(bytes([byte]) * words.element_size(), "little", signed=words.dtype != torch.uint8)
-    )
+    words.fill_(_word_of(byte, words))
 
 
 def zero(tensor: torch.Tensor, marks: torch.Tensor) -> None:
@@ -146,6 +141,10 @@ def _words(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype == torch.complex128:
         tensor = torch.view_as_real(tensor)
     return tensor.detach().view(_WORDS[tensor.element_size()])
+
+
+def _word_of(byte: int, words: torch.Tensor) -> int:
+    return int.from_bytes(bytes([byte]) * words.element_size(), "little", signed=words.dtype != torch.uint8)
 
 
 def _all_words(tensor: torch.Tensor, equal: torch.Tensor) -> torch.Tensor:

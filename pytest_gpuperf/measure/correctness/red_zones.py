@@ -19,7 +19,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import poison
-from pytest_gpuperf.measure.correctness.arguments import named_tensors
+from pytest_gpuperf.measure.correctness.arguments import named_tensors, tensors_of_arguments
 from pytest_gpuperf.measure.correctness.guarded_pool import (
     GuardedPool,
     can_guard,
@@ -160,12 +160,8 @@ def call_between_red_zones(
         kwargs: Its keyword arguments.
         arguments: The tensors among them.
     """
-    named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
-    names = {
-        id(tensor): name
-        for key, value in named
-        for name, tensor in named_tensors(value, f"argument {key}", argument=True)
-    }
+    found = tensors_of_arguments(args, kwargs).values()
+    names = {id(tensor): name for tensors in found for name, tensor in tensors.items()}
     devices = [device for device in arguments.devices if device.type == "cuda"]
     try:
         pool = _pool_for(fn, args, kwargs, arguments, devices[0]) if devices else None

@@ -13,13 +13,12 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.ncu_failures import BUSY_ADVICE, PERMISSION_ADVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from pytest_gpuperf.measure.cupti.params import AnyParams
 
 WHEELS = "torch's CUDA wheels"
 TOOLKIT = "the CUDA toolkit"
 TRITON = "Triton's wheel"
+_OF_TOOLKIT = ("extras/CUPTI/lib64", "lib64", "lib")
 
 _OTHER_CLIENT = (
     "another profiler holds CUPTI in this process",
@@ -161,33 +160,25 @@ def _loaded() -> list[Path]:
 
 def copies() -> list[tuple[str, Path]]:
     """List the copies of this environment in the order to use them: the owner and the path of each."""
-    toolkits = [Path(root) for name in ("CUDA_HOME", "CUDA_PATH") if (root := os.environ.get(name))]
+    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    toolkits = [Path(root) / below for root in filter(None, roots) for below in _OF_TOOLKIT]
+    # nvidia/cu13/lib from CUDA 13 on, nvidia/cuda_cupti/lib before.
+    folders = {
+        WHEELS: sorted(_package_folders("nvidia", "*/lib"), key=lambda one: one.parts[-2], reverse=True),
+        TOOLKIT: toolkits,
+        TRITON: _package_folders("triton", "backends/nvidia/lib/cupti*"),
+    }
     return [
         (source, path)
-        for source, folder in _folders(
-            _package_folders("nvidia"), [*toolkits, Path("/usr/local/cuda")], _package_folders("triton")
-        )
+        for source, some in folders.items()
+        for folder in some
         # The longest name has the whole version; the others are links to it.
         for path in sorted(folder.glob("libcupti.so*"), reverse=True)[:1]
     ]
 
 
-def _package_folders(name: str) -> list[Path]:
-    """List the folders of a package without importing it; several distributions can share a package."""
+def _package_folders(name: str, below: str) -> list[Path]:
+    """List folders of a package without importing it; several distributions can share a package."""
     spec = importlib.util.find_spec(name)
-    return [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
-
-
-def _folders(
-    wheels: Iterable[Path], toolkits: Iterable[Path], triton: Iterable[Path]
-) -> Iterator[tuple[str, Path]]:
-    for root in wheels:
-        # nvidia/cu13/lib from CUDA 13 on, nvidia/cuda_cupti/lib before.
-        for folder in sorted(root.glob("*/lib"), reverse=True):
-            yield WHEELS, folder
-    for root in toolkits:
-        for below in ("extras/CUPTI/lib64", "lib64", "lib"):
-            yield TOOLKIT, root / below
-    for root in triton:
-        for folder in sorted((root / "backends" / "nvidia" / "lib").glob("cupti*")):
-            yield TRITON, folder
+    roots = (spec and spec.submodule_search_locations) or ()
+    return [folder for root in roots for folder in sorted(Path(root).glob(below))]

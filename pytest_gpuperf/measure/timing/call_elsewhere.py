@@ -8,7 +8,7 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.arguments import named_tensors
+from pytest_gpuperf.measure.correctness.arguments import tensors_of_arguments
 from pytest_gpuperf.measure.device.memory import bytes_of, free_bytes, twin
 from pytest_gpuperf.measure.trees import mapped, values_in
 
@@ -24,10 +24,12 @@ _WITHOUT_TENSORS = (int, float, complex, str, bytes, type(None), torch.dtype, to
 
 def tensors_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Return the tensors of torch on the GPU among arguments, by name."""
-    found: dict[str, torch.Tensor] = {}
-    for key, value in [*enumerate(args), *kwargs.items()]:
-        found.update(named_tensors(value, f"argument {key}", argument=True))
-    return {name: one for name, one in found.items() if type(one) in PLAIN and one.numel() and on_gpu(one)}
+    return {
+        name: one
+        for found in tensors_of_arguments(args, kwargs).values()
+        for name, one in found.items()
+        if type(one) in PLAIN and one.numel() and on_gpu(one)
+    }
 
 
 def on_gpu(tensor: torch.Tensor) -> bool:

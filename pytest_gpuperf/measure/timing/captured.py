@@ -158,9 +158,8 @@ class CapturedCalls:
             DriverError: The driver does not tell.
         """
         groups: defaultdict[object, list[int]] = defaultdict(list)
-        known: dict[int, object] = {}
         for call, (begin, end) in enumerate(self._ranges):
-            launched = tuple(_signature(node, known) for node in self._nodes[begin:end])
+            launched = tuple(map(_signature, self._nodes[begin:end]))
             groups[launched, len(self._places[call])].append(call)
         return dict(groups)
 
@@ -300,12 +299,9 @@ def _kind(node: int) -> int:
     return kind.value
 
 
-def _signature(node: int, known: dict[int, object]) -> object:
-    if node not in known:
-        what: object = (kind := _kind(node))
-        if kind == CU_GRAPH_NODE_TYPE_KERNEL:
-            found = _KernelParams()
-            driver.call("cuGraphKernelNodeGetParams_v2", ctypes.c_void_p(node), ctypes.byref(found))
-            what = (found.function, found.kernel, *found.grid, *found.block, found.shared_memory)
-        known[node] = what
-    return known[node]
+def _signature(node: int) -> object:
+    if (kind := _kind(node)) != CU_GRAPH_NODE_TYPE_KERNEL:
+        return kind
+    found = _KernelParams()
+    driver.call("cuGraphKernelNodeGetParams_v2", ctypes.c_void_p(node), ctypes.byref(found))
+    return found.function, found.kernel, *found.grid, *found.block, found.shared_memory
