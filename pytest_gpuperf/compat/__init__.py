@@ -1,1 +1,1 @@
-"""Private names of torch, Triton, pytest and xdist: a file each, and what replaces a missing one."""
+"""Private names of torch, Triton, CuPy, pytest and xdist: a file each, and what replaces a missing one."""
