@@ -38,7 +38,9 @@ def notices(summary: Summary) -> list[str]:
     when = f"while the clocks were held back ({', '.join(reasons)})"
     lines.extend(_doubt(results, when, lambda timing: bool(timing.held_back)))
     lines.extend(_doubt(results, "before the time was steady", _unsteady))
-    lines.extend(_grouped(results, "timed without a CUDA graph", _not_captured))
+    graphless = _grouped(results, "timed without a CUDA graph", _not_captured)
+    several = _doubt(results, "without a CUDA graph, -v tells why", lambda timing: bool(not_captured(timing)))
+    lines.extend(several if len(graphless) > 1 else graphless)
     lines.extend(_grouped(results, "timed without verified outputs", _not_verified))
     lines.extend(_read_otherwise(results))
     lines.extend(_drifts(results))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.compat.pytest_names import terminal_columns
 from pytest_gpuperf.records.change import printable_lines
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.brief import brief_lines
+from pytest_gpuperf.report.forms.as_text import wrapped
 from pytest_gpuperf.report.notices import undecided
 from pytest_gpuperf.report.table import Screen
 from pytest_gpuperf.report.terminal import summary_lines
@@ -35,11 +37,14 @@ def _write_table(summary: Summary, terminal: TerminalReporter, *, brief: bool) -
             terminal.write_line(line)
         return
     width = terminal_columns(terminal)
-    columns = width if terminal.isatty else max(width, LEAST_COLUMNS)
+    columns = width if terminal.isatty or "COLUMNS" in os.environ else max(width, LEAST_COLUMNS)
     lines = summary_lines(summary, Screen(columns, terminal.hasmarkup), verbosity=terminal.verbosity)
     notices = summary.notices if summary.results else [n for n in summary.notices if n.startswith("error")]
     # They may hold text of files.
-    lines += [printable_lines(f"gpuperf: {notice}") for notice in (*notices, *undecided(summary.results))]
+    for notice in (*notices, *undecided(summary.results)):
+        line = f"gpuperf: {notice}"
+        # An error may hold a command to paste.
+        lines += [printable_lines(line)] if notice.startswith("error") else wrapped([line], columns)
     if not lines:
         return
     terminal.section("gpuperf")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import KernelProfile, Timing, Trace
     from pytest_gpuperf.records.timing import CompilerWork
-    from pytest_gpuperf.report.rows import Summary
+    from pytest_gpuperf.report.rows import Row, Summary
     from pytest_gpuperf.report.table import Screen
 
 TESTS_SHOWN = 60
@@ -89,7 +89,7 @@ def _left_out(results: Sequence[TestResult], shown: Sequence[TestResult]) -> str
     left = {status: count - before.get(status, 0) for status, count in counts_by_status(results).items()}
     total = len(results) - len(shown)
     if total == left.get(Status.PASS):
-        return f"… {total:,} more passed; -v shows them"
+        return f"… {total:,} more passed; -v shows them" if shown else f"{total:,} passed; -v shows them"
     what = ", ".join(f"{count:,} {status.value}" for status, count in left.items() if count)
     return f"… {total:,} more ({what}); -v shows them"
 
@@ -97,16 +97,23 @@ def _left_out(results: Sequence[TestResult], shown: Sequence[TestResult]) -> str
 def _table(results: Sequence[TestResult], screen: Screen, *, details: bool) -> list[str]:
     by_file = [list(group) for _, group in groupby(results, key=_file)]
     rows_of = [rows for group in by_file for rows in build_rows(group)]
-    lines, entries = row_lines(columns_of([row for rows in rows_of for row in rows]), screen)
+    # Compiled kernels have other columns, with titles of their own.
+    kinds = groupby(sorted((row for rows in rows_of for row in rows), key=_is_compiled), key=_is_compiled)
+    tables = {kind: row_lines(columns_of(list(rows)), screen) for kind, rows in kinds}
+    entries = {kind: iter(lines) for kind, (_, lines) in tables.items()}
     kernels = iter(_kernel_lines(results, screen) if details else [])
-    entry = iter(entries)
     own = iter(rows_of)
-    for number, group in enumerate(by_file):
-        lines += [*([""] if number else []), printable(_file(group[0]))]
+    lines: list[str] = []
+    titled = None
+    for group in by_file:
+        lines += [""] if lines else []
+        heading = [printable(_file(group[0]))]
         for result in group:
             measured = list(result.record.measurements.values()) or [Measurement()]
-            for _, measurement in zip(next(own), measured, strict=True):
-                lines += next(entry)
+            for row, measurement in zip(next(own), measured, strict=True):
+                kind = _is_compiled(row)
+                lines += [*(tables[kind][0] if kind is not titled else []), *heading, *next(entries[kind])]
+                titled, heading = kind, []
                 lines += next(kernels, [])
                 notes = [fuzz_line(measurement.fuzz)] if measurement.fuzz else []
                 notes += [f"in turn: {show_in_turn(measurement.in_turn)}"] if measurement.in_turn else []
@@ -116,6 +123,10 @@ def _table(results: Sequence[TestResult], screen: Screen, *, details: bool) -> l
             if details:
                 lines += _remarks(result, screen.width)
     return lines
+
+
+def _is_compiled(row: Row) -> bool:
+    return bool(row.compiled)
 
 
 def _file(result: TestResult) -> str:

@@ -220,6 +220,14 @@ def test_undecided_time_of_a_failed_test_is_shown(project: Project) -> None:
     )
 
 
+def test_no_line_is_wider_than_columns(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    project.baseline(100.0)
+    lines = project.judged(101.0).outlines
+    assert any(line.startswith("gpuperf: 1 slowdown not decided") for line in lines)
+    assert all(len(line) <= 80 for line in lines[lines.index(f"{' gpuperf ':=^80}") :])
+
+
 def test_doubted_time_warns_and_is_counted(project: Project, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=TIMED)
     doubted = replace(timing(100.0), verification=Verification(doubts=("it is quick",)))

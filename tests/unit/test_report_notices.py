@@ -79,12 +79,10 @@ def test_doubtful_measurements_are_named_with_their_reason() -> None:
 1 test timed with other processes on the GPU: test_neighbour
 1 test timed while the clocks were held back (sw_power_cap): test_throttled
 1 test timed before the time was steady: test_unsteady
-2 tests timed without a CUDA graph: test_waits, test_waits_too: by kernels: it synchronises
-1 test timed without a CUDA graph: test_queued: queued: it synchronises
-1 test timed without a CUDA graph: test_host: by the host's clock: it synchronises; CUPTI: torch.profiler holds CUPTI
+4 tests timed without a CUDA graph, -v tells why: test_queued, test_waits, test_waits_too and 1 more
 1 test timed without verified outputs: test_random: it draws numbers
 1 test with a reference that tells little: test_dull: the reference is all zero\
-""")  # noqa: E501
+""")
 
 
 def test_throttle_reason_at_full_clock_is_ignored() -> None:

@@ -15,7 +15,8 @@ from rich.cells import cell_len
 
 from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
 from pytest_gpuperf.plugin.reports import Failure
-from pytest_gpuperf.records import Measurement
+from pytest_gpuperf.records import Measurement, Profile
+from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.rows import Summary
 from pytest_gpuperf.report.table import Screen
@@ -24,6 +25,8 @@ from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pytest_gpuperf.records import MetricValue
 
 LONG = "suites/test_gemm.py::test_bf16_gemm[" + "triton-128x256x64-" * 6 + "8192]"
 NUMBERS = ("5.30 µs ±0.2 %", "mem 78 %", "77/100 %", "long_scoreboard 62 %", "+0.3 ±0.5 %")
@@ -155,6 +158,19 @@ def test_wide_terminal_shows_a_test_on_one_line(width: int) -> None:
         assert shown in rows[0]
 
 
+@pytest.mark.parametrize("nodeid", ["t.py::test_static", "u.py::test_static"])
+def test_compiled_kernels_have_columns_of_their_own(nodeid: str) -> None:
+    metrics: dict[str, MetricValue] = {"theoretical_occupancy": 12.0, "registers_per_thread": 255.0}
+    static = Measurement(profile=Profile(source=STATIC_SOURCE, combined=metrics))
+    results = [result("t.py::test_a"), result(nodeid, measurements={"main": static}, change_pct=None)]
+    rows = [line for line in lines_of(results, width=120) if line.startswith("test")]
+    titles, measured, titles_of_compiled, compiled = [line.split() for line in rows]
+    assert titles[:2] == ["test", "time"]
+    assert measured[-1] == "pass"
+    assert titles_of_compiled == ["test", "occupancy", "compiled", "verdict"]
+    assert compiled == ["test_static", "≤12", "%", "255", "regs", "pass"]
+
+
 def test_failure_is_coloured() -> None:
     file = io.StringIO()
     writer = TerminalWriter(file)
@@ -170,6 +186,13 @@ def test_only_notable_tests_of_many_are_shown() -> None:
     lines = lines_of(results)
     assert [line.split()[0] for line in lines if line.startswith("test_")] == ["test_x[42]", "test_x[50]"]
     assert "… 98 more passed; -v shows them" in lines
+
+
+def test_many_that_passed_are_one_line() -> None:
+    assert lines_of([result(f"t.py::test_x[{number}]") for number in range(100)])[1:] == [
+        "",
+        "100 passed; -v shows them",
+    ]
 
 
 def test_only_the_worst_of_too_many_are_shown() -> None:

@@ -125,6 +125,7 @@ def _cells(entry: Entry) -> list[_Cell]:
     if not colons:
         file, name = "", file
     test = f'<span class="file">{text(file + colons)}</span><wbr>' * bool(file) + f"<span>{text(name)}</span>"
+    test += f'<br><span class="file">{text(row.compiled)}</span>' * bool(row.compiled)
     change = f"<span>{sentence(row.change)}</span>" if row.change else ""
     rate = ((timing.tflop_per_s or 0) * 1e3 or timing.gb_per_s) if timing else None
     speeds = [number_in(metrics, name) for name in ("sm_throughput", "memory_throughput")]
@@ -137,7 +138,6 @@ def _cells(entry: Entry) -> list[_Cell]:
         _Cell("SOL", text(row.sol), max(filter(None, speeds), default=None), "number less"),
         _Cell("occupancy", text(row.occupancy), number_in(metrics, "achieved_occupancy"), "number less"),
         _Cell("top stall", text(row.stall), kind="stall less"),
-        _Cell("compiled", text(row.compiled), kind="less"),
         _Cell("error", text(row.error), accuracy.rms_ulp if accuracy else None, "number least"),
     ]
 

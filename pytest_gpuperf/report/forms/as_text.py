@@ -89,14 +89,9 @@ def row_lines(columns: Sequence[Column], screen: Screen) -> tuple[list[str], lis
 
 
 def _on_one_line(columns: Sequence[Column], width: int) -> list[Column]:
-    """Let each row fit on one line: cut long names, leave out spare columns, then cut names further.
-
-    Without spare columns nothing changes.
-    """
+    """Let each row fit on one line: cut long names, leave out spare columns, then cut names further."""
     left = list(columns)
     spare = sorted((one for one in columns if one.spare), key=lambda one: one.spare)
-    if not spare:
-        return left
     names = [one for one in columns if one.place == "name"]
     wanted = sum(min(_width(one), LONG_NAME) + GAP for one in names)
 
