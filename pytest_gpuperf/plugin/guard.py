@@ -22,7 +22,7 @@ from pytest_gpuperf.plugin.own_errors import OwnErrors, register
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from pytest_gpuperf.session.link import Link, Message
+    from pytest_gpuperf.session.link import Link
 
 LAST_S = 30
 """Seconds for the end of a process whose GPU is broken: teardown of fixtures, coverage, counters."""
@@ -149,14 +149,11 @@ class Worker:
         # The first clean-up is the last one that pytest does.
         config.add_cleanup(_leave)
 
-    def _tell(self, message: Message) -> None:
-        self._link.tell(message)
-
     def _broke(self, session: pytest.Session, nodeid: str, error: str) -> None:
         from pytest_gpuperf.session.link import Broken
 
         session.shouldstop = f"{nodeid} broke the GPU"
-        self._tell(Broken(nodeid, error))
+        self._link.tell(Broken(nodeid, error))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
@@ -174,7 +171,7 @@ class Worker:
         try:
             return (yield)
         except pytest.UsageError as error:
-            self._tell(Refused("\n".join(map(str, error.args))))
+            self._link.tell(Refused("\n".join(map(str, error.args))))
             raise
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -195,7 +192,7 @@ class Worker:
         """Tell how many tests options have deselected."""
         from pytest_gpuperf.session.link import Deselected
 
-        self._tell(Deselected(len(items)))
+        self._link.tell(Deselected(len(items)))
 
     def pytest_sessionstart(self) -> None:
         """Let the controller show the stacks of a crash."""
@@ -223,7 +220,7 @@ class Worker:
         if session is not None and session.benchmarks and reporter is not None:
             table = io.StringIO()
             session.display(reporter(self._config, table))
-            self._tell(Benchmarks(table.getvalue()))
+            self._link.tell(Benchmarks(table.getvalue()))
 
 
 def _end_with_parent() -> None:

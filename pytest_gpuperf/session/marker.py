@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 MOST_GPUS = 64
 """More GPUs than a host has."""
-MARKER_KEYS = ("kernels", "launches", "limits", "tolerance", "preset", "metrics", "benchmark", "gpus")
 
 
 @dataclass(frozen=True)
@@ -61,52 +60,31 @@ class Marker:
         marks = list(item.iter_markers("gpuperf"))
         if not marks:
             return _NO_MARKER
-        kernels: list[str] = []
-        launches: list[Launches] = []
-        limits: list[Limit] = []
-        tolerances: list[float] = []
-        presets: list[tuple[str, ...]] = []
-        metrics: list[str] = []
-        gpus: list[int] = []
+        found: dict[str, list[Any]] = {key: [] for key in MARKER_CHECKS}
         where = f"in the gpuperf marker of {item.nodeid}"
         for mark in marks:
-            # Each is checked, also if a nearer one hides it.
-            given = {
-                key: value for key, value in mark.kwargs.items() if value is not None or key == "metrics"
-            }
-            unknown = [*mark.args, *(key for key in mark.kwargs if key not in MARKER_KEYS)]
+            unknown = [*mark.args, *(key for key in mark.kwargs if key not in MARKER_CHECKS)]
             if unknown:
                 kind = "positional argument" if mark.args else "argument"
                 raise GpuperfError(
                     f"the gpuperf marker of {item.nodeid} has the {kind} {show_repr(unknown[0])}",
-                    expected=f"keyword arguments out of {', '.join(MARKER_KEYS)}",
+                    expected=f"keyword arguments out of {', '.join(MARKER_CHECKS)}",
                 )
-            if (regex := check_kernels(given.get("kernels"), where)) is not None:
-                kernels.append(regex)
-            if "launches" in given:
-                launches.append(check_launches(given["launches"], where))
-            if "limits" in given:
-                limits.extend(_limits(given["limits"], where))
-            if "tolerance" in given:
-                tolerances.append(_tolerance(given["tolerance"], where))
-            if "preset" in given:
-                presets.append(_preset(given["preset"], where))
-            if "gpus" in given:
-                gpus.append(_gpus(given["gpus"], where))
-            metrics.extend(_metrics(mark.kwargs.get("metrics", ()), where))
-            if not isinstance(given.get("benchmark", False), bool):
-                raise GpuperfError(
-                    f"benchmark={show_repr(given['benchmark'])} {where}", expected="True or False"
-                )
-        metrics.extend(limit.measured_name for limit in limits if limit.part == "profile")
+            # Each is checked, also if a nearer one hides it.
+            for key, value in mark.kwargs.items():
+                if value is not None or key == "metrics":
+                    found[key].append(MARKER_CHECKS[key](value, where))
+        limits = tuple(limit for some in found["limits"] for limit in some)
+        metrics = [name for some in found["metrics"] for name in some]
+        metrics += [limit.measured_name for limit in limits if limit.part == "profile"]
         return cls(
-            regex=next(iter(kernels), None),
-            launches=next(iter(launches), "all"),
-            limits=tuple(limits),
-            tolerance_pct=next(iter(tolerances), None),
-            preset=next(iter(presets), ()),
+            regex=next(iter(found["kernels"]), None),
+            launches=next(iter(found["launches"]), "all"),
+            limits=limits,
+            tolerance_pct=next(iter(found["tolerance"]), None),
+            preset=next(iter(found["preset"]), ()),
             metrics=tuple(dict.fromkeys(metrics)),
-            gpus=next(iter(gpus), 0),
+            gpus=next(iter(found["gpus"]), 0),
         )
 
 
@@ -166,6 +144,25 @@ def _tolerance(value: object, where: str) -> float:
             expected=f"a number of percent, above 0 and at most {MAX_TOLERANCE_PCT}",
         )
     return float(value)
+
+
+def _benchmark(value: object, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise GpuperfError(f"benchmark={show_repr(value)} {where}", expected="True or False")
+    return value
+
+
+MARKER_CHECKS: Mapping[str, Callable[[Any, str], Any]] = {
+    "kernels": check_kernels,
+    "launches": check_launches,
+    "limits": _limits,
+    "tolerance": _tolerance,
+    "preset": _preset,
+    "metrics": _metrics,
+    "benchmark": _benchmark,
+    "gpus": _gpus,
+}
+"""Check of each keyword of the marker."""
 
 
 class ItemState(msgspec.Struct, gc=False):

@@ -29,7 +29,7 @@ from pytest_gpuperf.records import (
     WarmUp,
 )
 from pytest_gpuperf.records.runs import encode_run
-from pytest_gpuperf.session.marker import MARKER_KEYS, ItemState, Marker
+from pytest_gpuperf.session.marker import MARKER_CHECKS, ItemState, Marker
 from run_builders import H200, run, timing
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def marker(*args: object, **kwargs: object) -> Marker:
 
 
 @CALM
-@given(key=st.sampled_from(MARKER_KEYS), value=VALUES)
+@given(key=st.sampled_from([*MARKER_CHECKS]), value=VALUES)
 @example(key="limits", value=np.arange(3))
 @example(key="benchmark", value=Later())
 @example(key="metrics", value=None)

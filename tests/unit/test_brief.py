@@ -6,84 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
-from msgspec.structs import replace
 
-from judging import H200, baseline, verdict
-from pytest_gpuperf.judge.floor import impossible_time
-from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.judge.result import Status, TestVerdict
-from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.records import (
-    Correctness,
-    Fuzzing,
-    Measurement,
-    MetricValue,
-    SanitizerHit,
-    SanitizerResult,
-    Verification,
-    Workload,
-)
-from pytest_gpuperf.records.sanitizer_errors import errors_of
+from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.report.brief import MOST_CHARACTERS, MOST_LINES, brief_lines, shortened
 from pytest_gpuperf.report.rows import Summary
 from report_examples import ENVIRONMENT, RECORDED, result
-from run_builders import in_turn, measured, record, timing
-
-STALLS = [name for name in METRICS if name.startswith("stall.")]
-COUNTERS: dict[str, MetricValue] = {name: 2.0 + number for number, name in enumerate(STALLS)}
-MOVED: dict[str, MetricValue] = {name: 9.0 + 3 * number for number, name in enumerate(STALLS)}
-HITS = tuple(
-    SanitizerHit(
-        kind="Invalid __global__ write of size 4 bytes", kernel=f"kernel_{number}", places=("k.py:12",)
-    )
-    for number in range(8)
-)
-CLAIMED = replace(timing(5.3), work=Workload(bytes=10**12, argument_bytes=10**12))
-BIG = Correctness(passed=True, argument_bytes=10**12, output_bytes=10**12)
-CASES = {
-    "regressed": (in_turn(measured(8.0, MOVED), 0.4, 0.4), {"known": baseline(5.3, COUNTERS)}),
-    "limit": (
-        measured(5.3, MOVED),
-        {"limits": [one for name in COUNTERS for one in parse_limits([f"{name} <= 1"])]},
-    ),
-    "wrong": (measured(5.3, correct=False), {}),
-    "fuzz": (
-        Measurement(fuzz=Fuzzing(passed=False, cases=9, seconds=1, found_after=9, failure="off\n" * 30)),
-        {},
-    ),
-    "refused": (
-        Measurement(timing=replace(timing(), verification=Verification(refused="stale outputs"))),
-        {},
-    ),
-    "sanitizer": (measured(), {"errors": errors_of(SanitizerResult(tool="memcheck", hits=HITS, count=8))}),
-    "invalid": (measured(), {"errors": [f"no kernel matches 'gemm_{number}'" for number in range(30)]}),
-    "against": (
-        in_turn(measured(), sessions=()),
-        {"known": baseline(5.3), "strict": True},
-    ),
-    "inconclusive": (measured(5.4, mode="hot"), {"known": baseline(5.3), "strict": True}),
-}
-
-
-def message(kind: str) -> str:
-    if kind == "impossible":
-        finding = impossible_time(Measurement(timing=CLAIMED, correctness=BIG), H200)
-        assert finding is not None
-        return TestVerdict(finding.status, (finding,)).message()
-    measurement, arguments = CASES[kind]
-    found = verdict(record("t.py::test_k", main=measurement), **arguments)  # type: ignore[arg-type]
-    assert found.fails, found
-    return found.message()
-
-
-@pytest.mark.parametrize("kind", [*CASES, "impossible"])
-def test_each_kind_of_failure_has_at_most_ten_lines(kind: str) -> None:
-    whole = message(kind)
-    lines = shortened(whole, "t.py:12").splitlines()
-    assert len(lines) <= MOST_LINES
-    assert max(map(len, lines)) <= MOST_CHARACTERS
-    assert lines[0] == whole.splitlines()[0][:MOST_CHARACTERS].rstrip()
-    assert lines[-1] == "at t.py:12"
 
 
 def test_next_step_stays_and_accepting_goes_first() -> None:
