@@ -10,9 +10,8 @@ import pytest
 
 import cupti_runs
 import fake_ncu
-from pytest_gpuperf.measure.device.lock import HELD_ENV
 
-pytestmark = pytest.mark.usefixtures("forked_runs")
+pytestmark = pytest.mark.usefixtures("forked_runs", "gpu_with_cupti")
 TEST = """
 import pytest
 
@@ -21,12 +20,6 @@ def test_k(gpuperf):
     gpuperf.profile(print)
 """
 NO_CUPTI = "libcupti was not found"
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return the GPU that the test processes have too."""
-    monkeypatch.setenv(HELD_ENV, cupti_runs.UUID)
 
 
 def run(

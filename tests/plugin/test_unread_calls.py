@@ -9,10 +9,9 @@ import pytest
 
 import cupti_runs
 import fake_ncu
-from pytest_gpuperf.measure.device.lock import HELD_ENV
 
 pytest.importorskip("xdist")
-pytestmark = pytest.mark.usefixtures("forked_runs")
+pytestmark = pytest.mark.usefixtures("forked_runs", "gpu_with_cupti")
 KERNELS = """
 last = ""
 
@@ -52,12 +51,6 @@ def test_last(gpuperf):
         os._exit(1)
 """
 ALONE, WORKER = ("-n", "0"), ("-n", "1")
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Return the GPU that the test processes have too."""
-    monkeypatch.setenv(HELD_ENV, cupti_runs.UUID)
 
 
 def run(

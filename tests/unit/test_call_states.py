@@ -13,9 +13,7 @@ import torch
 from pytest_gpuperf.measure.correctness.poison import fill
 from pytest_gpuperf.measure.restoration.before import Before
 from pytest_gpuperf.measure.restoration.reachable_tensors import tensors_in_reach
-from pytest_gpuperf.measure.timing import call_elsewhere
 from pytest_gpuperf.measure.verification import other_inputs as values_module
-from pytest_gpuperf.measure.verification import replay
 from pytest_gpuperf.measure.verification.outputs import PATTERN
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from verified_calls import Calls, call_of, data, times, unsuspicious, verify
@@ -24,10 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@pytest.fixture(autouse=True)
-def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (call_elsewhere, replay):
-        monkeypatch.setattr(module, "on_gpu", lambda _: True)
+pytestmark = pytest.mark.usefixtures("host_counts_as_gpu")
 
 
 def backward(x: torch.Tensor) -> torch.Tensor | None:

@@ -9,7 +9,6 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.memory import fingerprint
-from pytest_gpuperf.measure.timing import call_elsewhere
 from pytest_gpuperf.measure.timing.call_elsewhere import copies
 from pytest_gpuperf.measure.verification import other_inputs as values_module
 from pytest_gpuperf.measure.verification.other_inputs import Values
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@pytest.fixture(autouse=True)
-def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_elsewhere, "on_gpu", lambda _: True)
+pytestmark = pytest.mark.usefixtures("host_counts_as_gpu")
 
 
 def data(*shape: int) -> torch.Tensor:

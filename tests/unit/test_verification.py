@@ -9,7 +9,6 @@ import torch
 
 from pytest_gpuperf.measure.device import kept
 from pytest_gpuperf.measure.restoration.before import Before
-from pytest_gpuperf.measure.timing import call_elsewhere
 from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
 from pytest_gpuperf.measure.timing.prepared import Prepared
 from pytest_gpuperf.measure.verification import replay, rerun
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
 
 
-@pytest.fixture(autouse=True)
-def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (call_elsewhere, replay):
-        monkeypatch.setattr(module, "on_gpu", lambda _: True)
+pytestmark = pytest.mark.usefixtures("host_counts_as_gpu")
 
 
 class CallsElsewhere(Calls):
