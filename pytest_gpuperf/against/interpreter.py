@@ -15,6 +15,8 @@ from pytest_gpuperf.errors import GpuperfError
 
 PREFIX = "python:"
 """Beginning of a value of `--gpuperf-against` that names an environment."""
+PLUGIN = "pytest-gpuperf"
+"""Name of this package; that of the run measures both sides."""
 ASK_S = 60.0
 """Seconds that Python may take to tell of its environment."""
 PROGRAM = """
@@ -56,7 +58,7 @@ def installed(program: Path) -> Installed:
     raise GpuperfError(
         f"{program}: {why}",
         expected="the folder of a virtual environment, or a program of Python",
-        next_step=f"type {PREFIX}PATH, or {PREFIX}PATH@REF with a commit",
+        next_step=f"type --gpuperf-against={PREFIX}PATH, or {PREFIX}PATH@REF with a commit",
     )
 
 
@@ -84,7 +86,7 @@ def check_plugin(program: Path, other: Installed) -> None:
         GpuperfError: A package is missing there, or is too old.
     """
     try:
-        needed = [Requirement(line) for line in requires("pytest-gpuperf") or ()]
+        needed = [Requirement(line) for line in requires(PLUGIN) or ()]
     except PackageNotFoundError:
         return
     lacks = [
@@ -106,6 +108,6 @@ def changes(old: Installed, new: Installed) -> list[str]:
     before, now = old.versions, new.versions
     return [
         f"{name} {before.get(name, 'none')} -> {now.get(name, 'none')}"
-        for name in sorted(before.keys() | now)
+        for name in sorted((before.keys() | now) - {PLUGIN})
         if before.get(name) != now.get(name)
     ]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against import start
+from pytest_gpuperf.against.interpreter import PLUGIN
 from pytest_gpuperf.against.messages import SidePlan
 from pytest_gpuperf.settings.settings import SIDE_ENV
 
@@ -167,7 +168,7 @@ def _program(folder: Path) -> Path:
         (folder / "pytest_gpuperf").symlink_to(Path(__file__).resolve().parents[1])
         shutil.copy(start.__file__, folder / "__main__.py")
         with suppress(PackageNotFoundError):
-            plugin = distribution("pytest-gpuperf")
+            plugin = distribution(PLUGIN)
             metadata = folder / f"pytest_gpuperf-{plugin.version}.dist-info"
             metadata.mkdir()
             for name in ("METADATA", "entry_points.txt"):

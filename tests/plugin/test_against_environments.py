@@ -13,7 +13,7 @@ import pytest
 from against_environment import KERNELS, empty_environment, environment
 from against_project import ARGUMENTS, Project
 from pytest_gpuperf.against.build import builds
-from pytest_gpuperf.against.interpreter import Installed, check_plugin, installed, parse
+from pytest_gpuperf.against.interpreter import Installed, changes, check_plugin, installed, parse
 from pytest_gpuperf.against.sides import Sides
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.passes import Invocation
@@ -117,7 +117,10 @@ def test_a_path_without_a_python_is_an_error(tmp_path: Path, place: str, why: st
         GpuperfError, match=f"{place}.*: {why}.*; expected the folder of a virtual env"
     ) as one:
         installed(program)
-    assert (ref, one.value.next_step) == ("", "type python:PATH, or python:PATH@REF with a commit")
+    assert (ref, one.value.next_step) == (
+        "",
+        "type --gpuperf-against=python:PATH, or python:PATH@REF with a commit",
+    )
 
 
 def test_paths_and_commits_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +146,12 @@ def test_a_package_that_is_too_old_is_lacking() -> None:
     check_plugin(Path("python"), Installed("", versions))
     with pytest.raises(GpuperfError, match=r"its environment lacks pytest; .* install 'pytest>=8"):
         check_plugin(Path("python"), Installed("", {**versions, "pytest": "7.4"}))
+
+
+def test_all_versions_that_differ_are_named_but_the_plugins_own() -> None:
+    old = Installed("", {"triton": "3.5.1", "gone": "1", "same": "2", "pytest-gpuperf": "0.1"})
+    new = Installed("", {"triton": "3.6.0", "added": "1", "same": "2"})
+    assert changes(old, new) == ["added none -> 1", "gone 1 -> none", "triton 3.5.1 -> 3.6.0"]
 
 
 def test_pytest_finds_the_plugin_in_an_environment_without_it(tmp_path: Path) -> None:
