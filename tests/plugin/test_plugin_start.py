@@ -75,12 +75,6 @@ def test_actions_without_gpuperf_are_errors(
     )
 
 
-def test_all_actions_without_gpuperf_are_named_together(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest("--gpuperf-update=new", "--gpuperf-against=main")
-    assert "gpuperf: --gpuperf-update=new and --gpuperf-against=main without" in str(result.stderr)
-    assert "`pytest --gpuperf --gpuperf-update=new --gpuperf-against=main`" in str(result.stderr)
-
-
 @pytest.mark.parametrize(
     ("ini", "given"),
     [

@@ -28,35 +28,20 @@ BASELINES = Path(__file__).parents[2] / "baselines"
 Edit = tuple[str, Any]
 """Place below `tests.<id>.measurements.main` and its new value."""
 
-TIMES = [0, -1, math.nan, math.inf, 1e308, 1e-320, None, "fast"]
+TIMES = [0, math.nan, 1e-320, "fast"]
 OF_A_RUN: list[Edit] = [
     *(("timing.time_us", value) for value in TIMES),
-    *(("timing.normalised_us", value) for value in (-1, math.nan, math.inf, 1e308)),
     ("timing.other", {"time_us": 1e13}),
     ("timing.ranks", {"ranks": []}),
-    ("timing.calls_per_block", 0),
-    ("timing.warm_up.launches", 0),
-    ("timing.blocks_us.3", math.nan),
-    *(("timing.blocks_mhz.3", mhz) for mhz in (1e9, -1, 0.001, math.nan)),
-    *(("timing.clock_model.cycles", value) for value in (-1, math.nan, 1e308)),
-    ("timing.clock_model.fixed_us", -1),
-    *(("timing.clock_model.reference_mhz", value) for value in (0, 1e-320, 1e9)),
-    ("timing.clock_model.share_error", 1.0),
+    *(("timing.blocks_mhz.3", mhz) for mhz in (1e9, 0.001)),
     ("timing.clock_model", {"cycles": 0, "fixed_us": 0, "reference_mhz": 1500}),
-    *(("profile.combined.instructions", value) for value in (-1, math.inf, 1e300, "few")),
-    *(("profile.combined.sm_throughput", value) for value in (-1, 1e12)),
+    *(("profile.combined.instructions", value) for value in (-1, math.inf, "few")),
+    ("profile.combined.sm_throughput", 1e12),
     ("profile.combined.registers_per_thread", 1e30),
     ("profile.combined.occupancy_limiter", 3),
-    ("profile.kernels.0.grid.0", -1),
-    ("settlement.against.log_ratios", [1e12, 0, 0]),
     ("settlement.against.raw_log_ratios", [0.0]),
-    ("settlement.against.new_us", math.nan),
-    ("settlement.seconds", -1),
     ("settlement.how", "by hand"),
-    ("settlement.fresh_us", [0.0]),
     ("settlement.fresh_mhz", [1500.0]),
-    ("call.bytes", -1),
-    ("correctness.rtol", -1),
 ]
 SESSION = {
     "run": "a",
@@ -68,16 +53,10 @@ SESSION = {
 }
 OF_A_BASELINE: list[Edit] = [
     *(("time.sessions.0.time_us", value) for value in TIMES),
-    *(("time.sessions.0.normalised_us", value) for value in (-1, 1e308)),
-    *(("time.sessions.0.sm_clock_mhz", value) for value in (-1, 0.001, 1e9)),
-    *(("time.sessions.0.spread_pct", value) for value in (-1, 1e308, math.inf)),
-    ("time.sessions.0.clock_model.cycles", -1),
-    ("time.sessions.0.clock_model.share_error", 1e12),
+    ("time.sessions.0.sm_clock_mhz", 0.001),
     ("time.sessions", []),
     ("time.sessions", [SESSION, SESSION]),
-    *(("time.reference_mhz", value) for value in (-1, 1e-320, 1.5e6)),
-    *(("counters.instructions", value) for value in (-1, 1e308, math.nan, 10**400)),
-    *(("trace.launches", value) for value in (-1, 10**400)),
+    *(("counters.instructions", value) for value in (-1, math.nan, 10**400)),
 ]
 
 

@@ -48,10 +48,6 @@ def lines_of(
     return summary_lines(summary, Screen(width, colour), verbosity=verbosity)
 
 
-def test_no_results_show_nothing() -> None:
-    assert lines_of([]) == []
-
-
 def test_verbose_summary_has_rows_kernels_and_remarks() -> None:
     two_labels = {
         "main": Measurement(timing=timing()),
@@ -142,12 +138,6 @@ def test_numbers_are_never_cut(width: int) -> None:
     assert [number for number in NUMBERS if number not in text] == []
 
 
-def test_long_name_keeps_its_beginning_and_its_end() -> None:
-    [line] = [line for line in lines_of([result(LONG)], width=80) if "…" in line]
-    assert line.startswith("test_bf16_gemm[triton")
-    assert "-8192]" in line
-
-
 @pytest.mark.parametrize("width", [120, 140, 200])
 def test_wide_terminal_shows_a_test_on_one_line(width: int) -> None:
     lines = lines_of([result(f"t.py::test_{LONG}[{number}]") for number in range(10)], width=width)
@@ -201,11 +191,6 @@ def test_only_the_worst_of_too_many_are_shown() -> None:
     lines = lines_of(results)
     assert any(line.startswith("test_x[last]") for line in lines)
     assert "… 91 more (91 new); -v shows them" in lines
-
-
-def test_verbose_shows_all_of_many() -> None:
-    lines = lines_of([result(f"t.py::test_x[{number}]") for number in range(100)], verbosity=1)
-    assert sum(line.startswith("test_x[") for line in lines) == 100
 
 
 def test_ten_thousand_results_take_less_than_a_second() -> None:

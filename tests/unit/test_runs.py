@@ -242,7 +242,3 @@ def test_model_of_the_newest_recording_stands_for_the_newest_run(tmp_path: Path)
     assert RunStore(state, tmp_path, "a100").resolve() == recording_path(tmp_path, recorded[0])
     with pytest.raises(GpuperfError, match="no recording of 'h100'; expected one of nvidia-h200, a100"):
         RunStore(state, tmp_path, "h100").resolve()
-
-
-def test_project_without_recordings_has_none(tmp_path: Path) -> None:
-    assert newest_recordings(tmp_path / "baselines") == []
