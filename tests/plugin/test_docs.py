@@ -46,6 +46,7 @@ from pytest_gpuperf.plugin.recorder import OF_CALL
 from pytest_gpuperf.session.marker import Marker
 
 torch.cuda.Stream = torch.cuda.current_stream = MagicMock()
+torch.cuda.is_current_stream_capturing = lambda: True  # a graph of one's own calls the function then
 torch.cuda.stream = lambda stream: contextlib.nullcontext()
 cpp_extension.load_inline = lambda *_, **__: types.SimpleNamespace(scale=lambda x, factor: factor * x)
 
