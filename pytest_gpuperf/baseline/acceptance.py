@@ -76,18 +76,11 @@ class Accepted:
 
 
 def update(
-    nodeid: str,
-    label: str,
-    measurement: Measurement,
-    stored: MeasurementBaseline,
-    accepted: Accepted,
-    which: Which,
-) -> tuple[Entry, MeasurementBaseline] | None:
-    """Return the effect of accepting a measurement, and its new baseline; None if that is not wanted.
+    measurement: Measurement, stored: MeasurementBaseline, accepted: Accepted, which: Which
+) -> tuple[Kind, list[str], MeasurementBaseline] | None:
+    """Return the effect of accepting a measurement with its lines, and its new baseline; None if not wanted.
 
     Args:
-        nodeid: The test.
-        label: Name of the measurement.
         measurement: The new values.
         stored: The values of the baseline.
         accepted: The run.
@@ -126,7 +119,7 @@ def update(
         kind = "changed"
     elif only_new.has_values or added:
         kind = "new" if only_new.has_values else "changed"
-    return (Entry(nodeid, label, kind, tuple(lines)), new) if kind in TAKES[which] else None
+    return (kind, lines, new) if kind in TAKES[which] else None
 
 
 def _comparable(measurement: Measurement, stored: MeasurementBaseline) -> Measurement:

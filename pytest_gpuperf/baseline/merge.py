@@ -105,10 +105,8 @@ class _Planner:
 
     def take(self, run: Run, test: TestRecord) -> Iterator[Entry]:
         """Put the values of a test into the files, and return the effects."""
-        why = refusal(test, run.environment.gpu)
-        if not why and test.nodeid in self._wrong:
-            why = "the output is wrong in another run"
-        if why:
+        in_other = "the output is wrong in another run" if test.nodeid in self._wrong else ""
+        if why := refusal(test, run.environment.gpu) or in_other:
             yield Entry(test.nodeid, "", "refused", (why,))
             return
         gpu = run.environment.gpu
@@ -145,10 +143,10 @@ class _Planner:
         )
         for label, measurement in measurements.items():
             stored = known.get(label, MeasurementBaseline())
-            if found := update(test.nodeid, label, measurement, stored, accepted, self._which):
-                entry, known[label] = found
+            if found := update(measurement, stored, accepted, self._which):
+                kind, lines, known[label] = found
                 seconds = round_to_digits(test.seconds, DURATION_DIGITS) if test.seconds else seconds
-                yield entry
+                yield Entry(test.nodeid, label, kind, tuple(lines))
             elif measurement.profile is not None and not measurement.has_values:
                 why = "neither a time nor counters were measured"
                 yield Entry(test.nodeid, label, "refused", (why,))

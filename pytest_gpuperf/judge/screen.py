@@ -105,11 +105,6 @@ class TimeComparison(msgspec.Struct, frozen=True, gc=False):
         """Outcome of the comparison."""
         return self.decision.outcome
 
-    @property
-    def in_turn(self) -> bool:
-        """True if both were taken in turn on one machine."""
-        return self.how == "in turn"
-
 
 class OneClock(msgspec.Struct, frozen=True, gc=False):
     """The clock and the model for all times of a test."""

@@ -258,11 +258,8 @@ def time_line(time: TimeComparison, mode: TimingMode) -> str:
 def _how(time: TimeComparison) -> Iterator[str]:
     decision, replicate = time.decision, _REPLICATES[time.how]
     ending = "" if decision.replicates == 1 else "es" if replicate.endswith("s") else "s"
-    if time.in_turn:
-        yield "in turn"
-    yield f"{decision.replicates} {replicate}{ending}"
-    if time.in_turn:
-        yield f"old code {time.against}"
+    count = f"{decision.replicates} {replicate}{ending}"
+    yield f"in turn, {count}, old code {time.against}" if time.how == "in turn" else count
     if decision.as_measured:
         yield f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz"
     if decision.new_card:

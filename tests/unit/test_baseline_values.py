@@ -32,8 +32,8 @@ TRACED = Measurement(trace=Trace(launches=1))
 def effect(measurement: Measurement, known: MeasurementBaseline, which: Which = "all") -> Entry | None:
     notes = {"r": RunNote(date="2026-11-20"), "new": RunNote(date="2026-11-21")}
     accepted = Accepted("new", Origin(runs=notes), "", frozenset({"new"}), 20.0)
-    found = update("t", "main", measurement, known, accepted, which)
-    return found[0] if found is not None else None
+    found = update(measurement, known, accepted, which)
+    return Entry("t", "main", found[0], tuple(found[1])) if found is not None else None
 
 
 @pytest.mark.parametrize(

@@ -35,10 +35,10 @@ def pictures_of(
     profile, timing, settlement = measurement.profile, measurement.timing, measurement.settlement
     against = settlement.against if settlement is not None else None
     found: list[Picture | None] = []
-    if comparison is not None and comparison.in_turn and against is not None:
+    if comparison is not None and comparison.how == "in turn" and against is not None:
         found.append(restarts(against, comparison))
     if baseline is not None and baseline.time is not None:
-        by_sessions = comparison if comparison is not None and not comparison.in_turn else None
+        by_sessions = comparison if comparison is not None and comparison.how != "in turn" else None
         found.append(sessions(baseline.time, runs, by_sessions))
     if timing is not None and len(timing.blocks_us) > 1:
         found.append(blocks(timing))
