@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -108,27 +107,21 @@ class ProfilingPass(CounterSource):
             invocation: The command that started pytest.
             progress: Shows the progress.
         """
-        assert self._ncu is not None
+        ncu, first, left = self._ncu, self._folder, list(tests)
+        assert ncu is not None
         self.expect(tests)
-        with progress(f"ncu {self._ncu.version} profiles {len(tests)} test{'s' * (len(tests) > 1)}") as show:
-            self._profile(self._ncu, tests, invocation, show)
+        with progress(f"ncu {ncu.version} profiles {len(tests)} test{'s' * (len(tests) > 1)}") as show:
+            # In one process, or in several if a test ends the first.
+            for number in itertools.count(1):
 
-    def _profile(
-        self, ncu: Ncu, wanted: Sequence[SelectedTest], invocation: Invocation, show: Callable[[str], None]
-    ) -> None:
-        """Run the tests in one process, or in several if a test ends the first."""
-        left, first = list(wanted), self._folder
-        for number in itertools.count(1):
-            folder = first if number == 1 else PassFolder(first.path / str(number))
-            told = partial(self._tell, show, len(wanted) - len(left), len(wanted))
-            begun = self._process(ncu, folder, left, invocation, told)
-            left = [test for test in left if test.nodeid not in begun]
-            if not begun or not left or self.unavailable:
-                return
+                def told(done: int, before: int = len(tests) - len(left)) -> None:
+                    show(f"{before + done}/{len(tests)}")
 
-    @staticmethod
-    def _tell(show: Callable[[str], None], before: int, total: int, done: int) -> None:
-        show(f"{before + done}/{total}")
+                folder = first if number == 1 else PassFolder(first.path / str(number))
+                begun = self._process(ncu, folder, left, invocation, told)
+                left = [test for test in left if test.nodeid not in begun]
+                if not begun or not left or self.unavailable:
+                    return
 
     def _process(
         self,
