@@ -177,7 +177,8 @@ def parse_limit(text: str) -> Limit:
             return Limit(name, op, word, only or "")
         else:
             expected = f"{'== or != and a word' if is_word else 'a number'} behind {name}"
-    raise GpuperfError(f"the limit {show_repr(text)} cannot be read", expected=expected)
+    swapped = next((f"did you mean {op[::-1]}?" for op in ("=>", "=<") if op in text), "")
+    raise GpuperfError(f"the limit {show_repr(text)} cannot be read", expected=expected, next_step=swapped)
 
 
 def _check_name(name: str) -> None:
@@ -308,6 +309,8 @@ def check_limits(
             done = "compiled" if limit.arch and measured else "measured"
             about = limit.only or (limit.name if limit.pair else "")
             done += f" nothing for {about}" if about and measured else " nothing"
+            if limit.only and not limit.arch:
+                done += "; a prefix is a label or an architecture, and kernels= chooses kernels"
             yield Finding(Status.INVALID, f"the limit {limit} {source} cannot be judged: the test {done}")
         for label in able:
             known = _known_value(limit.name, baselines.get(label))

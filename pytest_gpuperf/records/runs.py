@@ -134,7 +134,10 @@ class RunStore:
         raise GpuperfError(
             f"there is no run {ref!r}",
             expected="the id of a run, the start of one, a run.json, or a folder that holds one",
-            next_step=f"leave out the test, {ref!r} has to be a whole run" if "::" in ref else there,
+            next_step=f"leave out the test, {ref!r} has to be a whole run; to accept some tests, type "
+            "`pytest --gpuperf --gpuperf-update=changed NODEID`"
+            if "::" in ref
+            else there,
         )
 
     def resolve_all(self, ref: str | None = None) -> list[Path]:

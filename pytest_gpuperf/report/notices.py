@@ -46,6 +46,10 @@ def notices(summary: Summary) -> list[str]:
     lines.extend(_drifts(results))
     lines.extend(_grouped(results, "with a reference that tells little", _low_signals))
     lines.extend(_compiled(list(filter(_is_compiled, results)), updated=summary.updated))
+    regressed = sum(result.verdict.status is Status.REGRESSED for result in results)
+    if regressed > 1 and not (replayed or summary.updated):
+        how = "pytest --gpuperf --gpuperf-update=changed NODEID only some"
+        lines.append(f"{_tests(regressed)} regressed: gpuperf baseline accept takes over all, {how}")
     new = sum(result.verdict.status is Status.NEW and not _is_compiled(result) for result in results)
     if new and not summary.updated:
         how = (

@@ -11,6 +11,7 @@ from pytest_gpuperf.records import RUN_SCHEMA, Environment, Run
 from pytest_gpuperf.records.json_files import show_path
 from pytest_gpuperf.records.pruning import find_old
 from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -105,7 +106,8 @@ class RunFile:
         plan = accept(run, store, update, self._settings.tolerance_pct)
         accepted, refused = len(plan.of_kind("new", "changed", "refreshed")), len(plan.of_kind("refused"))
         why = f", {refused} refused (gpuperf baseline accept --dry-run says why)" if refused else ""
-        news.note(f"baseline updated ({update}): {accepted} measurements in {len(plan.files)} files{why}")
+        counts = f"{count(accepted, 'measurement')} in {count(len(plan.files), 'file')}"
+        news.note(f"baseline updated ({update}): {counts}{why}")
         return True
 
     def _prune(self) -> str:

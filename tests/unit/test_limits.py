@@ -77,7 +77,7 @@ def test_limit_is_read(text: str, limit: Limit) -> None:
     [
         ("", "cannot be read"),
         ("memory_throughput", "cannot be read"),
-        ("memory_throughput => 60", "cannot be read"),
+        ("memory_throughput => 60", "cannot be read; .* did you mean >=?"),
         ("memory_throughput >= high", "a number behind memory_throughput"),
         ("memory_throughput >= 1e999", "a number behind memory_throughput"),
         ("memory_throughput >= 60 <= 70", "cannot be read"),
@@ -332,6 +332,12 @@ def test_value_of_the_only_kernel_replaces_a_missing_combined_one() -> None:
         ("sm_90: spills == 0", record(), "measured nothing"),
         ("spills == 0", record(), "measured nothing"),
         ("sm_90: spills == 0", record(main=measured(5.0)), "compiled nothing for sm_90"),
+        (
+            "square_kernel: dram_throughput >= 9",
+            record(main=measured(5.0)),
+            "measured nothing for square_kernel; a prefix is a label or an architecture, and kernels= chooses "
+            "kernels",
+        ),
     ],
 )
 def test_limit_of_a_test_without_a_value_says_what_is_missing(text: str, test: TestRecord, done: str) -> None:

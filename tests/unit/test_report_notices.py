@@ -106,3 +106,13 @@ def test_many_doubtful_timings_are_counted() -> None:
 
 def test_accepted_tests_do_not_lack_a_baseline() -> None:
     assert notices_of([result(status=Status.NEW)], "", replayed=False, updated=True) == []
+
+
+def test_several_regressions_can_be_accepted_one_by_one() -> None:
+    worse = [result(f"t.py::test_{name}", Status.REGRESSED, line="slower") for name in "ab"]
+    line = (
+        "2 tests regressed: gpuperf baseline accept takes over all, "
+        "pytest --gpuperf --gpuperf-update=changed NODEID only some"
+    )
+    assert line in notices_of(worse, replayed=False)
+    assert line not in notices_of(worse[:1], replayed=False)

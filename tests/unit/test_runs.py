@@ -167,7 +167,7 @@ def test_newest_recording_replaces_runs_without_a_gpu(tmp_path: Path) -> None:
     [
         (None, "there is no run in"),
         ("nonsense", "there is no run 'nonsense'"),
-        ("latest::test_a", "leave out the test"),
+        ("latest::test_a", "leave out the test, .* --gpuperf-update=changed NODEID"),
     ],
 )
 def test_missing_run_is_an_error(store: RunStore, ref: str | None, said: str) -> None:

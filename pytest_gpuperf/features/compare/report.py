@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 NOT_COMPARED = "not compared"
 NAME_COLUMNS = 44
 """Longer names are cut if a launch then fits on one line."""
+COLUMNS_SHOWN = 8
+"""Maximum number of columns of measurements."""
 MOVERS_SHOWN = 8
 """Maximum number of metrics of a pair of launches, unless all are asked for."""
 _EFFECTS: dict[bool | None, Tone] = {True: "worse", False: "better", None: ""}
@@ -34,8 +36,11 @@ def comparison_report(found: Comparison, source: Sequence[str]) -> Report:
     """
     # A heading above every single line would be half of the table.
     flat = len({line.metric for line in found.lines}) == 1 and len({line.subject for line in found.lines}) > 1
-    columns = _columns(found.lines, found.columns, flat=flat)
-    return _report(found, [Table(columns, source, found.notes)])
+    shown = found.columns[:COLUMNS_SHOWN]
+    more = len(found.columns) - len(shown)
+    notes = [f"{more} more: name fewer tests, as in latest::TEST; --json has all"] if more else []
+    columns = _columns(found.lines, shown, flat=flat)
+    return _report(found, [Table(columns, source, [*found.notes, *notes])])
 
 
 def movers_report(found: Comparison, source: Sequence[str], *, everything: bool) -> Report:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 CALL = "the call"
 """Name of the row that is no kernel."""
+MOST_SHOWN = 20
+"""Maximum number of measurements in a table."""
 NAME_COLUMNS = 44
 """Longer names are cut if a row then fits on one line."""
 
@@ -67,7 +69,8 @@ def explain_report(sections: Sequence[tuple[Sequence[str], Sequence[ExplainedMea
 
 
 def _table(above: Sequence[str], found: Sequence[ExplainedMeasurement]) -> Table:
-    rows = [row for one in found for row in _rows(one)]
+    shown = found[:MOST_SHOWN]
+    rows = [row for one in shown for row in _rows(one)]
     columns = [
         Column("test", [row.group for row in rows], "group"),
         Column("kernel", [row.name for row in rows], "name", code=True, most=NAME_COLUMNS),
@@ -77,7 +80,9 @@ def _table(above: Sequence[str], found: Sequence[ExplainedMeasurement]) -> Table
         Column("share", [row.share for row in rows]),
         Column("diagnosis", ["\n".join(row.lines) for row in rows], "detail"),
     ]
-    notes = [note for one in found if (note := _left_out(one))]
+    notes = [note for one in shown if (note := _left_out(one))]
+    if more := len(found) - len(shown):
+        notes.append(f"{more} more: choose with gpuperf explain latest::TEST, --json has all")
     return Table(columns if rows else (), above, notes)
 
 

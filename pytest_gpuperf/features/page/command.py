@@ -46,6 +46,9 @@ def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
         sections.append(Section(run, summary, Expectations(project.store, run.environment), links))
     tests = [test for section in sections for test in section.run.tests]
     rows = count(sum(len(entries_of(section.summary.results)) for section in sections), "row")
-    write({output: page_pieces(sections)}, f"wrote {show_path(output)} ({count_tests(tests)}, {rows})")
+    of = ", ".join(run.id for run in loaded)
+    write(
+        {output: page_pieces(sections)}, f"wrote {show_path(output)} ({count_tests(tests)}, {rows}) of {of}"
+    )
     if not tests:
         raise GpuperfError("no test was judged", expected="runs with tests")

@@ -93,6 +93,13 @@ def test_value_of_a_parameter_comes_before_a_part(project: Path) -> None:
     assert shown("::256", "--metrics", "time_us")[2] == "metric   unit  a          b"
 
 
+def test_many_columns_are_cut_with_a_hint(project: Path) -> None:
+    store(project, *(record(f"{GEMM}[{size}]", main=measured(5.0)) for size in range(10)))
+    lines = shown(GEMM, "--metrics", "time_us")
+    assert lines[-1] == "2 more: name fewer tests, as in latest::TEST; --json has all"
+    assert len(cells(GEMM)["time_us"]) == 10
+
+
 def test_test_in_two_columns_is_refused(project: Path) -> None:
     two_tiles(project)
     assert "'::test_triton' and '::128x' name the same tests of one run" in refused("::test_triton", "::128x")

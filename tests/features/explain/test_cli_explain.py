@@ -56,6 +56,15 @@ def facts(*arguments: str) -> list[dict[str, Any]]:
     return rows
 
 
+def test_many_tests_are_cut_with_a_hint(project: Path) -> None:
+    tests = (record(f"{NODEID}[{size}]", main=measured(FAST, 50.0)) for size in range(21))
+    RunStore(project / ".gpuperf").write(run(*tests))
+    lines = shown()
+    assert sum(line.startswith(NODEID) for line in lines) == 20
+    assert lines[-1] == "1 more: choose with gpuperf explain latest::TEST, --json has all"
+    assert len({row["test"] for row in facts()}) == 21
+
+
 def test_newest_run_is_explained_test_by_test(project: Path) -> None:
     store(project, measured(FAST, 50.0))
     assert "\n".join(shown()) == snapshot("""\
