@@ -335,8 +335,8 @@ def test_value_of_the_only_kernel_replaces_a_missing_combined_one() -> None:
         (
             "square_kernel: dram_throughput >= 9",
             record(main=measured(5.0)),
-            "measured nothing for square_kernel; a prefix is a label or an architecture, and kernels= chooses "
-            "kernels",
+            "measured nothing for square_kernel; a prefix is a label or an architecture, and kernels= "
+            "chooses kernels",
         ),
     ],
 )
