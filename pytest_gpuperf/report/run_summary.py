@@ -37,14 +37,16 @@ def _write_table(summary: Summary, terminal: TerminalReporter, *, brief: bool) -
             terminal.write_line(line)
         return
     width = terminal_columns(terminal)
-    columns = width if terminal.isatty or "COLUMNS" in os.environ else max(width, LEAST_COLUMNS)
+    known = terminal.isatty or "COLUMNS" in os.environ
+    columns = width if known else max(width, LEAST_COLUMNS)
     lines = summary_lines(summary, Screen(columns, terminal.hasmarkup), verbosity=terminal.verbosity)
     notices = summary.notices if summary.results else [n for n in summary.notices if n.startswith("error")]
     # They may hold text of files.
     for notice in (*notices, *undecided(summary.results)):
         line = f"gpuperf: {notice}"
-        # An error may hold a command to paste.
-        lines += [printable_lines(line)] if notice.startswith("error") else wrapped([line], columns)
+        # A log has no width, and an error may hold a command to paste.
+        wraps = known and not notice.startswith("error")
+        lines += wrapped([line], columns) if wraps else [printable_lines(line)]
     if not lines:
         return
     terminal.section("gpuperf")
