@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_gpuperf.measure.timing.batch import Block
-    from pytest_gpuperf.measure.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 
 SCHEMA = 1
 ROUNDS = 3
@@ -154,7 +154,9 @@ def measure() -> Results:
     return Results(schema=SCHEMA, date=date, environment=environment(gpu, ROOT, ""), kernels=kernels)
 
 
-def _blocks(prepared: Prepared, burn: Callable[[float], None]) -> dict[str, tuple[tuple[float, float], ...]]:
+def _blocks(
+    prepared: PreparedCall, burn: Callable[[float], None]
+) -> dict[str, tuple[tuple[float, float], ...]]:
     found: dict[str, list[Block]] = {state: [] for state in STATES}
     for _ in range(ROUNDS):
         for state in STATES:

@@ -25,7 +25,7 @@ from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kernels import STAMP
 from pytest_gpuperf.measure.timing.graph import block_gpu, capture, waits_for_gpu
-from pytest_gpuperf.measure.timing.prepared import prepare
+from pytest_gpuperf.measure.timing.prepared_call import prepare
 from pytest_gpuperf.measure.timing.stamp import Stamps
 
 if TYPE_CHECKING:

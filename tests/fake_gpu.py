@@ -165,7 +165,7 @@ def pytest_configure() -> None:
     environment = one_test().environment
     environment = replace(environment, gpu=own, toolchain=replace(environment.toolchain, python="3.12.3"))
     stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: environment)
-    stand_in("pytest_gpuperf.measure.device.kept", Originals=lambda _: None)
+    stand_in("pytest_gpuperf.measure.device.originals", Originals=lambda _: None)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
     vars(pytest_gpuperf.session.live)["LiveSource"] = FakeSource
     CodeReader.read = FakeSource.code  # type: ignore[method-assign,assignment]

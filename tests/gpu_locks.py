@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
 from pytest_gpuperf.records import GpuInfo
 
-sys.modules["pytest_gpuperf.measure.device.kept"] = SimpleNamespace(Originals=lambda _: None)
+sys.modules["pytest_gpuperf.measure.device.originals"] = SimpleNamespace(Originals=lambda _: None)
 sys.modules["pytest_gpuperf.measure.timing.timer"] = SimpleNamespace(Timer=lambda *_, **__: None)
 
 pytest_gpuperf.session.live.why_not_live = lambda: ""

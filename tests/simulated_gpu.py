@@ -12,8 +12,8 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
-from pytest_gpuperf.measure.device import kept, l2
-from pytest_gpuperf.measure.timing import batch, clock_shift, graph, prepared
+from pytest_gpuperf.measure.device import l2, originals
+from pytest_gpuperf.measure.timing import batch, clock_shift, graph, prepared_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,12 +78,12 @@ class SimulatedGpu:
             "zero": lambda tensor: tensor.zero_(),
         }
         for name, function in originals.items():
-            patch.setattr(kept, name, function)
+            patch.setattr(originals, name, function)
         patch.setattr(l2, "forget", lambda: None)
         patch.setattr(graph, "free_bytes", lambda: self.free_bytes)
         patch.setattr(clock_shift, "time", SimpleNamespace(sleep=self._rest))
         patch.setattr(batch, "recorded", self._recorded)
-        patch.setattr(prepared, "detach", lambda: self.log.append("detach"))
+        patch.setattr(prepared_call, "detach", lambda: self.log.append("detach"))
 
     def kernel(self, us: float, name: str = "k") -> Callable[[], None]:
         """Return a function that launches a kernel."""
@@ -195,7 +195,7 @@ def install_kernels(patch: pytest.MonkeyPatch, **kernels: Callable[[int, int], N
         kernels[name](argument, blocks)
 
     patch.setattr("pytest_gpuperf.measure.device.kernels.launch", launch)
-    patch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=STREAM))
+    patch.setattr(originals, "current_stream", lambda: SimpleNamespace(cuda_stream=STREAM))
 
 
 class _Event:

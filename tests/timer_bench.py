@@ -6,11 +6,11 @@ import itertools
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import timer
-from pytest_gpuperf.measure.timing.batch import Block, Work
+from pytest_gpuperf.measure.timing.batch import Block, GpuWork
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
-from pytest_gpuperf.measure.timing.prepared import Prepared
+from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 from pytest_gpuperf.measure.timing.warm_up import Warmed
 from pytest_gpuperf.records import StreamWork, WarmUp
 
@@ -85,7 +85,7 @@ class Bench:
         monkeypatch.setattr(timer, "detach", self._detach)
         self.warmed: Sequence[Block] = ()
         """Blocks that the warm-up has measured."""
-        monkeypatch.setattr(Prepared, "warm_up", lambda _: Warmed(WARM_UP, tuple(self.warmed)))
+        monkeypatch.setattr(PreparedCall, "warm_up", lambda _: Warmed(WARM_UP, tuple(self.warmed)))
         self.detached = 0
 
     def _detach(self) -> None:
@@ -94,8 +94,8 @@ class Bench:
     def timer(
         self, batch: Blocks, mode: TimingMode, budget_s: float, conditions: Sequence[Conditions] = ()
     ) -> timer.Timer:
-        self._monkeypatch.setattr(timer, "prepare", lambda *_, **__: Prepared(batch, mode))
-        self._monkeypatch.setattr(kept, "now", batch.clock)
+        self._monkeypatch.setattr(timer, "prepare", lambda *_, **__: PreparedCall(batch, mode))
+        self._monkeypatch.setattr(originals, "now", batch.clock)
         states = iter(conditions)
         return timer.Timer(1, budget_s, lambda: next(states, None))
 
@@ -136,7 +136,7 @@ class RecordedBlocks(KernelsBatch):
         self.now += 0.01
         streams = (StreamWork(stream=7, launches=2, kernels_us=6.0),)
         busy_us = next(self._times)
-        return Block(busy_us, 0.0, Work(busy_us, busy_us + 1, 1.5, streams))
+        return Block(busy_us, 0.0, GpuWork(busy_us, busy_us + 1, 1.5, streams))
 
     def host_blocks_us(self) -> list[float]:
         return [300.0, 400.0, 500.0]

@@ -18,7 +18,7 @@ from benchmarks.zoo.results import Fate, Tried
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import detach
-from pytest_gpuperf.measure.device import kept, l2
+from pytest_gpuperf.measure.device import l2, originals
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.gpu import gpu_info
@@ -105,10 +105,10 @@ class Bench:
                     return work.busy_us, sum(stream.launches for stream in work.streams)
                 if mode not in ("hot", "cold"):
                     return None
-                begin = kept.now()
+                begin = originals.now()
                 for _ in range(3):
                     finish(call())
-                enqueue_us = (kept.now() - begin) / 3 * 1e6
+                enqueue_us = (originals.now() - begin) / 3 * 1e6
                 between = self._flush if mode == "cold" else None
                 found = audit(call, enqueue_us, between, REFERENCE_CALLS)
                 return found.busy_us, found.launches
@@ -138,7 +138,7 @@ class Bench:
 
     def _flush(self) -> None:
         l2.forget()
-        kept.zero(self._buffer)
+        originals.zero(self._buffer)
 
 
 def tries(bench: Bench, animal: Animal, one: Honest, order: Order, parent: Parent) -> Iterator[Tried]:

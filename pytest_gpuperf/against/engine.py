@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.build import build
 from pytest_gpuperf.against.launching import Launcher
-from pytest_gpuperf.against.messages import Collected
+from pytest_gpuperf.against.messages import CollectionEnd
 from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.against.side_process import CRASH, LostError, SideProcess
 from pytest_gpuperf.against.sides import Sides
-from pytest_gpuperf.against.turns import Taken, Turns
+from pytest_gpuperf.against.turns import RestartResult, Turns
 from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.processes.signals import signals_held_off
 from pytest_gpuperf.records.change import printable
@@ -240,7 +240,7 @@ class Engine:
         driver: str | None,
         recorded: Mapping[str, bool],
         tick: Callable[[], None],
-    ) -> Taken:
+    ) -> RestartResult:
         """Run the test in new processes."""
         if self._launcher is None:
             launcher = Launcher(sides.programs, self._root, self._invocation.environment, tick)
@@ -266,15 +266,15 @@ class Engine:
             self.notices += [why] if why not in self.notices else []
         return taken
 
-    def _play(self, processes: Mapping[Side, SideProcess], recorded: Mapping[str, bool]) -> Taken:
+    def _play(self, processes: Mapping[Side, SideProcess], recorded: Mapping[str, bool]) -> RestartResult:
         for side, process in processes.items():
             answer = process.answer()
-            assert isinstance(answer, Collected)
+            assert isinstance(answer, CollectionEnd)
             if not answer.found or answer.misplaced:
-                return Taken(failures={side: answer.failure}, misplaced=answer.misplaced)
+                return RestartResult(failures={side: answer.failure}, misplaced=answer.misplaced)
         return Turns(processes, self._rng, self._budget_s).play(recorded)
 
-    def _why_not_same(self, test: TimedTest, taken: Taken, label: str, commit: Commit) -> str:
+    def _why_not_same(self, test: TimedTest, taken: RestartResult, label: str, commit: Commit) -> str:
         """Return why a time in turn is not that of the run's call, by the code of the baseline."""
         new, old = taken.ready["B"][label], taken.ready["A"][label]
         if difference := new.call.difference(test.calls[label]):

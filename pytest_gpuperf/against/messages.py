@@ -65,7 +65,7 @@ class GoOn(msgspec.Struct, tag=True, frozen=True):
     """To a side that is ready: return from `time`, and run to the next such call or the test's end."""
 
 
-class Collected(msgspec.Struct, tag=True, frozen=True):
+class CollectionEnd(msgspec.Struct, tag=True, frozen=True):
     """From a side: collection has ended, and the side waits for `Begin`."""
 
     found: bool
@@ -89,7 +89,7 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
     """What autotuners chose, as in `Timing`, if its code was read."""
 
 
-class Timed(msgspec.Struct, tag=True, frozen=True):
+class BlockTime(msgspec.Struct, tag=True, frozen=True):
     """From a side: one block."""
 
     time_us: float
@@ -108,9 +108,9 @@ class Ended(msgspec.Struct, tag=True, frozen=True):
 
 
 Command: TypeAlias = Begin | RunBlock | GoOn
-Answer: TypeAlias = Collected | Ready | Timed | Ended
+Answer: TypeAlias = CollectionEnd | Ready | BlockTime | Ended
 
-ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Collected | Ready | Timed | Ended)
+ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(CollectionEnd | Ready | BlockTime | Ended)
 _COMMANDS: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Begin | RunBlock | GoOn)
 
 

@@ -13,7 +13,7 @@ from pytest_gpuperf.statistics.sequential import Side, decide_restarts
 
 if TYPE_CHECKING:
     from pytest_gpuperf.against.git import Commit
-    from pytest_gpuperf.against.turns import Taken
+    from pytest_gpuperf.against.turns import RestartResult
     from pytest_gpuperf.records import LaunchedCode, TimingMode
 
 TOO_SHORT = "it is too short to be timed cold, as blocks at or below 0 µs show"
@@ -63,7 +63,7 @@ class Series:
             self.decision is not None and self.decision.outcome is not Outcome.INCONCLUSIVE
         )
 
-    def take(self, taken: Taken, label: str, commit: Commit) -> None:
+    def take(self, taken: RestartResult, label: str, commit: Commit) -> None:
         """Add the blocks of a restart, or the reason why there are none."""
         if label in taken.blocks and not taken.misplaced:
             self.recorded = taken.recorded[label]
@@ -125,7 +125,7 @@ class Series:
         return round(sum(clocks) / len(clocks), 1) if clocks and all(clocks) else 0.0
 
 
-def _why_not_timed(taken: Taken, label: str, commit: Commit) -> str:
+def _why_not_timed(taken: RestartResult, label: str, commit: Commit) -> str:
     old, new = taken.ready["A"].get(label), taken.ready["B"].get(label)
     if taken.misplaced:
         return taken.misplaced

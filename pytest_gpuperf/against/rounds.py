@@ -19,7 +19,7 @@ from pytest_gpuperf.measure.cupti.owner import kept_attached
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_gpuperf.measure.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import AgainstTiming
     from pytest_gpuperf.records.call import Call
@@ -41,7 +41,7 @@ class Rounds:
         self._mode = mode
         self._rng = Random(0)  # noqa: S311 - the order of blocks
 
-    def run(self, calls: Mapping[Side, Callable[[], Any]], budget_s: float) -> Mapping[Side, Prepared]:
+    def run(self, calls: Mapping[Side, Callable[[], Any]], budget_s: float) -> Mapping[Side, PreparedCall]:
         """Run a round, and return what was timed.
 
         Args:
@@ -75,7 +75,7 @@ class Rounds:
 
     def _prepared(
         self, calls: Mapping[Side, Callable[[], Any]], order: tuple[Side, Side]
-    ) -> Mapping[Side, Prepared]:
+    ) -> Mapping[Side, PreparedCall]:
         """Prepare both sides in one mode; if one side does not allow it, by their kernels, or by the host."""
         refused: GpuperfError | None = None
         for mode in (self._mode, "kernels", "host"):
@@ -111,7 +111,7 @@ def time_in_turn(timer: Timer, places: Sequence[Call], other: Call, mode: str) -
     return rounds.record(places[0].label)
 
 
-def _block(prepared: Mapping[Side, Prepared], side: Side, *, recorded: bool = False) -> SideBlock:
+def _block(prepared: Mapping[Side, PreparedCall], side: Side, *, recorded: bool = False) -> SideBlock:
     """Run a block of a side; without a record of CUPTI's it has no time, which costs its quad of blocks."""
     try:
         timed = prepared[side].block(recorded=recorded)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.blocks import SideBlock, alone, in_turn, warm_up
-from pytest_gpuperf.against.messages import Begin, Ended, GoOn, Ready, RunBlock, Timed
+from pytest_gpuperf.against.messages import Begin, BlockTime, Ended, GoOn, Ready, RunBlock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Taken:
+class RestartResult:
     """The result of one test on both sides in one restart."""
 
     ready: dict[Side, dict[str, Ready]] = field(default_factory=lambda: {"A": {}, "B": {}})
@@ -68,7 +68,7 @@ class Turns:
         self._rng = rng
         self._budget_s = budget_s
 
-    def play(self, recorded: Mapping[str, bool]) -> Taken:
+    def play(self, recorded: Mapping[str, bool]) -> RestartResult:
         """Run the test of both sides, one side at a time.
 
         Args:
@@ -77,7 +77,7 @@ class Turns:
         Raises:
             LostError: A side process has ended, or hangs.
         """
-        taken = Taken(new_first=next(iter(self._players)) == "B")
+        taken = RestartResult(new_first=next(iter(self._players)) == "B")
         at = {side: self._move(side, Begin(), taken) for side in self._players}
         while any(isinstance(place, Ready) for place in at.values()):
             old, new = at.get("A"), at["B"]
@@ -98,14 +98,14 @@ class Turns:
                 at[side] = self._move(side, GoOn(), taken)
         return taken
 
-    def _move(self, side: Side, command: Command, taken: Taken) -> Ready | Ended:
+    def _move(self, side: Side, command: Command, taken: RestartResult) -> Ready | Ended:
         """Let a side run to its next call of `time`, or to the end of the test."""
         answer = self._players[side].ask(command)
         assert isinstance(answer, (Ready, Ended))
         taken.keep(side, answer)
         return answer
 
-    def _measure(self, label: str, taken: Taken, by_itself: bool) -> None:
+    def _measure(self, label: str, taken: RestartResult, by_itself: bool) -> None:
         block = partial(self._block, recorded=taken.recorded[label])
         if by_itself:
             taken.blocks[label] = alone(partial(block, "B"), self._budget_s)
@@ -118,7 +118,7 @@ class Turns:
         answer = self._players[side].ask(RunBlock(recorded))
         if isinstance(answer, Ended):
             raise _EndedEarlyError(side, answer)
-        assert isinstance(answer, Timed)
+        assert isinstance(answer, BlockTime)
         return SideBlock(side, answer.time_us, answer.sm_clock_mhz)
 
 

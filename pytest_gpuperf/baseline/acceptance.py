@@ -51,7 +51,7 @@ OF_PART: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class Effect:
     """Effect of an update on one measurement of one test."""
 
     nodeid: str

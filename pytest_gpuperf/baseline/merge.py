@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.acceptance import OF_PART, Accepted, Entry, update
+from pytest_gpuperf.baseline.acceptance import OF_PART, Accepted, Effect, update
 from pytest_gpuperf.baseline.rounding import round_to_digits
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.floor import impossible_time
@@ -43,10 +43,10 @@ class UpdatePlan:
 
     files: Mapping[Path, Baseline]
     """Complete new content of each file that changes."""
-    entries: tuple[Entry, ...]
+    entries: tuple[Effect, ...]
     """Effects on measurements, in the order in which the tests ran."""
 
-    def of_kind(self, *kinds: str) -> list[Entry]:
+    def of_kind(self, *kinds: str) -> list[Effect]:
         """Return the entries of these kinds."""
         return [entry for entry in self.entries if entry.kind in kinds]
 
@@ -103,11 +103,11 @@ class _Planner:
         self._files: dict[Path, tuple[dict[str, TestBaseline], Baseline]] = {}
         """The tests of each file as they are, and the file as it will be."""
 
-    def take(self, run: Run, test: TestRecord) -> Iterator[Entry]:
+    def take(self, run: Run, test: TestRecord) -> Iterator[Effect]:
         """Put the values of a test into the files, and return the effects."""
         in_other = "the output is wrong in another run" if test.nodeid in self._wrong else ""
         if why := refusal(test, run.environment.gpu) or in_other:
-            yield Entry(test.nodeid, "", "refused", (why,))
+            yield Effect(test.nodeid, "", "refused", (why,))
             return
         gpu = run.environment.gpu
         parts = [(gpu, test.measurements)]
@@ -116,11 +116,11 @@ class _Planner:
         entries = [entry for of, part in parts for entry in self._take(run, test, of, part)]
         yield from entries
         if not test.measurements and not entries:
-            yield Entry(test.nodeid, "", "refused", ("nothing was measured",))
+            yield Effect(test.nodeid, "", "refused", ("nothing was measured",))
 
     def _take(
         self, run: Run, test: TestRecord, gpu: GpuInfo, measurements: Mapping[str, Measurement]
-    ) -> Iterator[Entry]:
+    ) -> Iterator[Effect]:
         """Take a part of a test; what it no longer measures goes."""
         file = self._file(gpu, suite_of(test.nodeid))
         before = file.tests.get(test.nodeid, TestBaseline())
@@ -131,7 +131,7 @@ class _Planner:
                     fields = [name for part_name in gone for name in OF_PART[part_name]]
                     empty = MeasurementBaseline()
                     known[label] = replace(one, **{name: getattr(empty, name) for name in fields})
-                    yield Entry(test.nodeid, label, "changed", (f"no longer measured: {', '.join(gone)}",))
+                    yield Effect(test.nodeid, label, "changed", (f"no longer measured: {', '.join(gone)}",))
         # Notes of runs that no value is from are left out at the end.
         file.runs[run.id] = _note(run)
         accepted = Accepted(
@@ -146,10 +146,10 @@ class _Planner:
             if found := update(measurement, stored, accepted, self._which):
                 kind, lines, known[label] = found
                 seconds = round_to_digits(test.seconds, DURATION_DIGITS) if test.seconds else seconds
-                yield Entry(test.nodeid, label, kind, tuple(lines))
+                yield Effect(test.nodeid, label, kind, tuple(lines))
             elif measurement.profile is not None and not measurement.has_values:
                 why = "neither a time nor counters were measured"
-                yield Entry(test.nodeid, label, "refused", (why,))
+                yield Effect(test.nodeid, label, "refused", (why,))
         left = {label: one for label, one in known.items() if one != MeasurementBaseline()}
         if left != before.measurements:
             file.tests[test.nodeid] = replace(before, measurements=left, seconds=seconds)

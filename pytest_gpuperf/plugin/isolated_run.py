@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.device.visible import VisibleGpu
     from pytest_gpuperf.plugin.reports import Reports
-    from pytest_gpuperf.session.link import Facts, Message, Printed
+    from pytest_gpuperf.session.link import Facts, Message, TerminalLine
     from pytest_gpuperf.session.run_report import RunReport
     from pytest_gpuperf.settings.settings import Settings
 
@@ -297,7 +297,7 @@ class Controller:
         report.update(facts)
         return report
 
-    def _print(self, message: Printed) -> None:
+    def _print(self, message: TerminalLine) -> None:
         if self._reporter is None:
             return
         if message.method == "show":

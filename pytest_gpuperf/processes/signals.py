@@ -15,7 +15,7 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP")
 """Ctrl-C, the first signal of a CI system, and the signal of a closed terminal, which Windows has not."""
 
 
-class _Told(BaseException):
+class _SignalArrival(BaseException):
     """A signal has arrived that would have ended the process at once."""
 
 
@@ -54,7 +54,7 @@ def ended_in_order() -> Iterator[None]:
     def leave(number: int, _frame: FrameType | None) -> None:
         told.append(number)
         if len(told) == 1:
-            raise _Told
+            raise _SignalArrival
 
     ours = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
     for number in ours:

@@ -47,7 +47,7 @@ class Deselected(msgspec.Struct, tag=True):
     count: int
 
 
-class Printed(msgspec.Struct, tag=True):
+class TerminalLine(msgspec.Struct, tag=True):
     """A line of the terminal, about progress."""
 
     method: str
@@ -60,7 +60,7 @@ class Benchmarks(msgspec.Struct, tag=True):
     text: str
 
 
-Message: TypeAlias = Facts | News | TestResult | Broken | Refused | Deselected | Printed | Benchmarks
+Message: TypeAlias = Facts | News | TestResult | Broken | Refused | Deselected | TerminalLine | Benchmarks
 # msgspec knows no paths.
 _DECODER = msgspec.msgpack.Decoder(Message, dec_hook=lambda kind, text: kind(text))
 

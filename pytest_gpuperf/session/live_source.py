@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.measure.restoration.before import Before
     from pytest_gpuperf.measure.timing.first_calls import FirstCalls
-    from pytest_gpuperf.measure.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
         AgainstTiming,
@@ -76,7 +76,7 @@ class LiveSource:
         traces: Path = Path(),
         verify: str = "auto",
     ) -> None:
-        from pytest_gpuperf.measure.device.kept import Originals
+        from pytest_gpuperf.measure.device.originals import Originals
 
         self._counters = counters
         self._timer = timer
@@ -171,7 +171,7 @@ class LiveSource:
         def progress(text: str) -> None:
             self.display.show(f"{call.nodeid}: {text}")
 
-        def unverified(_: Prepared, timing: Timing, __: str) -> Timing:
+        def unverified(_: PreparedCall, timing: Timing, __: str) -> Timing:
             return timing
 
         before = before or Before(call)

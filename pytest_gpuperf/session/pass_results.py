@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.measure.counters.profiling_pass import Reading
+from pytest_gpuperf.measure.counters.profiling_pass import PassReading
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.writing import write_files
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class PassResults(msgspec.Struct):
     """The results of all passes of a run."""
 
-    counters: Reading | None = None
+    counters: PassReading | None = None
     sanitized: dict[str, SanitizerResult] = {}
     skipped: dict[str, SanitizerResult] = {}
 

@@ -150,9 +150,9 @@ class RemoteTerminal:
         self._link = link
 
     def _tell(self, method: str, text: str = "") -> None:
-        from pytest_gpuperf.session.link import Printed
+        from pytest_gpuperf.session.link import TerminalLine
 
-        self._link.tell(Printed(method, text))
+        self._link.tell(TerminalLine(method, text))
 
     def ensure_newline(self) -> None:
         """Begin a new line."""

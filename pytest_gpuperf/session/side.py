@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.against.messages import Collected, Ended, Ready, RunBlock, SideEnd, SidePlan, Timed
+from pytest_gpuperf.against.messages import (
+    BlockTime,
+    CollectionEnd,
+    Ended,
+    Ready,
+    RunBlock,
+    SideEnd,
+    SidePlan,
+)
 from pytest_gpuperf.against.modules import Modules
 from pytest_gpuperf.compat.triton_names import choices_noted
 from pytest_gpuperf.errors import GpuperfError
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.messages import Answer, Command
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
-    from pytest_gpuperf.measure.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import LaunchedCode, Timing
     from pytest_gpuperf.records.call import Call
@@ -128,7 +136,7 @@ class Conversation:
             if nodeid.startswith((f"{collector}::", f"{collector}/"))
         )
         failure = "" if found else next(broken, "there is no such test")
-        self._parent.tell(Collected(bool(found), failure, self._misplaced_now()))
+        self._parent.tell(CollectionEnd(bool(found), failure, self._misplaced_now()))
         session.items[:] = found
 
     def _misplaced_now(self) -> str:
@@ -209,13 +217,13 @@ class SideSource(ChildSource):
             return self._reader.read(call), tuple(sorted(chosen))
 
 
-def _timed(prepared: Prepared, command: RunBlock) -> Timed:
+def _timed(prepared: PreparedCall, command: RunBlock) -> BlockTime:
     """Time a block; without a record of CUPTI's it has no time, which costs its quad of blocks."""
     try:
         block = prepared.block(recorded=command.recorded)
     except CuptiError:
-        return Timed(0.0, 0.0)
-    return Timed(block.time_us, block.sm_clock_mhz)
+        return BlockTime(0.0, 0.0)
+    return BlockTime(block.time_us, block.sm_clock_mhz)
 
 
 class SideRunner(ChildRunner):

@@ -21,10 +21,10 @@ def recorder() -> activity._Recorder:
 @pytest.mark.parametrize(
     ("record", "kind", "copy_kind", "with_host"),
     [
-        (activity._Memory, "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_MEMCPY_KIND_HTOD", True),
-        (activity._Memory, "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_MEMCPY_KIND_DTOD", False),
+        (activity._MemoryRecord, "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_MEMCPY_KIND_HTOD", True),
+        (activity._MemoryRecord, "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_MEMCPY_KIND_DTOD", False),
         (activity._PeerCopy, "CUPTI_ACTIVITY_KIND_MEMCPY2", "CUPTI_ACTIVITY_MEMCPY_KIND_PTOP", False),
-        (activity._Memory, "CUPTI_ACTIVITY_KIND_MEMSET", "", False),
+        (activity._MemoryRecord, "CUPTI_ACTIVITY_KIND_MEMSET", "", False),
     ],
 )
 def test_copies_and_fills_are_read(
@@ -41,4 +41,4 @@ def test_copies_and_fills_are_read(
 def test_copy_between_devices_has_its_launch_behind_both_devices() -> None:
     """As `correlationId` of `CUpti_ActivityMemcpyPtoP4`: after 3 times device and context, and the stream."""
     assert activity._PeerCopy.correlation_id.offset == 32 + 4 * 7
-    assert activity._Memory.correlation_id.offset == 32 + 4 * 3
+    assert activity._MemoryRecord.correlation_id.offset == 32 + 4 * 3

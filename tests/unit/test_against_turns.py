@@ -12,9 +12,9 @@ import pytest
 from pytest_gpuperf.against import blocks
 from pytest_gpuperf.against.blocks import LEAST_QUADS, MOST_QUADS
 from pytest_gpuperf.against.git import Commit
-from pytest_gpuperf.against.messages import Answer, Begin, Command, Ended, GoOn, Ready, RunBlock, Timed
+from pytest_gpuperf.against.messages import Answer, Begin, BlockTime, Command, Ended, GoOn, Ready, RunBlock
 from pytest_gpuperf.against.restart_series import Series
-from pytest_gpuperf.against.turns import Taken, Turns
+from pytest_gpuperf.against.turns import RestartResult, Turns
 from pytest_gpuperf.records import Fingerprint
 
 if TYPE_CHECKING:
@@ -49,7 +49,11 @@ class ScriptedSide:
         if isinstance(command, RunBlock):
             self._stage.append(self._side + "r" * command.recorded)
             time_us = next(self._times, None)
-            return Ended("its call ended with RuntimeError: x") if time_us is None else Timed(time_us, 1980.0)
+            return (
+                Ended("its call ended with RuntimeError: x")
+                if time_us is None
+                else BlockTime(time_us, 1980.0)
+            )
         assert isinstance(command, (Begin, GoOn))
         self._stage.append(self._side.lower())
         return next(self._calls, None) or Ended(self._failure)
@@ -83,7 +87,7 @@ def play(
     budget_s: float = 10.0,
     seed: int = 0,
     recorded: dict[str, bool] | None = None,
-) -> tuple[Taken, str]:
+) -> tuple[RestartResult, str]:
     """Return the results, and the order of steps: `A` and `B` for a block, `a` and `b` for a move."""
     stage: list[str] = []
     players = {
@@ -94,7 +98,7 @@ def play(
     return turns.play(recorded or {}), "".join(stage)
 
 
-def series(label: str, *rounds: Taken) -> Series:
+def series(label: str, *rounds: RestartResult) -> Series:
     made = Series()
     for taken in rounds:
         made.take(taken, label, MAIN)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.acceptance import TAKES, Accepted, Entry, update
+from pytest_gpuperf.baseline.acceptance import TAKES, Accepted, Effect, update
 from pytest_gpuperf.baseline.sessions import MAX_SESSIONS, merged_time
 from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.records import ClockModel, Measurement, Trace
@@ -29,11 +29,11 @@ COUNTED = Measurement(profile=profile({"instructions": 1.0}))
 TRACED = Measurement(trace=Trace(launches=1))
 
 
-def effect(measurement: Measurement, known: MeasurementBaseline, which: Which = "all") -> Entry | None:
+def effect(measurement: Measurement, known: MeasurementBaseline, which: Which = "all") -> Effect | None:
     notes = {"r": RunNote(date="2026-11-20"), "new": RunNote(date="2026-11-21")}
     accepted = Accepted("new", Origin(runs=notes), "", frozenset({"new"}), 20.0)
     found = update(measurement, known, accepted, which)
-    return Entry("t", "main", found[0], tuple(found[1])) if found is not None else None
+    return Effect("t", "main", found[0], tuple(found[1])) if found is not None else None
 
 
 @pytest.mark.parametrize(

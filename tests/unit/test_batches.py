@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.device import kept, l2
+from pytest_gpuperf.measure.device import l2, originals
 from pytest_gpuperf.measure.timing import batch as batches
 from pytest_gpuperf.measure.timing import graph as graphs
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
@@ -216,7 +216,7 @@ def test_call_that_waits_is_found(
 
 def test_blocking_kernel_lasts_as_long_as_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     cycles: list[int] = []
-    monkeypatch.setattr(kept, "sleep_on_gpu", cycles.append)
+    monkeypatch.setattr(originals, "sleep_on_gpu", cycles.append)
     graphs.block_gpu(1.5)
     assert cycles == [3000]
 
@@ -251,7 +251,7 @@ def test_each_recorded_cold_call_forgets_what_persists(
 
 
 def test_queued_calls_are_repeated_behind_their_share_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "event", lambda: None)
+    monkeypatch.setattr(originals, "event", lambda: None)
     blocked_us: list[float] = []
     monkeypatch.setattr(rerun, "by_events", blocked_us.append)
     queued = QueuedBatch(list, 4, 100.0)

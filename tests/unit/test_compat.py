@@ -18,7 +18,7 @@ import xdist.dsession
 import pytest_gpuperf
 from pytest_gpuperf.compat import nvrtc_names, pytest_names, torch_names, triton_names, xdist_names
 from pytest_gpuperf.measure.correctness.guarded_pool import can_guard
-from pytest_gpuperf.measure.device import kept, kernels
+from pytest_gpuperf.measure.device import kernels, originals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,10 +124,10 @@ def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(kernels, "load", load)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(kept, "_SLEEP", None)
-    monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    monkeypatch.setattr(originals, "_SLEEP", None)
+    monkeypatch.setattr(originals, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
     kernels.kernel.cache_clear()
-    kept.sleep_on_gpu(2000)
+    originals.sleep_on_gpu(2000)
     kernels.kernel.cache_clear()
     assert launched == [(1, 1, 2000, 7)]
 

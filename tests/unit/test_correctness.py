@@ -9,7 +9,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.correctness.own_check import Judged
+from pytest_gpuperf.measure.correctness.own_check import ReferenceWithCheck
 from pytest_gpuperf.measure.correctness.poison import poisoned_memory
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def either_sign(args: tuple[Any, ...], output: Any) -> str:
     return "" if torch.equal(output.flatten().abs(), 2 * args[0].abs()) else "neither sign"
 
 
-TWICE = Judged(lambda x: 2 * x, either_sign)
+TWICE = ReferenceWithCheck(lambda x: 2 * x, either_sign)
 
 
 @pytest.mark.parametrize("fn", [lambda x: -2 * x, lambda x: x.mul(-2).view(2, 2)])
@@ -96,7 +96,7 @@ def test_own_check_of_a_reference_sees_elements_that_were_never_written() -> Non
 
 
 def test_own_check_of_a_reference_may_take_another_number_of_outputs() -> None:
-    judged = Judged(lambda x: x, lambda args, output: "" if len(output) == 2 else "no pair")
+    judged = ReferenceWithCheck(lambda x: x, lambda args, output: "" if len(output) == 2 else "no pair")
     assert checked(lambda x: (x + 1, x - 1), data(4), expected=judged).passed
     assert checked(lambda x: [x + 1], data(4), expected=judged).failure == "no pair"
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.first_calls import FirstCalls
 from pytest_gpuperf.records.timing import CompilerWork, FirstCall
 from pytest_gpuperf.report.terminal import first_calls_line
@@ -125,7 +125,7 @@ def test_choice_of_torch_compile_has_the_arguments_of_its_template(monkeypatch: 
 
 def test_first_call_counts_beyond_the_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([0.0, 2.5, 10.0, 10.5])
-    monkeypatch.setattr(kept, "now", lambda: next(times))
+    monkeypatch.setattr(originals, "now", lambda: next(times))
     assert watched_timing(len, "abc", calls=5).compile_s == 2.0
     assert watched_timing(len, "abc", calls=0).compile_s is None
 
@@ -133,7 +133,7 @@ def test_first_call_counts_beyond_the_second_one(monkeypatch: pytest.MonkeyPatch
 def test_further_compilation_for_other_arguments_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """A check may have smaller tensors than the timing."""
     times = iter([0.0, 2.5, 10.0, 10.5, 20.0, 24.0, 30.0, 31.0])
-    monkeypatch.setattr(kept, "now", lambda: next(times))
+    monkeypatch.setattr(originals, "now", lambda: next(times))
     first_calls = FirstCalls()
     for fn in (first_calls.watched(len), first_calls.watched(len)):
         fn("abc")

@@ -10,9 +10,9 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import kept
-from pytest_gpuperf.measure.timing import kernels_batch, prepared
-from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
+from pytest_gpuperf.measure.device import originals
+from pytest_gpuperf.measure.timing import kernels_batch, prepared_call
+from pytest_gpuperf.measure.timing.batch import Block, GpuWork, HostBatch
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, single_call_of, work_of
 from pytest_gpuperf.measure.verification import rerun
@@ -21,7 +21,7 @@ from pytest_gpuperf.records import StreamWork
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_gpuperf.measure.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 
 
 def kernel(launch: int, start_us: float, us: float, name: str = "k", **rest: Any) -> Activity:
@@ -185,19 +185,19 @@ def test_call_without_kernels_is_refused(cupti: FakeCupti) -> None:
 
 
 @pytest.fixture
-def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., Prepared]:
+def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., PreparedCall]:
     """Return a function that prepares a call whose capture fails with an error."""
-    monkeypatch.setattr(prepared, "detach", lambda: None)
-    monkeypatch.setattr(prepared, "_probe", lambda _: prepared._Probe(5.0, 5.0))
-    monkeypatch.setattr(kept, "event", lambda: None)
+    monkeypatch.setattr(prepared_call, "detach", lambda: None)
+    monkeypatch.setattr(prepared_call, "_probe", lambda _: prepared_call._Probe(5.0, 5.0))
+    monkeypatch.setattr(originals, "event", lambda: None)
 
-    def prepare(mode: str, error: Exception, *, waits: bool = True) -> Prepared:
+    def prepare(mode: str, error: Exception, *, waits: bool = True) -> PreparedCall:
         def capture(_: object) -> None:
             raise error
 
-        monkeypatch.setattr(prepared, "capture", capture)
-        monkeypatch.setattr(prepared, "waits_for_gpu", lambda _: waits)
-        return prepared.prepare(cupti.call, mode, flush_bytes=1, stamps=None)
+        monkeypatch.setattr(prepared_call, "capture", capture)
+        monkeypatch.setattr(prepared_call, "waits_for_gpu", lambda _: waits)
+        return prepared_call.prepare(cupti.call, mode, flush_bytes=1, stamps=None)
 
     return prepare
 
@@ -210,14 +210,14 @@ def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., 
     ],
 )
 def test_auto_times_other_calls_by_their_kernels(
-    prepare: Callable[..., Prepared], error: Exception, reason: str
+    prepare: Callable[..., PreparedCall], error: Exception, reason: str
 ) -> None:
     found = prepare("auto", error)
     assert (found.mode, found.not_captured, found.not_recorded) == ("kernels", reason, "")
 
 
 def test_without_cupti_the_host_times_work_on_other_streams(
-    prepare: Callable[..., Prepared], cupti: FakeCupti
+    prepare: Callable[..., PreparedCall], cupti: FakeCupti
 ) -> None:
     cupti.refused = "torch.profiler holds CUPTI"
     found = prepare("auto", nothing_launched(), waits=False)
@@ -225,14 +225,14 @@ def test_without_cupti_the_host_times_work_on_other_streams(
 
 
 @pytest.mark.parametrize("mode", ["hot", "cold", "queued"])
-def test_other_modes_refuse_calls_that_wait(prepare: Callable[..., Prepared], mode: str) -> None:
+def test_other_modes_refuse_calls_that_wait(prepare: Callable[..., PreparedCall], mode: str) -> None:
     with pytest.raises(GpuperfError, match="mode='kernels'"):
         prepare(mode, NotCapturableError("it synchronises"))
 
 
 @pytest.mark.parametrize("mode", ["auto", "hot", "queued", "host"])
 def test_call_that_launches_nothing_is_refused_in_each_mode(
-    prepare: Callable[..., Prepared], cupti: FakeCupti, mode: str
+    prepare: Callable[..., PreparedCall], cupti: FakeCupti, mode: str
 ) -> None:
     cupti.us = 0
     with pytest.raises(GpuperfError, match="launched nothing on the GPU"):
@@ -316,7 +316,7 @@ def test_block_has_fifty_milliseconds_of_the_host(
 
 def test_mean_of_blocks_leaves_out_the_extremes_of_kernels() -> None:
     streams = tuple(StreamWork(stream=number, launches=1, kernels_us=1.0) for number in range(5))
-    works = [Work(us, 2 * us, us, (streams[at],)) for at, us in enumerate((9.0, 2.0, 3.0, 4.0, 99.0))]
+    works = [GpuWork(us, 2 * us, us, (streams[at],)) for at, us in enumerate((9.0, 2.0, 3.0, 4.0, 99.0))]
     found = single_call_of([Block(work.busy_us, work=work) for work in works], [20.0] * 3)
     assert [found.busy_us, found.kernels_us] == pytest.approx([16 / 3, 32 / 3])
     assert found.host_copies_us == pytest.approx(117 / 5)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuda_header import cuda_numbers
-from pytest_gpuperf.measure.device import cuda_names, kept, l2
+from pytest_gpuperf.measure.device import cuda_names, l2, originals
 
 if TYPE_CHECKING:
     import torch
@@ -61,8 +61,8 @@ class Driver:
 def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Driver:
     fake = Driver(request.param)
     monkeypatch.setattr("pytest_gpuperf.measure.device.driver.library", lambda: fake)
-    monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
-    monkeypatch.setattr(kept, "synchronize", lambda: fake.asked.append("synchronize"))
+    monkeypatch.setattr(originals, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    monkeypatch.setattr(originals, "synchronize", lambda: fake.asked.append("synchronize"))
     return fake
 
 
@@ -115,13 +115,13 @@ def test_a_clean_flush_reads_four_times_the_l2_and_writes_nothing(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[tuple[int, int]] = []
-    total = kept.total
+    total = originals.total
 
     def noted(tensor: torch.Tensor) -> torch.Tensor:
         read.append((tensor.nbytes, int(total(tensor))))
         return total(tensor)
 
-    monkeypatch.setattr(kept, "total", noted)
+    monkeypatch.setattr(originals, "total", noted)
     flush = l2.CleanFlush(1024, device="cpu")
     flush()
     flush()

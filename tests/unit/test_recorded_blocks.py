@@ -9,7 +9,7 @@ import pytest
 
 from pytest_gpuperf.measure.cupti.activity import Activity, busy_us
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import batch
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Block]]:
 
         monkeypatch.setattr(batch, "recorded", recorded)
         monkeypatch.setattr(batch, "block_gpu", lambda us: None)
-        monkeypatch.setattr(kept, "synchronize", lambda: None)
+        monkeypatch.setattr(originals, "synchronize", lambda: None)
         return batch._recorded([lambda: None], blocks, CALLS, stamps, flushed=flushed)
 
     return timed

@@ -12,8 +12,8 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import kept
-from pytest_gpuperf.measure.timing.prepared import Prepared
+from pytest_gpuperf.measure.device import originals
+from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 from pytest_gpuperf.measure.verification import records
 from pytest_gpuperf.measure.verification.records import Audit, UncontainedError, contained
 from pytest_gpuperf.records import Conditions, OtherTime
@@ -43,15 +43,17 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
     ) -> Timing:
         left = list(audits)
 
-        def audit(_: Prepared) -> Audit | None:
+        def audit(_: PreparedCall) -> Audit | None:
             found = left.pop(0)
             if isinstance(found, Exception):
                 raise found
             return found
 
         monkeypatch.setattr(records, "audited", audit)
-        monkeypatch.setattr(Prepared, "in_short_graph_us", lambda _: in_short_graph_us)
-        prepared = Prepared(Blocks(lambda _: timed.us_by("events") or 0.0), "hot", fn=fn, captured=captured)
+        monkeypatch.setattr(PreparedCall, "in_short_graph_us", lambda _: in_short_graph_us)
+        prepared = PreparedCall(
+            Blocks(lambda _: timed.us_by("events") or 0.0), "hot", fn=fn, captured=captured
+        )
         result = contained(prepared, timed, mode)
         assert not left
         return result
@@ -138,10 +140,10 @@ def test_only_work_of_the_calls_themselves_may_lag(
 ) -> None:
     steps: list[str] = []
     times = itertools.cycle([1.0, 1.0 + lag_us / 1e6])
-    monkeypatch.setattr(kept, "now", lambda: next(times))
-    monkeypatch.setattr(kept, "has_passed", lambda _: True)
+    monkeypatch.setattr(originals, "now", lambda: next(times))
+    monkeypatch.setattr(originals, "has_passed", lambda _: True)
     for name in ("event", "record", "current_stream", "synchronize"):
-        monkeypatch.setattr(kept, name, lambda *_, name=name: steps.append(name))
+        monkeypatch.setattr(originals, name, lambda *_, name=name: steps.append(name))
     assert bool(records.lagging(lambda: steps.append("call"))) is told
     one = ["current_stream", "event", "synchronize", *["call"] * 20, "record", "synchronize"]
     assert steps == one * 3

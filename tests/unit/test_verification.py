@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.restoration.before import Before
 from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
-from pytest_gpuperf.measure.timing.prepared import Prepared
+from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 from pytest_gpuperf.measure.verification import replay, rerun
 from pytest_gpuperf.measure.verification.rerun import Rerun, by_events
 from pytest_gpuperf.measure.verification.verifier import Verifier
@@ -81,7 +81,7 @@ def test_former_output_is_doubted(expected: Any) -> None:
 def _no_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rerun, "block_gpu", lambda _: None)
     for name in ("event", "record", "synchronize", "elapsed_us"):
-        monkeypatch.setattr(kept, name, lambda *_: 10.0)
+        monkeypatch.setattr(originals, name, lambda *_: 10.0)
 
 
 @pytest.mark.usefixtures("_no_events")
@@ -246,7 +246,7 @@ def verified_timing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
         call = Call("t", "main", torch.square, (data(),))
         verifier = Verifier(call, Before(call), strict=strict)
         monkeypatch.setattr(verifier, "replay", lambda _: found)
-        return verifier(Prepared(Blocks(lambda _: 5.0), mode), timing(5.0, mode), mode)
+        return verifier(PreparedCall(Blocks(lambda _: 5.0), mode), timing(5.0, mode), mode)
 
     return verified
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ValueCell:
     """One value in one column."""
 
     value: MetricValue | None = None
@@ -35,14 +35,14 @@ class Launches:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MetricLine:
     """One metric in all columns."""
 
     subject: str
     """The test, parameters or launch of the line if a comparison has several; otherwise empty."""
     metric: str
     unit: str
-    cells: tuple[Cell, ...]
+    cells: tuple[ValueCell, ...]
     launches: Launches | None = None
     """None for measurements."""
 
@@ -54,6 +54,6 @@ class Comparison:
     sources: tuple[str, ...]
     """Ids of the runs, or names of the files."""
     columns: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[MetricLine, ...]
     notes: tuple[str, ...]
     """Facts that a reader needs before drawing conclusions from the changes."""

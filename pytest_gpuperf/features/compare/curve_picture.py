@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.page.picture import Axis, Line, Picture
+from pytest_gpuperf.features.page.picture import Axis, Picture, Polyline
 from pytest_gpuperf.records.counters import is_raw_name
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def picture_of_curves(
     peaks = {gpu.dram_gb_per_s for gpu in gpus} if curves.metric == "gb_per_s" else set()
     roofs = [_roof(peak, sizes) for peak in peaks if peak] if len(peaks) == 1 else []
     lines = tuple(
-        Line(
+        Polyline(
             x=tuple(point.x for point in curve.points),
             y=tuple(point.y for point in curve.points),
             name=curve.name,
@@ -64,9 +64,11 @@ def picture_of_curves(
     )
 
 
-def _roof(peak: float, sizes: Sequence[float]) -> Line:
+def _roof(peak: float, sizes: Sequence[float]) -> Polyline:
     name = f"peak of DRAM, {peak:.0f} GB/s"
-    return Line(x=(sizes[0], sizes[-1]), y=(peak, peak), name=name, beside=True, tone="quiet", dashed=True)
+    return Polyline(
+        x=(sizes[0], sizes[-1]), y=(peak, peak), name=name, beside=True, tone="quiet", dashed=True
+    )
 
 
 def axis_label(metric: str, unit: str) -> str:

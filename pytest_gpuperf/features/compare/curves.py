@@ -15,13 +15,13 @@ from pytest_gpuperf.records.values import is_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_gpuperf.features.compare.selectors import Choice, Entry
+    from pytest_gpuperf.features.compare.selectors import ChosenMeasurements, RunMeasurement
 
 USUAL = ("gb_per_s", "tflop_per_s", "time_us")
 """Metrics to draw by default: the first that a test has."""
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """One measurement."""
 
     x: float
@@ -36,7 +36,7 @@ class Curve:
 
     name: str
     """The parts of the name that differ from other curves; empty for the only one."""
-    points: tuple[Point, ...]
+    points: tuple[CurvePoint, ...]
     """Sorted by `x`; each value once."""
 
 
@@ -54,7 +54,7 @@ class Curves:
     """Names of tests that failed or had a wrong result."""
 
 
-def curves_of(choices: Sequence[Choice], *, x: str | None = None, y: str | None = None) -> Curves:
+def curves_of(choices: Sequence[ChosenMeasurements], *, x: str | None = None, y: str | None = None) -> Curves:
     """Sort measurements into curves.
 
     Tests that differ in more than `x` are on different curves: by function, label, other parameters, run,
@@ -77,7 +77,7 @@ def curves_of(choices: Sequence[Choice], *, x: str | None = None, y: str | None 
     metric = _metric(passed, y)
     entries = [entry for entry in passed if metric in values_of(entry.measurement)]
     axis = find_axis([entry.name for entry in entries], x)
-    families: dict[tuple[str, ...], dict[float, Point]] = {}
+    families: dict[tuple[str, ...], dict[float, CurvePoint]] = {}
     for entry in entries:
         found = axis.of(entry.name)
         if found is None:
@@ -86,7 +86,7 @@ def curves_of(choices: Sequence[Choice], *, x: str | None = None, y: str | None 
         rest = tuple("" if index == place else part for index, part in enumerate(entry.name.parts))
         values = values_of(entry.measurement)
         # A shape such as 1024x512 is as large as 512x1024: the first one counts.
-        point = Point(size, float(values[metric]), entry.name.parts[place])
+        point = CurvePoint(size, float(values[metric]), entry.name.parts[place])
         mode = str(values[MODE]) if is_of(metric, "timing") else ""
         families.setdefault((entry.run.id, mode, *rest), {}).setdefault(size, point)
     curves = [
@@ -103,7 +103,7 @@ def curves_of(choices: Sequence[Choice], *, x: str | None = None, y: str | None 
     )
 
 
-def _metric(entries: Iterable[Entry], wanted: str | None) -> str:
+def _metric(entries: Iterable[RunMeasurement], wanted: str | None) -> str:
     values = [values_of(entry.measurement) for entry in entries]
     numbers = dict.fromkeys(
         name for found in values for name, value in found.items() if not isinstance(value, str)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.compare.comparison import Cell, Comparison, Line
+from pytest_gpuperf.features.compare.comparison import Comparison, MetricLine, ValueCell
 from pytest_gpuperf.features.compare.names import pair_names, short, told_apart, varying
 from pytest_gpuperf.features.compare.values import (
     MODE,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_gpuperf.features.compare.names import Name
-    from pytest_gpuperf.features.compare.selectors import Choice, Entry
+    from pytest_gpuperf.features.compare.selectors import ChosenMeasurements, RunMeasurement
     from pytest_gpuperf.records import MetricValue
 
 USUAL = (
@@ -58,15 +58,15 @@ CLOCKS_DIFFER_PCT = 1.0
 
 
 @dataclass(frozen=True)
-class _Row:
+class _MeasurementRow:
     """Measurements side by side."""
 
     subject: str
-    entries: tuple[Entry | None, ...]
+    entries: tuple[RunMeasurement | None, ...]
     """One for each column."""
 
 
-def compare_measurements(choices: Sequence[Choice], metrics: Sequence[str] = ()) -> Comparison:
+def compare_measurements(choices: Sequence[ChosenMeasurements], metrics: Sequence[str] = ()) -> Comparison:
     """Compare measurements.
 
     One choice has a column for each of its measurements. Several choices have one column each, and the
@@ -88,11 +88,11 @@ def compare_measurements(choices: Sequence[Choice], metrics: Sequence[str] = ())
     return Comparison(_runs(choices), tuple(columns), tuple(lines), tuple(dict.fromkeys(notes)))
 
 
-def _runs(choices: Iterable[Choice]) -> tuple[str, ...]:
+def _runs(choices: Iterable[ChosenMeasurements]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(choice.run.id for choice in choices))
 
 
-def _run_titles(choices: Iterable[Choice]) -> dict[str, str]:
+def _run_titles(choices: Iterable[ChosenMeasurements]) -> dict[str, str]:
     """Return each run's title by its id: the GPU's name if each run has a model of its own, or the id."""
     gpus = {choice.run.id: choice.run.environment.gpu.name for choice in choices}
     if len(set(gpus.values())) < max(2, len(gpus)):
@@ -100,7 +100,7 @@ def _run_titles(choices: Iterable[Choice]) -> dict[str, str]:
     return {run: name.removeprefix("NVIDIA ") for run, name in gpus.items()}
 
 
-def _arranged(choices: Sequence[Choice]) -> tuple[list[str], list[_Row], list[str]]:
+def _arranged(choices: Sequence[ChosenMeasurements]) -> tuple[list[str], list[_MeasurementRow], list[str]]:
     """Return the titles of the columns, the rows, and notes on measurements without a partner."""
     run_titles = _run_titles(choices)
     single = all(len(choice.entries) == 1 for choice in choices)
@@ -110,7 +110,7 @@ def _arranged(choices: Sequence[Choice]) -> tuple[list[str], list[_Row], list[st
     if pairing is None:
         found = {(e.run.id, e.test.nodeid, e.label): e for choice in choices for e in choice.entries}
         entries = tuple(found.values())
-        return _titles(entries, run_titles), [_Row("", entries)], []
+        return _titles(entries, run_titles), [_MeasurementRow("", entries)], []
     if pairing.place is None and len(run_titles) < len(choices):
         raise GpuperfError(
             f"{' and '.join(repr(choice.ref) for choice in choices)} name the same tests of one run",
@@ -118,7 +118,7 @@ def _arranged(choices: Sequence[Choice]) -> tuple[list[str], list[_Row], list[st
             next_step=f"name them in full, as in {'::' + choices[-1].entries[-1].shown!r}",
         )
     titles = _paired_titles(choices, pairing.place, run_titles)
-    rows: list[tuple[Entry | None, ...]] = []
+    rows: list[tuple[RunMeasurement | None, ...]] = []
     alone = []
     for places in pairing.rows:
         if len(places) > 1:
@@ -132,10 +132,12 @@ def _arranged(choices: Sequence[Choice]) -> tuple[list[str], list[_Row], list[st
             ((group, index),) = places.items()
             alone.append(f"only in {titles[group]}: {choices[group].entries[index].shown}")
     names = [next(entry.name for entry in row if entry is not None) for row in rows]
-    return titles, list(map(_Row, _subjects(names, pairing.place), rows)), alone
+    return titles, list(map(_MeasurementRow, _subjects(names, pairing.place), rows)), alone
 
 
-def _paired_titles(choices: Sequence[Choice], place: int | None, run_titles: Mapping[str, str]) -> list[str]:
+def _paired_titles(
+    choices: Sequence[ChosenMeasurements], place: int | None, run_titles: Mapping[str, str]
+) -> list[str]:
     if place is None:
         return [run_titles[choice.run.id] for choice in choices]
     titles = told_apart([choice.entries[0].name for choice in choices], {place})
@@ -155,7 +157,7 @@ def _subjects(names: Sequence[Name], place: int | None) -> list[str]:
     return told_apart(names, places)
 
 
-def _titles(entries: Sequence[Entry], run_titles: Mapping[str, str]) -> list[str]:
+def _titles(entries: Sequence[RunMeasurement], run_titles: Mapping[str, str]) -> list[str]:
     if len(entries) < 2:
         raise GpuperfError(
             f"{entries[0].shown} is one measurement",
@@ -171,7 +173,7 @@ def _titles(entries: Sequence[Entry], run_titles: Mapping[str, str]) -> list[str
     ]
 
 
-def _metrics(wanted: Sequence[str], entries: Sequence[Entry]) -> list[str]:
+def _metrics(wanted: Sequence[str], entries: Sequence[RunMeasurement]) -> list[str]:
     known = dict.fromkeys(name for entry in entries for name in values_of(entry.measurement))
     if "all" in wanted:
         return list(known)
@@ -190,7 +192,7 @@ def _metrics(wanted: Sequence[str], entries: Sequence[Entry]) -> list[str]:
     return found
 
 
-def _lines(row: _Row, names: Sequence[str], *, usual: bool) -> Iterator[Line]:
+def _lines(row: _MeasurementRow, names: Sequence[str], *, usual: bool) -> Iterator[MetricLine]:
     found = [values_of(entry.measurement) if entry else {} for entry in row.entries]
     modes = {str(values[MODE]) for values in found if MODE in values}
     # Times without a mode are hot.
@@ -200,22 +202,24 @@ def _lines(row: _Row, names: Sequence[str], *, usual: bool) -> Iterator[Line]:
         shown += sorted(largest, key=lambda name: -largest[name])
     for name in shown:
         if any(name in values for values in found):
-            yield Line(row.subject, name, unit_of(name), tuple(_cells(row, name, found)))
+            yield MetricLine(row.subject, name, unit_of(name), tuple(_cells(row, name, found)))
 
 
-def _cells(row: _Row, name: str, values: Sequence[Mapping[str, MetricValue]]) -> Iterator[Cell]:
+def _cells(
+    row: _MeasurementRow, name: str, values: Sequence[Mapping[str, MetricValue]]
+) -> Iterator[ValueCell]:
     first = row.entries[0]
     for entry, known in zip(row.entries, values, strict=True):
         value = known.get(name)
         if entry is None or value is None or first is None or entry is first or name in (MODE, "spread_pct"):
-            yield Cell(value)
+            yield ValueCell(value)
             continue
         had = name in values[0]
         not_compared = had and bool(why_not_compared(name, first.measurement, entry.measurement))
-        yield Cell(value, change(name, first.measurement, entry.measurement), not_compared)
+        yield ValueCell(value, change(name, first.measurement, entry.measurement), not_compared)
 
 
-def _notes(row: _Row, columns: Sequence[str], names: Sequence[str]) -> Iterator[str]:
+def _notes(row: _MeasurementRow, columns: Sequence[str], names: Sequence[str]) -> Iterator[str]:
     where = f"{row.subject}: " if row.subject else ""
     first = row.entries[0]
     for title, entry in zip(columns, row.entries, strict=True):
@@ -240,7 +244,7 @@ def _notes(row: _Row, columns: Sequence[str], names: Sequence[str]) -> Iterator[
             yield f"{where}{columns[0]} was not traced"
 
 
-def _clocks(where: str, title: str, first: Entry, entry: Entry) -> Iterator[str]:
+def _clocks(where: str, title: str, first: RunMeasurement, entry: RunMeasurement) -> Iterator[str]:
     clocks = [timing.sm_clock_mhz if (timing := one.measurement.timing) else 0.0 for one in (first, entry)]
     if all(clocks) and abs(clocks[1] / clocks[0] - 1) > CLOCKS_DIFFER_PCT / 100:
         yield f"{where}{title} was timed at an SM clock of {clocks[1]:.0f} MHz, the first at {clocks[0]:.0f}"

@@ -14,7 +14,7 @@ from pytest_gpuperf.report.table import Column, Report, Table
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.features.compare.comparison import Cell, Comparison, Line
+    from pytest_gpuperf.features.compare.comparison import Comparison, MetricLine, ValueCell
     from pytest_gpuperf.report.table import Tone
 
 NOT_COMPARED = "not compared"
@@ -53,7 +53,7 @@ def movers_report(found: Comparison, source: Sequence[str], *, everything: bool)
     """
     paired = [line for line in found.lines if all(cell.value is not None for cell in line.cells)]
     durations = [line for line in paired if line.metric == "duration_us"]
-    shown: list[Line] = []
+    shown: list[MetricLine] = []
     remarks: list[str] = []
     still = []
     for subject, group in groupby(paired, lambda line: line.subject):
@@ -96,16 +96,16 @@ def _data_of(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: MetricLine) -> dict[str, Any]:
     return {**_names(line), "cells": [_data(cell) for cell in line.cells]}
 
 
-def _names(line: Line) -> dict[str, Any]:
+def _names(line: MetricLine) -> dict[str, Any]:
     launches = asdict(line.launches) if line.launches else {}
     return {"subject": line.subject, **launches, "metric": line.metric, "unit": line.unit}
 
 
-def _data(cell: Cell) -> dict[str, Any]:
+def _data(cell: ValueCell) -> dict[str, Any]:
     change = cell.change
     return {
         "value": cell.value,
@@ -116,7 +116,7 @@ def _data(cell: Cell) -> dict[str, Any]:
 
 
 def _columns(
-    lines: Sequence[Line],
+    lines: Sequence[MetricLine],
     titles: Sequence[str],
     *,
     group: str = "test",
@@ -133,7 +133,7 @@ def _columns(
     return columns + _value_columns(lines, titles, _value)
 
 
-def _duration_columns(lines: Sequence[Line], titles: Sequence[str]) -> list[Column]:
+def _duration_columns(lines: Sequence[MetricLine], titles: Sequence[str]) -> list[Column]:
     if not lines:
         return []
     names = Column("kernel", [line.subject for line in lines], "name", code=True, most=NAME_COLUMNS)
@@ -141,7 +141,7 @@ def _duration_columns(lines: Sequence[Line], titles: Sequence[str]) -> list[Colu
 
 
 def _value_columns(
-    lines: Sequence[Line], titles: Sequence[str], show: Callable[[Line, int], str]
+    lines: Sequence[MetricLine], titles: Sequence[str], show: Callable[[MetricLine, int], str]
 ) -> list[Column]:
     """Return a column of values for each title, its changes, and words for the changes of two columns."""
     columns = []
@@ -156,12 +156,12 @@ def _value_columns(
     return columns
 
 
-def _duration(line: Line, index: int) -> str:
+def _duration(line: MetricLine, index: int) -> str:
     value = line.cells[index].value
     return "" if value is None else show_duration({line.metric: value})
 
 
-def _value(line: Line, index: int) -> str:
+def _value(line: MetricLine, index: int) -> str:
     value = line.cells[index].value
     shown = show_metric(value, line.unit)
     change = line.cells[-1].change if len(line.cells) == 2 else None
@@ -172,7 +172,7 @@ def _value(line: Line, index: int) -> str:
     return show_pair(change.baseline, change.actual)[index]
 
 
-def _movement(line: Line, cell: Cell) -> str:
+def _movement(line: MetricLine, cell: ValueCell) -> str:
     if cell.not_compared:
         return NOT_COMPARED
     if cell.change is None:

@@ -24,7 +24,7 @@ _LABELLED = re.compile(r"(?P<name>.*?)\s*\((?P<label>[^()]+)\)")
 
 
 @dataclass(frozen=True)
-class Entry:
+class RunMeasurement:
     """One measurement of one test of one run."""
 
     run: Run
@@ -53,17 +53,17 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenMeasurements:
     """The measurements that one argument names."""
 
     ref: str
     """The argument as typed."""
     run: Run
-    entries: tuple[Entry, ...]
+    entries: tuple[RunMeasurement, ...]
     """At least one, in the order of the run."""
 
 
-def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
+def choose(ref: str, load: Callable[[str | None], Run]) -> ChosenMeasurements:
     """Find the measurements that an argument names in one run.
 
     Args:
@@ -77,7 +77,7 @@ def choose(ref: str, load: Callable[[str | None], Run]) -> Choice:
     return choice
 
 
-def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[Choice]:
+def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[ChosenMeasurements]:
     """Find the measurements that an argument names, in each run of a merged run.
 
     Args:
@@ -105,7 +105,7 @@ def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[Ch
         ) from None
     entries_of = [(run, _entries(run)) for run in runs]
     matching = [(run, _matching(entries, test) if test else entries) for run, entries in entries_of]
-    choices = [Choice(ref, run, tuple(found)) for run, found in matching if found]
+    choices = [ChosenMeasurements(ref, run, tuple(found)) for run, found in matching if found]
     if not choices:
         # The name alone is as near to a misspelt name as the node id is to a misspelt one.
         known = {
@@ -123,22 +123,22 @@ def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[Ch
     return choices
 
 
-def _entries(run: Run) -> list[Entry]:
+def _entries(run: Run) -> list[RunMeasurement]:
     return [
         entry
         for record in run.tests
         for label in record.measurements
-        if values_of((entry := Entry(run, record, label)).measurement)
+        if values_of((entry := RunMeasurement(run, record, label)).measurement)
     ]
 
 
-def _matching(entries: Sequence[Entry], test: str) -> list[Entry]:
+def _matching(entries: Sequence[RunMeasurement], test: str) -> list[RunMeasurement]:
     labelled = _LABELLED.fullmatch(test)
     # Otherwise it may be the end of a parameter that is a tuple.
     if labelled and labelled["label"] in {entry.label for entry in entries}:
         entries = [entry for entry in entries if entry.label == labelled["label"]]
         test = labelled["name"]
-    rules: tuple[Callable[[Entry], bool], ...] = (
+    rules: tuple[Callable[[RunMeasurement], bool], ...] = (
         lambda entry: test == entry.test.nodeid,
         lambda entry: test in (entry.name.function, entry.name.function.rpartition("::")[2]),
         lambda entry: test in entry.name.parameters,

@@ -22,7 +22,7 @@ from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.report.rows import header_lines
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.compare.selectors import Choice, Entry
+    from pytest_gpuperf.features.compare.selectors import ChosenMeasurements, RunMeasurement
     from pytest_gpuperf.features.ncu.report_file import NcuFile
     from pytest_gpuperf.records import Run
     from pytest_gpuperf.report.table import Report
@@ -77,11 +77,13 @@ def _above(run: Run) -> list[str]:
     return above
 
 
-def _with_name(choice: Choice, wanted: str | None) -> list[Entry]:
+def _with_name(choice: ChosenMeasurements, wanted: str | None) -> list[RunMeasurement]:
     return [entry for entry in choice.entries if wanted is None or wanted in entry.test.nodeid]
 
 
-def _explained(choice: Choice, wanted: str | None, kernels: str | None) -> list[ExplainedMeasurement]:
+def _explained(
+    choice: ChosenMeasurements, wanted: str | None, kernels: str | None
+) -> list[ExplainedMeasurement]:
     gpu = choice.run.environment.gpu
     explained = [
         explain_measurement(entry.test, entry.label, chip=_chip(gpu.compute_capability), regex=kernels)

@@ -86,7 +86,7 @@ def _table(above: Sequence[str], found: Sequence[ExplainedMeasurement]) -> Table
     return Table(columns if rows else (), above, notes)
 
 
-class _Row(NamedTuple):
+class _FindingRow(NamedTuple):
     group: str
     name: str
     lines: Sequence[str]
@@ -96,11 +96,11 @@ class _Row(NamedTuple):
     share: str = ""
 
 
-def _rows(found: ExplainedMeasurement) -> Iterator[_Row]:
+def _rows(found: ExplainedMeasurement) -> Iterator[_FindingRow]:
     for row in found.rows:
         least, median, most = map(show_time, row.times_us) if row.times_us else ("", "", "")
         several = row.launches > 1
-        yield _Row(
+        yield _FindingRow(
             found.title,
             row.name,
             lines_of(row.diagnoses) or [row.undiagnosed],

@@ -60,7 +60,7 @@ class _Clock:
     def read(self) -> float:
         import torch
 
-        from pytest_gpuperf.measure.device import kept
+        from pytest_gpuperf.measure.device import originals
         from pytest_gpuperf.measure.timing.graph import block_gpu
 
         if self._start is None and not torch.cuda.is_available():
@@ -68,15 +68,15 @@ class _Clock:
                 "gpu_clock times with CUDA events, and torch sees no CUDA GPU",
                 next_step="mark the test with @pytest.mark.gpuperf(benchmark=True), which skips it here",
             )
-        end = kept.event()
-        kept.record(end)
-        kept.synchronize()
+        end = originals.event()
+        originals.record(end)
+        originals.synchronize()
         if self._start is not None and self._start.device == end.device:
             # Only since the last reading: an event's time is a float of 32 bits, too coarse for long times.
-            self._seconds += kept.elapsed_us(self._start, end) / 1e6
+            self._seconds += originals.elapsed_us(self._start, end) / 1e6
         block_gpu(BLOCK_US)
-        self._start = kept.event()
-        kept.record(self._start)
+        self._start = originals.event()
+        originals.record(self._start)
         return self._seconds
 
 

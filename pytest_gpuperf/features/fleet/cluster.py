@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pytest_gpuperf._version import __version__, requirement
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.fleet.messages import Host, Job, decode, encode
+from pytest_gpuperf.features.fleet.messages import Job, WorkerState, decode, encode
 from pytest_gpuperf.features.fleet.on_worker import admit, run_tests
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def require_distributed() -> None:
         )
 
 
-def models_of(host: Host) -> dict[str, int]:
+def models_of(host: WorkerState) -> dict[str, int]:
     """Return the number of GPUs of a worker by model."""
     return {model: count for model, count in host.gpus.items() if MODEL.fullmatch(model)}
 
@@ -63,9 +63,9 @@ class Cluster:
 
     def __init__(self, address: str, job: Job) -> None:
         self.address = address if "://" in address else f"tcp://{address}"
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, WorkerState] = {}
         """The admitted workers by address, also those that have gone."""
-        self.seen: dict[str, Host] = {}
+        self.seen: dict[str, WorkerState] = {}
         """All workers by address, also those of other models."""
         self.refused: dict[str, str] = {}
         """The reason why a worker cannot take part, by address."""
@@ -103,7 +103,7 @@ class Cluster:
                 self._admit(address, host)
         return alive & set(self.hosts)
 
-    def _admit(self, address: str, host: Host) -> None:
+    def _admit(self, address: str, host: WorkerState) -> None:
         why = host.refused
         if not why and host.toolchain.gpuperf != __version__:
             why = (
@@ -193,12 +193,12 @@ async def _greet(address: str) -> None:
     await comm.close()
 
 
-def _read(answer: object) -> Host:
+def _read(answer: object) -> WorkerState:
     """Return the state of a worker; an exception says why it cannot take part."""
     if isinstance(answer, bytes):
         with suppress(ValueError):
-            return decode(answer, Host)
-        return Host(refused="it has another version of pytest-gpuperf")
+            return decode(answer, WorkerState)
+        return WorkerState(refused="it has another version of pytest-gpuperf")
     if isinstance(answer, ModuleNotFoundError):
-        return Host(refused=f"{answer}; there type `pip install pytest-gpuperf=={__version__}`")
-    return Host(refused=f"{type(answer).__name__}: {answer}")
+        return WorkerState(refused=f"{answer}; there type `pip install pytest-gpuperf=={__version__}`")
+    return WorkerState(refused=f"{type(answer).__name__}: {answer}")

@@ -64,10 +64,10 @@ def run_command(
 
     TESTS are files, folders and node ids, as for pytest. The exit status is pytest's.
     """
-    from pytest_gpuperf.features.fleet.running import Choice, run_on_fleet
+    from pytest_gpuperf.features.fleet.running import CommandOptions, run_on_fleet
 
     split = tests.index("--") if "--" in tests else len(tests)
-    choice = Choice(scheduler, models, replay, wait_s, tests[:split], tests[split + 1 :])
+    choice = CommandOptions(scheduler, models, replay, wait_s, tests[:split], tests[split + 1 :])
     sys.exit(run_on_fleet(project, choice, form))
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from distributed import Future
 
     from pytest_gpuperf.features.fleet.cluster import Cluster
-    from pytest_gpuperf.features.fleet.groups import Group
+    from pytest_gpuperf.features.fleet.groups import TestGroup
     from pytest_gpuperf.features.fleet.messages import Test
 
 LOOK_S = 1.0
@@ -40,7 +40,7 @@ class Watch(Protocol):
 
 class _Running(NamedTuple):
     future: Future
-    group: Group
+    group: TestGroup
     worker: str
 
 

@@ -28,7 +28,7 @@ LOST_TESTS = 3
 
 
 @dataclass(frozen=True)
-class Group:
+class TestGroup:
     """Tests of one file that one process runs."""
 
     model: str
@@ -44,7 +44,7 @@ class Group:
 
 def make_groups(
     model: str, tests: Sequence[Test], durations: Mapping[str, float], gpus: int, most_gpus: int
-) -> list[Group]:
+) -> list[TestGroup]:
     """Divide tests into groups, each of tests of one file in their order.
 
     Args:
@@ -57,7 +57,7 @@ def make_groups(
     seconds = expected_durations((test.nodeid for test in tests), durations)
     wanted_s = sum(seconds.values()) / max(1, gpus * GROUPS_PER_GPU)
     limit_s = min(max(wanted_s, LEAST_S), MOST_S)
-    groups: list[Group] = []
+    groups: list[TestGroup] = []
     for (_, needed), same in groupby(tests, key=lambda test: (test.nodeid.partition("::")[0], test.gpus)):
         part: list[str] = []
         for nodeid in (test.nodeid for test in same):
@@ -70,8 +70,8 @@ def make_groups(
     return groups
 
 
-def _group(model: str, part: Sequence[str], gpus: int, seconds: Mapping[str, float]) -> Group:
-    return Group(model, tuple(part), gpus, sum(map(seconds.__getitem__, part)))
+def _group(model: str, part: Sequence[str], gpus: int, seconds: Mapping[str, float]) -> TestGroup:
+    return TestGroup(model, tuple(part), gpus, sum(map(seconds.__getitem__, part)))
 
 
 class Waiting:
@@ -81,22 +81,22 @@ class Waiting:
         groups: The groups.
     """
 
-    def __init__(self, groups: Iterable[Group]) -> None:
-        self._groups: list[Group] = []
+    def __init__(self, groups: Iterable[TestGroup]) -> None:
+        self._groups: list[TestGroup] = []
         self.add(groups)
 
-    def add(self, groups: Iterable[Group]) -> None:
+    def add(self, groups: Iterable[TestGroup]) -> None:
         """Add groups."""
         self._groups += groups
         self._groups.sort(key=lambda group: (group.gpus, group.seconds))
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[TestGroup]:
         return iter(self._groups)
 
     def __len__(self) -> int:
         return len(self._groups)
 
-    def take(self, free: Mapping[str, Mapping[str, int]]) -> tuple[Group, str] | None:
+    def take(self, free: Mapping[str, Mapping[str, int]]) -> tuple[TestGroup, str] | None:
         """Take the next group for which a worker has free GPUs.
 
         A host that has few free GPUs comes first, so that whole hosts stay free for tests on several GPUs. A
@@ -120,7 +120,7 @@ class Waiting:
             tried.add((group.model, group.gpus))
         return None
 
-    def put_back(self, group: Group, worker: str) -> bool:
+    def put_back(self, group: TestGroup, worker: str) -> bool:
         """Run a group of a lost worker again: first all of it, then each test alone.
 
         Returns:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet.code import code_of
 from pytest_gpuperf.features.fleet.gpus import Pool
-from pytest_gpuperf.features.fleet.messages import Answer, Host, Job, decode, encode
+from pytest_gpuperf.features.fleet.messages import Answer, Job, WorkerState, decode, encode
 from pytest_gpuperf.measure.device.environment import installed_toolchain
 from pytest_gpuperf.measure.device.visible import visible_gpus
 from pytest_gpuperf.processes.children import run_child
@@ -57,7 +57,7 @@ def admit(data: bytes, dask_worker: Worker) -> bytes:
         dask_worker: Given by Dask.
 
     Returns:
-        A `Host`.
+        A `WorkerState`.
     """
     job = decode(data, Job)
     refused = ""
@@ -73,7 +73,7 @@ def admit(data: bytes, dask_worker: Worker) -> bytes:
     except GpuperfError as error:
         refused = str(error)
     resources = {name: int(amount) for name, amount in dask_worker.state.total_resources.items()}
-    return encode(Host(socket.gethostname(), installed_toolchain(), resources, refused))
+    return encode(WorkerState(socket.gethostname(), installed_toolchain(), resources, refused))
 
 
 def run_tests(data: bytes, model: str, count: int, arguments: tuple[str, ...], key: str) -> bytes:

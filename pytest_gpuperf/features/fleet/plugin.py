@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.fleet.messages import Answer, Outcome, Test, encode
+from pytest_gpuperf.features.fleet.messages import Answer, Test, TestEnd, encode
 from pytest_gpuperf.features.fleet.on_worker import ANSWER_ENV, PARENT_ENV
 from pytest_gpuperf.records.runs import RUN_FILES, file_of_run
 from pytest_gpuperf.session.marker import Marker
@@ -30,7 +30,7 @@ GRACE_S = 5.0
 """Seconds between the request to end and the kill."""
 
 
-class Group:
+class ResultCollector:
     """Collects the results of one execution of pytest.
 
     Args:
@@ -50,7 +50,7 @@ class Group:
         before = self._answer.outcomes.get(report.nodeid)
         seconds = report.duration + (before.seconds if before else 0.0)
         if before is None or before.ending == "passed" or report.outcome == "failed":
-            self._answer.outcomes[report.nodeid] = Outcome(report.outcome, seconds, _message(report))
+            self._answer.outcomes[report.nodeid] = TestEnd(report.outcome, seconds, _message(report))
         else:
             self._answer.outcomes[report.nodeid] = msgspec.structs.replace(before, seconds=seconds)
 
@@ -109,4 +109,4 @@ def pytest_configure(config: pytest.Config) -> None:
     path, parent = os.environ.pop(ANSWER_ENV, ""), os.environ.pop(PARENT_ENV, "0")
     if path:
         threading.Thread(target=_end_with, args=(int(parent),), daemon=True).start()
-        config.pluginmanager.register(Group(Path(path)), "gpuperf-fleet-group")
+        config.pluginmanager.register(ResultCollector(Path(path)), "gpuperf-fleet-group")

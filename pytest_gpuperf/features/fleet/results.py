@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.features.fleet.messages import Outcome
+from pytest_gpuperf.features.fleet.messages import TestEnd
 from pytest_gpuperf.records.merging import merge_runs
 from pytest_gpuperf.records.runs import RUN_FILES, encode_run, file_of_run, make_state_folder
 from pytest_gpuperf.records.writing import write_files
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.features.fleet.groups import Group
+    from pytest_gpuperf.features.fleet.groups import TestGroup
     from pytest_gpuperf.features.fleet.messages import Answer, Test
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Run
@@ -36,7 +36,7 @@ class ModelResults:
     def __init__(self, model: str, tests: Sequence[Test]) -> None:
         self.model = model
         self.nodeids = [test.nodeid for test in tests]
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, TestEnd] = {}
         self.workers: dict[str, str] = {}
         """Worker that answered, by node id."""
         self._judged: dict[str, TestResult] = {}
@@ -57,7 +57,7 @@ class ModelResults:
             return 1
         return 0 if self.nodeids else 5
 
-    def take(self, group: Group, answer: Answer, worker: str) -> list[str]:
+    def take(self, group: TestGroup, answer: Answer, worker: str) -> list[str]:
         """Keep the results of a group; a test that has ended before stays as it is.
 
         Args:
@@ -73,7 +73,7 @@ class ModelResults:
             outcome = answer.outcomes.get(nodeid)
             if outcome is None:
                 why = f"pytest ended with {answer.status} before this test"
-                outcome = Outcome("unjudged", 0.0, "\n".join(filter(None, (why, answer.output))))
+                outcome = TestEnd("unjudged", 0.0, "\n".join(filter(None, (why, answer.output))))
             self.outcomes[nodeid], self.workers[nodeid] = outcome, worker
         if answer.run is not None:
             judged = {one.record.nodeid: one for one in answer.results if one.record.nodeid in new}
@@ -84,10 +84,10 @@ class ModelResults:
             self._files |= answer.files
         return new
 
-    def lose(self, group: Group, why: str) -> None:
+    def lose(self, group: TestGroup, why: str) -> None:
         """End the tests of a group that is not tried again."""
         for nodeid in group.tests:
-            self.outcomes.setdefault(nodeid, Outcome("lost", 0.0, why))
+            self.outcomes.setdefault(nodeid, TestEnd("lost", 0.0, why))
 
     @property
     def results(self) -> list[TestResult]:

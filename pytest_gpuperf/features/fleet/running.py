@@ -33,7 +33,7 @@ NO_TESTS = 5
 """Exit status of pytest if it collected no test."""
 
 
-class Choice(NamedTuple):
+class CommandOptions(NamedTuple):
     """The options of the command."""
 
     scheduler: str
@@ -65,7 +65,7 @@ class _Screen:
             click.echo(printable(f"{results.model}: {ended} ended on {worker}, {done} in all"), err=True)
 
 
-def run_on_fleet(project: Project, choice: Choice, form: str) -> int:
+def run_on_fleet(project: Project, choice: CommandOptions, form: str) -> int:
     """Run the tests, report them, and write a run for each model of GPU.
 
     Returns:

@@ -68,7 +68,7 @@ class FuzzCase:
         )
 
 
-class Arguments(NamedTuple):
+class CaseArguments(NamedTuple):
     """Arguments of a case."""
 
     args: tuple[Any, ...]
@@ -77,7 +77,7 @@ class Arguments(NamedTuple):
     """Stars before the value that `inputs` returned, in a call with it."""
 
 
-def arguments_of(case: FuzzCase, inputs: Callable[[FuzzCase], Any] | None) -> Arguments:
+def arguments_of(case: FuzzCase, inputs: Callable[[FuzzCase], Any] | None) -> CaseArguments:
     """Return the arguments of a case.
 
     Args:
@@ -87,10 +87,10 @@ def arguments_of(case: FuzzCase, inputs: Callable[[FuzzCase], Any] | None) -> Ar
     torch.manual_seed(case.seed)
     made = case.tensors if inputs is None else inputs(case)
     if isinstance(made, dict):
-        return Arguments((), made, "**")
+        return CaseArguments((), made, "**")
     if isinstance(made, (tuple, list)):
-        return Arguments(tuple(made), {}, "*")
-    return Arguments((made,), {}, "")
+        return CaseArguments(tuple(made), {}, "*")
+    return CaseArguments((made,), {}, "")
 
 
 def line_of(

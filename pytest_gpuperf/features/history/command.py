@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.history.order import Order
     from pytest_gpuperf.features.history.ranges import Range
-    from pytest_gpuperf.features.history.series import Series
+    from pytest_gpuperf.features.history.series import TimeSeries
 
 DEFAULT_FOLDER = "perf-history"
 """Below the root, next to the baselines: not in `.gpuperf`, which git ignores."""
@@ -142,7 +142,7 @@ def _open(project: Project, store: str) -> HistoryStore:
     return HistoryStore(Path(store) if store else project.root / (own or DEFAULT_FOLDER))
 
 
-def _search(project: Project, store: str, test: str) -> tuple[list[Series], list[Range], Order]:
+def _search(project: Project, store: str, test: str) -> tuple[list[TimeSeries], list[Range], Order]:
     """Read a history and find the steps in the series of a test, or of all tests.
 
     Raises:
@@ -168,7 +168,7 @@ def _search(project: Project, store: str, test: str) -> tuple[list[Series], list
 
 
 def _write_site(
-    project: Project, series: Sequence[Series], ranges: Sequence[Range], order: Order, output: Path
+    project: Project, series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order, output: Path
 ) -> None:
     from pytest_gpuperf.features.history.site import PAGE, write_site
     from pytest_gpuperf.features.page.source_links import source_links

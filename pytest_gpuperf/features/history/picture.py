@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.history.order import Order
     from pytest_gpuperf.features.history.ranges import Range
-    from pytest_gpuperf.features.history.series import Point, Series
+    from pytest_gpuperf.features.history.series import RunTime, TimeSeries
     from pytest_gpuperf.features.page.picture import Tone
     from pytest_gpuperf.features.page.section import SourceLinks
 
@@ -25,7 +25,9 @@ _TICKS = 6
 _TONES: dict[str, Tone] = {"slower": "bad", "faster": "good"}
 
 
-def picture_of_series(series: Series, ranges: Sequence[Range], order: Order, links: SourceLinks) -> Picture:
+def picture_of_series(
+    series: TimeSeries, ranges: Sequence[Range], order: Order, links: SourceLinks
+) -> Picture:
     """Make a picture with a point for each run, in the order of the commits.
 
     Args:
@@ -68,7 +70,7 @@ def picture_of_series(series: Series, ranges: Sequence[Range], order: Order, lin
     )
 
 
-def _points(points: Sequence[tuple[int, Point]], name: str, links: SourceLinks, *, hollow: bool) -> Points:
+def _points(points: Sequence[tuple[int, RunTime]], name: str, links: SourceLinks, *, hollow: bool) -> Points:
     return Points(
         x=tuple(float(at) for at, _ in points),
         y=tuple(point.time_us for _, point in points),

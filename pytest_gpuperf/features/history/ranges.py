@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.history.change_points import Step
     from pytest_gpuperf.features.history.lines import HistoryLine
     from pytest_gpuperf.features.history.order import Order
-    from pytest_gpuperf.features.history.series import Series
+    from pytest_gpuperf.features.history.series import TimeSeries
 
 Status: TypeAlias = Literal["slower", "faster", "returned", "accepted", "other card"]
 """`slower` is open: it neither returned to the old level nor was accepted. `other card` may be the
@@ -26,10 +26,10 @@ Accepted: TypeAlias = "Mapping[tuple[str, str, str], Collection[str]]"
 
 
 @dataclass(frozen=True)
-class Found:
+class SeriesStep:
     """Step of one series."""
 
-    series: Series
+    series: TimeSeries
     step: Step
     status: Status
     note: str = ""
@@ -58,7 +58,7 @@ class Range:
 
     before: HistoryLine
     after: HistoryLine
-    found: Sequence[Found]
+    found: Sequence[SeriesStep]
     """Steps whose own ranges contain this one."""
     suspects: tuple[str, ...]
     """Other changes in the range: `driver 580.95 -> 581.10`, `the cards`."""
@@ -74,7 +74,7 @@ class Range:
         return any(found.status == "slower" for found in self.found)
 
 
-def accepted_runs(store: BaselineStore, series: Sequence[Series]) -> Accepted:
+def accepted_runs(store: BaselineStore, series: Sequence[TimeSeries]) -> Accepted:
     """Return the runs of the baseline of each series.
 
     Raises:
@@ -90,7 +90,7 @@ def accepted_runs(store: BaselineStore, series: Sequence[Series]) -> Accepted:
     return known
 
 
-def find_ranges(series: Sequence[Series], order: Order, accepted: Accepted) -> list[Range]:
+def find_ranges(series: Sequence[TimeSeries], order: Order, accepted: Accepted) -> list[Range]:
     """Find the steps of all series; steps of one GPU model with a range in common are one entry.
 
     Args:
@@ -104,7 +104,7 @@ def find_ranges(series: Sequence[Series], order: Order, accepted: Accepted) -> l
     found = [one for some in series for one in _found(some, accepted)]
     # Narrow ranges first, so that a wide one does not join two causes.
     found.sort(key=lambda one: one.step.after - one.step.before)
-    groups: list[list[Found]] = []
+    groups: list[list[SeriesStep]] = []
     for one in found:
         for group in groups:
             before, after = _ends([one, *group], order)
@@ -117,7 +117,7 @@ def find_ranges(series: Sequence[Series], order: Order, accepted: Accepted) -> l
     return sorted(ranges, key=lambda one: (one.after.gpu, order.key(one.after), order.key(one.before)))
 
 
-def _found(series: Series, accepted: Accepted) -> list[Found]:
+def _found(series: TimeSeries, accepted: Accepted) -> list[SeriesStep]:
     line = series.newest
     known = accepted.get((line.gpu, line.test, line.label), ())
     found = []
@@ -131,7 +131,7 @@ def _found(series: Series, accepted: Accepted) -> list[Found]:
                 status, note = "returned", f"to the old level at {series.points[back.after].line.shown}"
             elif runs:
                 status, note = "accepted", f"run {runs[0]} is in the baseline"
-        found.append(Found(series, step, status, note))
+        found.append(SeriesStep(series, step, status, note))
     return found
 
 
@@ -147,13 +147,13 @@ def _return_of(steps: Sequence[Step]) -> Step | None:
     return None
 
 
-def _ends(found: Sequence[Found], order: Order) -> tuple[HistoryLine, HistoryLine]:
+def _ends(found: Sequence[SeriesStep], order: Order) -> tuple[HistoryLine, HistoryLine]:
     """Return the ends of the range that all steps share."""
     before = max((one.before for one in found), key=order.key)
     return before, min((one.after for one in found), key=order.key)
 
 
-def _range(group: Sequence[Found], order: Order) -> Range:
+def _range(group: Sequence[SeriesStep], order: Order) -> Range:
     before, after = _ends(group, order)
     suspects = [
         f"{name} {old or 'none'} -> {new or 'none'}"
@@ -166,7 +166,7 @@ def _range(group: Sequence[Found], order: Order) -> Range:
     return Range(before, after, found, tuple(suspects))
 
 
-def _other_cards(found: Found) -> bool:
+def _other_cards(found: SeriesStep) -> bool:
     """Return True if other cards measured the old level than the new one: they may be the reason."""
     cards = [point.line.gpu_uuid for point in found.series.points]
     return not set(cards[: found.step.before + 1]) & set(cards[found.step.after :])

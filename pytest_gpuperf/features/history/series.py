@@ -30,7 +30,7 @@ _SAME = ("gpu", "test", "label", "mode", "source")
 """Fields of a line by which it is of a series."""
 
 
-class Point(NamedTuple):
+class RunTime(NamedTuple):
     """Time of a test in one run."""
 
     line: HistoryLine
@@ -41,10 +41,10 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Series:
+class TimeSeries:
     """Times of one mode and source of one test on one model of GPU, oldest commit first."""
 
-    points: tuple[Point, ...]
+    points: tuple[RunTime, ...]
     at_mhz: float
     """SM clock that the times were brought to; 0 if they are as measured, so that the search for steps
     expects an effect of the clock."""
@@ -111,7 +111,7 @@ class Series:
         return tuple(step._replace(before=judged[step.before], after=judged[step.after]) for step in found)
 
 
-def series_of(lines: Sequence[HistoryLine], order: Order) -> list[Series]:
+def series_of(lines: Sequence[HistoryLine], order: Order) -> list[TimeSeries]:
     """Put lines into series, sorted by GPU, test and label.
 
     Times of different modes or sources are different quantities and make different series.
@@ -126,18 +126,18 @@ def series_of(lines: Sequence[HistoryLine], order: Order) -> list[Series]:
     return [_series(groups[key]) for key in sorted(groups)]
 
 
-def _series(lines: Sequence[HistoryLine]) -> Series:
+def _series(lines: Sequence[HistoryLine]) -> TimeSeries:
     points = _at_one_clock(lines)
     if 2 * len(points) < len(lines):
-        return Series(tuple(Point(line, line.time_us, line.standard_error) for line in lines), 0.0, 0)
-    return Series(tuple(points), _clock(lines), len(lines) - len(points))
+        return TimeSeries(tuple(RunTime(line, line.time_us, line.standard_error) for line in lines), 0.0, 0)
+    return TimeSeries(tuple(points), _clock(lines), len(lines) - len(points))
 
 
 def _clock(lines: Sequence[HistoryLine]) -> float:
     return median_low(line.clock_model.reference_mhz for line in lines if line.clock_model)
 
 
-def _at_one_clock(lines: Sequence[HistoryLine]) -> list[Point]:
+def _at_one_clock(lines: Sequence[HistoryLine]) -> list[RunTime]:
     """Bring times to one clock by one model, which their own ones make together.
 
     A line keeps its own model if its share differs: its commit's code depends on the clock in another way.
@@ -158,5 +158,5 @@ def _at_one_clock(lines: Sequence[HistoryLine]) -> list[Point]:
             time_us = normalise(line.normalised_us, own.reference_mhz, own, mhz)
         model = pooled if own is None or alike_shares(own, mean) else own
         error = math.hypot(line.standard_error, normalisation_error(mhz, model, at_mhz))
-        points.append(Point(line, normalise(time_us, mhz, model, at_mhz), error))
+        points.append(RunTime(line, normalise(time_us, mhz, model, at_mhz), error))
     return points

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.features.history.ranges import Found
+from pytest_gpuperf.features.history.ranges import SeriesStep
 from pytest_gpuperf.features.history.steps_report import TONES, searched_line, show_interval
 from pytest_gpuperf.records.change import show_value
 from pytest_gpuperf.report.show import count
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.history.order import Order
     from pytest_gpuperf.features.history.ranges import Range
-    from pytest_gpuperf.features.history.series import Point, Series
+    from pytest_gpuperf.features.history.series import RunTime, TimeSeries
 
 _OTHERS = 44
 """Width of the columns before the plot, in characters."""
@@ -32,17 +32,20 @@ _DIGITS = 4
 """Digits of a time in a table of commits."""
 
 
-def steps_of(series: Series, ranges: Sequence[Range]) -> list[Found]:
+def steps_of(series: TimeSeries, ranges: Sequence[Range]) -> list[SeriesStep]:
     """Return the steps of a series, among those of all."""
     return [found for one in ranges for found in one.found if found.series is series]
 
 
-def marks_of(series: Series, ranges: Sequence[Range]) -> list[Found]:
+def marks_of(series: TimeSeries, ranges: Sequence[Range]) -> list[SeriesStep]:
     """Return the steps of a series, then those that another card explains."""
-    return [*steps_of(series, ranges), *(Found(series, step, "other card") for step in series.steps_of_cards)]
+    return [
+        *steps_of(series, ranges),
+        *(SeriesStep(series, step, "other card") for step in series.steps_of_cards),
+    ]
 
 
-def overview(series: Sequence[Series], ranges: Sequence[Range], order: Order) -> Report:
+def overview(series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order) -> Report:
     """Return a table with a row for each series.
 
     Args:
@@ -83,7 +86,7 @@ def overview(series: Sequence[Series], ranges: Sequence[Range], order: Order) ->
 
 
 def detailed(
-    series: Sequence[Series], ranges: Sequence[Range], order: Order, *, width: int, last: int
+    series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order, *, width: int, last: int
 ) -> Report:
     """Return a table for each series with a row for each commit, and a plot of its runs.
 
@@ -103,7 +106,7 @@ def detailed(
     return Report([*tables, Table(notes=[order.shown])], records)
 
 
-def _table(series: Series, steps: Sequence[Found], width: int, last: int) -> Table:
+def _table(series: TimeSeries, steps: Sequence[SeriesStep], width: int, last: int) -> Table:
     rows = [list(points) for _, points in groupby(series.points, lambda point: point.line.shown)]
     shown = rows[-last:] if last else rows
     older = len(rows) - len(shown)
@@ -130,7 +133,7 @@ def _table(series: Series, steps: Sequence[Found], width: int, last: int) -> Tab
     )
 
 
-def _mark(found: Found) -> str:
+def _mark(found: SeriesStep) -> str:
     since = f" since {found.before.shown}" if found.step.after - found.step.before > 1 else ""
     note = f": {found.note}" if found.note else ""
     return f"step{since} {show_interval(found)}, {found.status}{note}"
@@ -141,14 +144,14 @@ def show_four_digits(time_us: float) -> str:
     return f"{show_value(time_us, _DIGITS)} µs"
 
 
-def _limits(points: Sequence[Point]) -> tuple[float, float]:
+def _limits(points: Sequence[RunTime]) -> tuple[float, float]:
     low = min(point.time_us for point in points)
     high = max(point.time_us for point in points)
     missing = max(0.0, _LEAST_SPAN * high - (high - low)) / 2
     return low - missing, high + missing
 
 
-def _dots(points: Sequence[Point], low: float, high: float, columns: int) -> str:
+def _dots(points: Sequence[RunTime], low: float, high: float, columns: int) -> str:
     """Draw the runs of a commit: `●`, or `○` if files differed from the commit; lines are standard errors."""
     cells = ["·"] * columns
 

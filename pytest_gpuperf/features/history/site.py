@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.history.order import Order
     from pytest_gpuperf.features.history.ranges import Range
-    from pytest_gpuperf.features.history.series import Series
+    from pytest_gpuperf.features.history.series import TimeSeries
     from pytest_gpuperf.features.page.section import SourceLinks
 
 PAGE = "index.html"
 
 
 def write_site(
-    folder: Path, series: Sequence[Series], ranges: Sequence[Range], order: Order, links: SourceLinks
+    folder: Path, series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order, links: SourceLinks
 ) -> int:
     """Write the dashboard into a folder.
 
@@ -51,7 +51,7 @@ def write_site(
 
 
 def _content(
-    series: Sequence[Series], ranges: Sequence[Range], order: Order, links: SourceLinks
+    series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order, links: SourceLinks
 ) -> Iterator[str]:
     yield f"<header><h1>gpuperf history: {text(searched_line(series))}</h1>"
     yield f'<p class="source">{text(f"Points are {order.shown}")}</p></header>\n<main>\n<h2>Changes</h2>\n'
@@ -80,7 +80,7 @@ def _comparison(one: Range, links: SourceLinks) -> str:
     return f"{links.repository}/compare/{one.before.commit}...{one.after.commit}"
 
 
-def _article(number: int, series: Series, ranges: Sequence[Range]) -> str:
+def _article(number: int, series: TimeSeries, ranges: Sequence[Range]) -> str:
     found = steps_of(series, ranges)
     newest = show_four_digits(series.points[-1].time_us)
     facts = [series.origin, newest, count(len(series.points), "run")]
@@ -93,7 +93,7 @@ def _article(number: int, series: Series, ranges: Sequence[Range]) -> str:
     )
 
 
-def _details(series: Series, ranges: Sequence[Range], order: Order, links: SourceLinks) -> str:
+def _details(series: TimeSeries, ranges: Sequence[Range], order: Order, links: SourceLinks) -> str:
     """Return the picture of a series, and its runs."""
     points = series.points[::-1]
     lines = [point.line for point in points]

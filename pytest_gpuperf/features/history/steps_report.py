@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.features.history.order import Order
-    from pytest_gpuperf.features.history.ranges import Found, Range, Status
-    from pytest_gpuperf.features.history.series import Series
+    from pytest_gpuperf.features.history.ranges import Range, SeriesStep, Status
+    from pytest_gpuperf.features.history.series import TimeSeries
     from pytest_gpuperf.report.table import Tone
 
 TONES: dict[Status, Tone] = {
@@ -27,7 +27,7 @@ _FEW_POINTS = 4
 """Below this number of points no step can be found."""
 
 
-def steps_report(ranges: Sequence[Range], series: Sequence[Series], order: Order) -> Report:
+def steps_report(ranges: Sequence[Range], series: Sequence[TimeSeries], order: Order) -> Report:
     """Return a table for each range of commits, and the times searched.
 
     Args:
@@ -46,7 +46,7 @@ def steps_report(ranges: Sequence[Range], series: Sequence[Series], order: Order
     return Report([*map(steps_table, ranges), Table(notes=notes)], records)
 
 
-def searched_line(series: Sequence[Series]) -> str:
+def searched_line(series: Sequence[TimeSeries]) -> str:
     """Return `102 times at 12 commits`."""
     commits = {point.line.commit or point.line.run for one in series for point in one.points}
     return f"{count(len(series), 'time')} at {count(len(commits), 'commit')}"
@@ -76,18 +76,18 @@ def steps_table(one: Range) -> Table:
     return Table(columns, above)
 
 
-def show_interval(found: Found) -> str:
+def show_interval(found: SeriesStep) -> str:
     """Return `+2.1 % (+1.8 to +2.4)`."""
     change, low, high = map(show_signed, found.change_pct)
     return f"{change} % ({low} to {high})"
 
 
-def _details(found: Found, one: Range) -> list[str]:
+def _details(found: SeriesStep, one: Range) -> list[str]:
     own, ends = ([each.before.shown, each.after.shown] for each in (found, one))
     return [f"between {own[0]} and {own[1]}"] * (own != ends) + [found.note] * bool(found.note)
 
 
-def _record(one: Range, found: Found) -> dict[str, Any]:
+def _record(one: Range, found: SeriesStep) -> dict[str, Any]:
     change, low, high = found.change_pct
     return {
         **found.series.identity,

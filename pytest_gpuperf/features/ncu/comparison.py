@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.compare.changes import change_of, size_of, visibly_worse
-from pytest_gpuperf.features.compare.comparison import Cell, Comparison, Launches, Line
+from pytest_gpuperf.features.compare.comparison import Comparison, Launches, MetricLine, ValueCell
 from pytest_gpuperf.features.compare.pairing import pair_the_rest, pair_up
 from pytest_gpuperf.features.ncu.launches import difference_notes, launch_name, measured
 from pytest_gpuperf.metrics.combine import combine_both
@@ -51,7 +51,7 @@ def compare_kernels(
         [row for row in rows if taken.isdisjoint(row.items())] + renamed, key=lambda row: min(row.items())
     )
     pairs = [(old[row[0]], new[row[1]]) for row in rows if len(row) > 1]
-    lines: list[Line] = []
+    lines: list[MetricLine] = []
     notes = difference_notes(old, new)
     if renamed:
         notes.append(f"{len(renamed)} renamed: paired by their order")
@@ -85,20 +85,20 @@ def _lines(
     new: Mapping[str, MetricValue],
     metrics: Sequence[str],
     units: Mapping[str, str],
-) -> Iterator[Line]:
+) -> Iterator[MetricLine]:
     found = [change_of(name, old[name], new[name]) for name in metrics if name in old and name in new]
     for change in sorted(found, key=size_of, reverse=True):
         seen = replace(change, worse=visibly_worse(change))
-        cells = (Cell(change.baseline), Cell(change.actual, seen))
-        yield Line(subject, change.metric, units.get(change.metric, ""), cells, launches)
+        cells = (ValueCell(change.baseline), ValueCell(change.actual, seen))
+        yield MetricLine(subject, change.metric, units.get(change.metric, ""), cells, launches)
 
 
 def _lone_lines(
     kernel: ReportKernel, side: int, metrics: Sequence[str], units: Mapping[str, str]
-) -> Iterator[Line]:
+) -> Iterator[MetricLine]:
     launches = Launches(kernel.name, **{f"{TITLES[side]}_launch": kernel.launch})
     for name in metrics:
         if name in kernel.metrics:
-            cells = (Cell(kernel.metrics[name]), Cell())
+            cells = (ValueCell(kernel.metrics[name]), ValueCell())
             both = cells if side == 0 else cells[::-1]
-            yield Line(launch_name(kernel), name, units.get(name, ""), both, launches)
+            yield MetricLine(launch_name(kernel), name, units.get(name, ""), both, launches)

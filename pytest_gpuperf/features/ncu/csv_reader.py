@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.ncu.csv_values import CsvValue, Launch, broken, read_launches
 from pytest_gpuperf.features.ncu.details_page import raw_name, rule_of
-from pytest_gpuperf.features.ncu.printed import Cell, Launch, broken, read_launches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ _Line = tuple[int, str]
 
 
 @dataclass(frozen=True)
-class _Row:
+class _CsvRow:
     line: int
     fields: list[str]
 
@@ -125,13 +125,13 @@ def _launches(output: list[_Line], notes: list[str]) -> list[Launch]:
     return _read_long(header, rows, notes)
 
 
-def _rows(lines: list[_Line]) -> Iterator[_Row]:
+def _rows(lines: list[_Line]) -> Iterator[_CsvRow]:
     """Yield the header and all rows after it, with the numbers of their last lines."""
     reader = csv.reader((line + "\n" for _, line in lines), strict=True)
     try:
         for fields in reader:
             if fields:
-                yield _Row(lines[reader.line_num - 1][0], fields)
+                yield _CsvRow(lines[reader.line_num - 1][0], fields)
     except csv.Error as error:
         raise broken(lines[reader.line_num - 1][0], str(error)) from error
 
@@ -146,7 +146,7 @@ def _is_header(line: str) -> bool:
     return columns >= {"ID", "Kernel Name"} or columns >= _SUMMARY
 
 
-def _read_wide(header: list[str], rows: Iterator[_Row]) -> list[Launch]:
+def _read_wide(header: list[str], rows: Iterator[_CsvRow]) -> list[Launch]:
     columns = {
         name: i for i, name in enumerate(header) if name not in _FACTS and not _RANGE_COLUMNS.match(name)
     }
@@ -161,7 +161,7 @@ def _read_wide(header: list[str], rows: Iterator[_Row]) -> list[Launch]:
             units = row.fields
             continue
         launch = _launch(header, row)
-        launch.cells += [Cell(name, row.fields[i], units[i], row.line) for name, i in columns.items()]
+        launch.cells += [CsvValue(name, row.fields[i], units[i], row.line) for name, i in columns.items()]
         launches.append(launch)
     return launches
 
@@ -175,7 +175,7 @@ class _Reading:
     """Values by section, item and label, the first label first."""
 
 
-def _read_long(header: list[str], rows: Iterator[_Row], notes: list[str]) -> list[Launch]:
+def _read_long(header: list[str], rows: Iterator[_CsvRow], notes: list[str]) -> list[Launch]:
     # Rows of metrics lack the columns of rules at the end.
     least = max(map(header.index, _LONG)) + 1
     launches: list[Launch] = []
@@ -206,7 +206,7 @@ def _read_long(header: list[str], rows: Iterator[_Row], notes: list[str]) -> lis
             # Tables without their titles: any of the values may be meant.
             twice[name] = None
             value = ""
-        reading.launch.cells.append(Cell(name, value, cells["Metric Unit"], row.line))
+        reading.launch.cells.append(CsvValue(name, value, cells["Metric Unit"], row.line))
     if twice:
         notes.append(f"left out, for a launch has several values of it: {', '.join(twice)}")
         for launch in launches:
@@ -214,7 +214,7 @@ def _read_long(header: list[str], rows: Iterator[_Row], notes: list[str]) -> lis
     return launches
 
 
-def _launch(header: Sequence[str], row: _Row) -> Launch:
+def _launch(header: Sequence[str], row: _CsvRow) -> Launch:
     cells = dict(zip(header, row.fields, strict=False))
     # A range is "domain:name:" and six fields of its payload, colour and message; a start/end range begins
     # with its number.

@@ -15,7 +15,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.ncu.rules import Rule, finite
+from pytest_gpuperf.measure.ncu.rules import RuleResult, finite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -158,7 +158,7 @@ def raw_name(section: str, item: str, label: str, unit: str) -> str:
     return ": ".join(filter(None, ("" if section == _REQUESTED else section, item, label)))
 
 
-def by_speedup(rules: Iterable[Rule]) -> list[Rule]:
+def by_speedup(rules: Iterable[RuleResult]) -> list[RuleResult]:
     """Sort by estimated speedup, the largest first; rules without one stay at the end in ncu's order."""
     return sorted(
         rules,
@@ -166,7 +166,7 @@ def by_speedup(rules: Iterable[Rule]) -> list[Rule]:
     )
 
 
-def rule_of(row: dict[str, str]) -> Rule | None:
+def rule_of(row: dict[str, str]) -> RuleResult | None:
     """Return the rule of a row; None if the row has none.
 
     Args:
@@ -179,7 +179,7 @@ def rule_of(row: dict[str, str]) -> Rule | None:
     if speedup is None and (estimate := _ESTIMATE.match(message)):
         speedup, scope = float(estimate["pct"]), "local" if estimate["local"] else "global"
         message = message[estimate.end() :]
-    return Rule(
+    return RuleResult(
         rule=name,
         section=row.get("Section Name", ""),
         kind=_KINDS.get(row.get("Rule Type", ""), "information"),

@@ -21,7 +21,7 @@ CLOCKS_DIFFER_PCT = 1.0
 
 
 @dataclass(frozen=True)
-class Group:
+class LaunchGroup:
     """Launches of one kernel with the same grid, block, registers and shared memory on one GPU."""
 
     kernels: tuple[KernelProfile, ...]
@@ -67,7 +67,7 @@ class Group:
         return sum(duration_us(kernel) or 0.0 for kernel in self.kernels)
 
 
-def groups_of(kernels: Iterable[KernelProfile], *, each: bool = False) -> list[Group]:
+def groups_of(kernels: Iterable[KernelProfile], *, each: bool = False) -> list[LaunchGroup]:
     """Group identical launches, in the order of their first ones.
 
     Args:
@@ -77,7 +77,7 @@ def groups_of(kernels: Iterable[KernelProfile], *, each: bool = False) -> list[G
     found: dict[object, list[KernelProfile]] = {}
     for index, kernel in enumerate(kernels):
         found.setdefault(index if each else _key(kernel) or index, []).append(kernel)
-    return [Group(tuple(some)) for some in found.values()]
+    return [LaunchGroup(tuple(some)) for some in found.values()]
 
 
 def duration_us(kernel: KernelProfile) -> float | None:

@@ -30,9 +30,9 @@ from pytest_gpuperf.report.table import Column, Report, Table
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from pytest_gpuperf.features.ncu.launches import Group
+    from pytest_gpuperf.features.ncu.launches import LaunchGroup
     from pytest_gpuperf.features.ncu.report_file import NcuFile, ReportKernel
-    from pytest_gpuperf.measure.ncu.rules import Rule
+    from pytest_gpuperf.measure.ncu.rules import RuleResult
     from pytest_gpuperf.records import MetricValue
 
 NAME_COLUMNS = 44
@@ -175,7 +175,7 @@ def _whole_name(kernels: Sequence[ReportKernel]) -> str:
     return f"all {number}" if number == len(kernels) else f"{number} of {len(kernels)}"
 
 
-def _group_name(group: Group, name: str = "") -> str:
+def _group_name(group: LaunchGroup, name: str = "") -> str:
     first: Any = group.first
     known = name or launch_name(first)
     if group.count > 1:
@@ -183,7 +183,7 @@ def _group_name(group: Group, name: str = "") -> str:
     return f"{known} failed" if group.failed else known
 
 
-def _spread(group: Group) -> str:
+def _spread(group: LaunchGroup) -> str:
     times = group.durations_us
     if times is None or group.count == 1:
         return ""
@@ -191,7 +191,7 @@ def _spread(group: Group) -> str:
     return f"min {low}, median {middle}, max {high}"
 
 
-def _group_notes(groups: Sequence[Group]) -> list[str]:
+def _group_notes(groups: Sequence[LaunchGroup]) -> list[str]:
     if all(len(group.kernels) < 2 or group.failed for group in groups):
         return []
     return ["xN: medians of N launches with the same kernel, grid and block; --each shows each launch"]
@@ -264,7 +264,7 @@ def rule_table(kernels: Sequence[ReportKernel], *, everything: bool, each: bool 
     return Table(columns, ["ncu's rules, by estimated speedup (local: of one part of the GPU)"], notes)
 
 
-def _rule_text(rule: Rule, kernel: ReportKernel, everything: bool) -> str:
+def _rule_text(rule: RuleResult, kernel: ReportKernel, everything: bool) -> str:
     head: str = rule.kind
     if rule.estimated_speedup_pct is not None:
         head = f"{rule.estimated_speedup_pct:.1f} %{_scope(rule, rule.estimated_speedup_pct, kernel)}"
@@ -272,7 +272,7 @@ def _rule_text(rule: Rule, kernel: ReportKernel, everything: bool) -> str:
     return f"{head}, {rule.title or rule.rule}: {message}"
 
 
-def _scope(rule: Rule, speedup_pct: float, kernel: ReportKernel) -> str:
+def _scope(rule: RuleResult, speedup_pct: float, kernel: ReportKernel) -> str:
     """Return the part of an estimate, or its time: what Nsight calls runtime improvement."""
     if rule.scope == "local":
         return " local"

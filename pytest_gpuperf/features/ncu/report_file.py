@@ -17,7 +17,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.csv_reader import NoHeaderError, read_csv
 from pytest_gpuperf.features.ncu.other_files import EXPECTED, errors_in, is_console_text, not_from_ncu
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
-from pytest_gpuperf.measure.ncu.rules import Rule  # noqa: TC001
+from pytest_gpuperf.measure.ncu.rules import RuleResult  # noqa: TC001
 from pytest_gpuperf.metrics import METRICS, nearest, source_names
 from pytest_gpuperf.metrics.combine import weight_names
 from pytest_gpuperf.records import KernelProfile
@@ -58,7 +58,7 @@ class ReportKernel(KernelProfile, frozen=True, kw_only=True):
     """NVTX ranges around it: push/pop ranges outermost first, then start/end ranges."""
     units: dict[str, str] = {}
     """ncu's units of the raw metrics in `metrics`; short metrics have their own."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RuleResult, ...] = ()
     """Results of ncu rules, in ncu's order; a raw page has none."""
     gpu: str = ""
     """Name of the GPU in the driver; empty if the file does not tell."""

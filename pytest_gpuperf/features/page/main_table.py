@@ -28,7 +28,7 @@ WHY_CHARACTERS = 400
 """Maximum length of a reason below a row; the details have all of it."""
 
 
-class Entry(NamedTuple):
+class TableEntry(NamedTuple):
     """One row of the table."""
 
     result: TestResult
@@ -59,17 +59,17 @@ class Entry(NamedTuple):
         return time.decision if time is not None else None
 
 
-def entries_of(results: Sequence[TestResult]) -> list[Entry]:
+def entries_of(results: Sequence[TestResult]) -> list[TableEntry]:
     """Return the rows, the worst verdict first, else in the order of the run."""
     entries = [
-        Entry(result, label, row)
+        TableEntry(result, label, row)
         for result, rows in zip(results, build_rows(results), strict=True)
         for label, row in zip([*result.record.measurements] or ["main"], rows, strict=True)
     ]
     return sorted(entries, key=_by_loss)
 
 
-def _by_loss(entry: Entry) -> tuple[int, float]:
+def _by_loss(entry: TableEntry) -> tuple[int, float]:
     """Return a key that sorts the worst verdict first, and the largest loss first of those that failed."""
     status, decision = entry.row.status, entry.decision
     return SEVERITY[status], -decision.change_pct if decision is not None and status.fails else 0.0
@@ -85,7 +85,7 @@ class _Cell(NamedTuple):
     """Class of the column: `less` is left out on narrow screens, `least` on most."""
 
 
-def table_pieces(entries: Sequence[Entry], first: int) -> Iterator[str]:
+def table_pieces(entries: Sequence[TableEntry], first: int) -> Iterator[str]:
     """Yield the table.
 
     Args:
@@ -116,7 +116,7 @@ def _cell(cell: _Cell) -> str:
     return f'<{tag}{scope} class="{cell.kind}"{value}>{cell.shown}</{tag}>'
 
 
-def _cells(entry: Entry) -> list[_Cell]:
+def _cells(entry: TableEntry) -> list[_Cell]:
     row, decision, measurement = entry.row, entry.decision, entry.measurement
     timing = measurement.timing if measurement else None
     metrics = measurement.profile.combined if measurement and measurement.profile else {}
@@ -150,7 +150,7 @@ def _time(shown: str) -> str:
     )
 
 
-def _why(entry: Entry) -> str:
+def _why(entry: TableEntry) -> str:
     """Return the first reason of a verdict that needs one; empty for the others."""
     result, status = entry.result, entry.row.status
     if not (status.fails or status in EXPLAINED):

@@ -12,14 +12,14 @@ from pytest_gpuperf.report.table import Column, Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.features.page.main_table import Entry
+    from pytest_gpuperf.features.page.main_table import TableEntry
     from pytest_gpuperf.features.page.section import Section
 
 TESTS_SHOWN = 100
 """Maximum number of tests in the table, the worst ones."""
 
 
-def overview(sections: Sequence[Section], entries: Sequence[Sequence[Entry]]) -> str:
+def overview(sections: Sequence[Section], entries: Sequence[Sequence[TableEntry]]) -> str:
     """Return the table; empty for a single section.
 
     Args:
@@ -28,7 +28,7 @@ def overview(sections: Sequence[Section], entries: Sequence[Sequence[Entry]]) ->
     """
     if len(sections) < 2:
         return ""
-    rows: dict[str, dict[int, tuple[int, Entry]]] = {}
+    rows: dict[str, dict[int, tuple[int, TableEntry]]] = {}
     number = 0
     for column, some in enumerate(entries):
         for entry in some:

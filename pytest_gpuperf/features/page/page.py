@@ -19,7 +19,7 @@ from pytest_gpuperf.session.news import ERROR
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.features.page.main_table import Entry
+    from pytest_gpuperf.features.page.main_table import TableEntry
     from pytest_gpuperf.features.page.section import Section
     from pytest_gpuperf.report.table import Tone
 
@@ -38,7 +38,9 @@ def page_pieces(sections: Sequence[Section]) -> Iterator[bytes]:
         yield piece.encode()
 
 
-def _content(title: str, sections: Sequence[Section], entries: Sequence[Sequence[Entry]]) -> Iterator[str]:
+def _content(
+    title: str, sections: Sequence[Section], entries: Sequence[Sequence[TableEntry]]
+) -> Iterator[str]:
     yield f"<header><h1>{text(title)}</h1>\n"
     yield overview(sections, entries)
     yield f"{_navigation(sections, entries)}</header>\n<main>\n"
@@ -54,17 +56,17 @@ def _errors(section: Section) -> list[str]:
     return [line for line in section.summary.notices if line.startswith(ERROR)]
 
 
-def _counts(entries: Sequence[Entry]) -> dict[tuple[str, Tone], int]:
+def _counts(entries: Sequence[TableEntry]) -> dict[tuple[str, Tone], int]:
     """Count the rows of each verdict, the worst first; a test has a row for each of its calls."""
     worst_first = sorted(entries, key=lambda entry: SEVERITY[entry.row.status])
     return Counter((entry.row.verdict, entry.row.tone) for entry in worst_first)
 
 
-def _counted(entries: Sequence[Entry]) -> str:
+def _counted(entries: Sequence[TableEntry]) -> str:
     return ", ".join(f"{number:,} {verdict}" for (verdict, _), number in _counts(entries).items())
 
 
-def _navigation(sections: Sequence[Section], entries: Sequence[Sequence[Entry]]) -> str:
+def _navigation(sections: Sequence[Section], entries: Sequence[Sequence[TableEntry]]) -> str:
     if len(sections) < 2:
         return ""
     links = "".join(
@@ -75,7 +77,7 @@ def _navigation(sections: Sequence[Section], entries: Sequence[Sequence[Entry]])
     return f'<nav aria-label="GPU models"><ul>{links}</ul></nav>'
 
 
-def _section(section: Section, number: int, entries: Sequence[Entry], first: int) -> Iterator[str]:
+def _section(section: Section, number: int, entries: Sequence[TableEntry], first: int) -> Iterator[str]:
     data = f'data-first="{first}" data-pack="{AT_ONCE}"'
     yield f'<section id="s{number}" aria-labelledby="h{number}" {data}>\n'
     yield f'<h2 id="h{number}">{text(section.title)}</h2>\n{_source(section)}'
@@ -113,7 +115,7 @@ def _source(section: Section) -> str:
     return f'<p class="source">{" · ".join(parts)}</p>\n'
 
 
-def _list_of_counts(entries: Sequence[Entry]) -> str:
+def _list_of_counts(entries: Sequence[TableEntry]) -> str:
     shown = "".join(
         f'<li class="{tone}"><span class="verdict">{number:,} {text(verdict)}</span></li>'
         for (verdict, tone), number in _counts(entries).items()

@@ -28,7 +28,7 @@ class Axis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class Polyline:
     """Line through points."""
 
     x: Numbers
@@ -73,7 +73,7 @@ class Band:
     tone: Tone = "quiet"
 
 
-Mark: TypeAlias = Line | Points | Band
+Mark: TypeAlias = Polyline | Points | Band
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.page.picture import Axis, Line, Picture, Points, Tone
+from pytest_gpuperf.features.page.picture import Axis, Picture, Points, Polyline, Tone
 from pytest_gpuperf.report.show import number_in, three_digits
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _HEADROOM = 1.8
 
 
 @dataclass(frozen=True)
-class Work:
+class CallWork:
     """Operations and traffic of one call."""
 
     operations: float
@@ -106,7 +106,7 @@ def roofline(now: Mapping[str, MetricValue], before: Mapping[str, MetricValue]) 
     )
 
 
-def _counted(metrics: Mapping[str, MetricValue]) -> Work | None:
+def _counted(metrics: Mapping[str, MetricValue]) -> CallWork | None:
     """Return the work by counters."""
     types = {name: _number(metrics, f"flops.{name}") for name in _TYPES}
     operations = sum(types.values())
@@ -115,7 +115,7 @@ def _counted(metrics: Mapping[str, MetricValue]) -> Work | None:
     time_us = _number(metrics, "duration_us")
     if not operations or not time_us or not any(moved.values()):
         return None
-    return Work(operations, time_us, {level: found for level, found in moved.items() if found}, types)
+    return CallWork(operations, time_us, {level: found for level, found in moved.items() if found}, types)
 
 
 def _roofs(metrics: Mapping[str, MetricValue]) -> Roofs:
@@ -126,7 +126,7 @@ def _roofs(metrics: Mapping[str, MetricValue]) -> Roofs:
     )
 
 
-def _lines(work: Work, roofs: Roofs, places: Sequence[float]) -> list[Line]:
+def _lines(work: CallWork, roofs: Roofs, places: Sequence[float]) -> list[Polyline]:
     """Return the roofs of memory up to the highest ceiling, and each ceiling from where memory meets it."""
     # Types with one ceiling have one line.
     alike: dict[str, list[str]] = {}
@@ -141,13 +141,13 @@ def _lines(work: Work, roofs: Roofs, places: Sequence[float]) -> list[Line]:
         ends = (left, meets[level] or right)
         shown = f"{three_digits(rate / 1e3)} TB/s" if rate >= 1e3 else f"{three_digits(rate)} GB/s"
         y = tuple(end * rate / 1e3 for end in ends)
-        lines.append(Line(x=ends, y=y, name=f"{level} {shown}", beside=True, tone=_TONES[level]))
+        lines.append(Polyline(x=ends, y=y, name=f"{level} {shown}", beside=True, tone=_TONES[level]))
     for types in alike.values():
         top = roofs.compute[types[0]]
         used = any(work.types.get(name, 0.0) > _USED * work.operations for name in types)
         x = (top * 1e3 / fastest, right)
         shown = f"{_in_words(types)} {three_digits(top)}"
-        lines.append(Line(x=x, y=(top, top), name=shown, beside=True, tone="quiet", dashed=not used))
+        lines.append(Polyline(x=x, y=(top, top), name=shown, beside=True, tone="quiet", dashed=not used))
     return lines
 
 
@@ -158,7 +158,7 @@ def _in_words(names: Sequence[str]) -> str:
     return ", ".join([*plain, *([f"{', '.join(tensor)} tensor"] if tensor else [])])
 
 
-def _point(work: Work, level: str, roofs: Roofs, *, old: bool = False) -> Points:
+def _point(work: CallWork, level: str, roofs: Roofs, *, old: bool = False) -> Points:
     x, y, share = work.intensity(level), work.tflop_per_s, _share(work, level, roofs)
     return Points(
         x=(x,),
@@ -170,7 +170,7 @@ def _point(work: Work, level: str, roofs: Roofs, *, old: bool = False) -> Points
     )
 
 
-def _share(work: Work, level: str, roofs: Roofs) -> float:
+def _share(work: CallWork, level: str, roofs: Roofs) -> float:
     """Return the rate, in %, of the most that a roof and the ceiling of the most frequent type allow."""
     limit = work.intensity(level) * roofs.memory[level] / 1e3
     known = [name for name in roofs.compute if work.types.get(name)]

@@ -6,7 +6,7 @@ import math
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.page.picture import Axis, Band, Line, Mark, Numbers, Picture, Points, Tone
+from pytest_gpuperf.features.page.picture import Axis, Band, Mark, Numbers, Picture, Points, Polyline, Tone
 from pytest_gpuperf.records.baseline import card_of
 from pytest_gpuperf.report.show import count, show_change, show_time
 from pytest_gpuperf.statistics.decision import Outcome
@@ -62,7 +62,7 @@ def sessions(known: TimeBaseline, runs: Mapping[str, RunNote], comparison: TimeC
     right = 1.4 * number + 0.5
     if comparison is not None:
         new, expected = _new(comparison, number), comparison.baseline_us
-        level = Line(
+        level = Polyline(
             x=(0.5, right), y=(expected,) * 2, name="expected", beside=True, tone="quiet", dashed=True
         )
         marks = [level, *marks, new]
@@ -101,7 +101,7 @@ def restarts(against: AgainstTiming, comparison: TimeComparison) -> Picture:
     first = against.new_first or (True,) * len(changes)
     right = len(changes) + 0.5
     marks: list[Mark] = [
-        Line(x=(0.5, right), y=(0.0, 0.0), tone="quiet"),
+        Polyline(x=(0.5, right), y=(0.0, 0.0), tone="quiet"),
         Band(low=decision.low_pct, high=decision.high_pct, name="interval of the change"),
     ]
     tones: dict[bool, Tone] = {True: "now", False: "before"}
@@ -141,9 +141,9 @@ def blocks(timing: Timing) -> Picture:
     )
 
 
-def _deviations(values: Sequence[float], name: str, tone: Tone) -> Line:
+def _deviations(values: Sequence[float], name: str, tone: Tone) -> Polyline:
     mean = fmean(values) or 1.0
-    return Line(
+    return Polyline(
         x=tuple(map(float, range(1, len(values) + 1))),
         y=tuple(100 * (value / mean - 1) for value in values),
         name=name,
@@ -157,7 +157,7 @@ def time_axis(label: str, marks: Sequence[Mark]) -> Axis:
     """Return an axis of times that spans at least `LEAST_RANGE` of the largest in the marks."""
     values: list[float] = []
     for mark in marks:
-        if isinstance(mark, (Points, Line)):
+        if isinstance(mark, (Points, Polyline)):
             ends: Numbers = (*mark.low, *mark.high) if isinstance(mark, Points) else ()
             values += (*mark.y, *ends)
     low, high = min(values), max(values)

@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.features.page.markup import anchor, text
-from pytest_gpuperf.features.page.picture import Band, Line, Points
+from pytest_gpuperf.features.page.picture import Band, Points, Polyline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -141,7 +141,7 @@ def _values(marks: Sequence[Mark], axis: str) -> list[float]:
         elif axis == "x":
             found += mark.x
         else:
-            found += (*mark.y, *(() if isinstance(mark, Line) else (*mark.low, *mark.high)))
+            found += (*mark.y, *(() if isinstance(mark, Polyline) else (*mark.low, *mark.high)))
     return found
 
 
@@ -189,7 +189,7 @@ def _legend(marks: Sequence[Mark], styles: Sequence[_Style]) -> tuple[str, float
     """Return the names of marks with samples, in lines, and the top of the axes below them."""
     pieces, left, line = [], 0.0, 1
     for mark, style in zip(marks, styles, strict=True):
-        if not mark.name or (isinstance(mark, Line) and mark.beside):
+        if not mark.name or (isinstance(mark, Polyline) and mark.beside):
             continue
         width = 30 + LETTER * len(mark.name) + 12
         if left and left + width > WIDTH:
@@ -198,7 +198,7 @@ def _legend(marks: Sequence[Mark], styles: Sequence[_Style]) -> tuple[str, float
         if isinstance(mark, Band):
             sample = _rectangle(left + 2, y - 5, 18, 10, mark.name)
         else:
-            sample = _path(f"M{left:g},{y:g}h22", mark) if isinstance(mark, Line) else ""
+            sample = _path(f"M{left:g},{y:g}h22", mark) if isinstance(mark, Polyline) else ""
             if isinstance(mark, Points) or mark.dots:
                 sample += _dot(left + 11, y, style, hollow=isinstance(mark, Points) and mark.hollow)
         pieces.append(_group(style, sample) + _text(left + 27, y + 4, mark.name))
@@ -209,7 +209,7 @@ def _legend(marks: Sequence[Mark], styles: Sequence[_Style]) -> tuple[str, float
 def _drawn(mark: Mark, style: _Style, axes: _Axes) -> Iterator[str]:
     """Yield the parts of a mark."""
     x, y = axes.x.at, axes.y.at
-    if isinstance(mark, Line):
+    if isinstance(mark, Polyline):
         places = list(zip(map(x, mark.x), map(y, mark.y), strict=True))
         yield _path("M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in places), mark)
         if mark.dots:
@@ -253,7 +253,7 @@ def _grid(d: str) -> str:
     return f'<path d="{d}" stroke="currentColor" opacity=".15"/>'
 
 
-def _path(d: str, mark: Line) -> str:
+def _path(d: str, mark: Polyline) -> str:
     dash = ' stroke-dasharray="5 3"' * mark.dashed
     return f'<path d="{d}" fill="none" stroke="currentColor" stroke-width="1.6"{dash}/>'
 

@@ -16,7 +16,7 @@ from pytest_gpuperf.records.call import made_arguments
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_gpuperf.features.ranks.messages import Work
+    from pytest_gpuperf.features.ranks.messages import RankWork
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RankedCall:
     """Tensor of the barrier."""
 
     @classmethod
-    def of(cls, work: Work, rank: int, world: int, doing: Callable[[str], None]) -> RankedCall:
+    def of(cls, work: RankWork, rank: int, world: int, doing: Callable[[str], None]) -> RankedCall:
         """Import the callables, and make the arguments: all ranks do so at the same time.
 
         Raises:

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
-from pytest_gpuperf.features.ranks.messages import Work
+from pytest_gpuperf.features.ranks.messages import RankWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def packed(callables: Mapping[str, Callable[..., Any]], seed: int) -> Work:
+def packed(callables: Mapping[str, Callable[..., Any]], seed: int) -> RankWork:
     """Return callables as bytes.
 
     Args:
@@ -57,10 +57,10 @@ def packed(callables: Mapping[str, Callable[..., Any]], seed: int) -> Work:
         pickled.append(file.getvalue())
         modules |= pickler.modules
     files = {name: getattr(sys.modules.get(name), "__file__", None) for name in modules}
-    return Work(tuple(pickled), {name: file for name, file in files.items() if file}, seed)
+    return RankWork(tuple(pickled), {name: file for name, file in files.items() if file}, seed)
 
 
-def unpacked(work: Work) -> tuple[Callable[..., Any], ...]:
+def unpacked(work: RankWork) -> tuple[Callable[..., Any], ...]:
     """Import the modules, and return the callables."""
     for name, file in work.files.items():
         _import(name, file)

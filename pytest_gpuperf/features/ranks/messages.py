@@ -28,7 +28,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Work:
+class RankWork:
     """The callables of a call, as bytes that only a rank reads."""
 
     pickled: tuple[bytes, ...]
@@ -43,7 +43,7 @@ class Work:
 class Check:
     """Order: compare the outputs of a call with the expected ones."""
 
-    work: Work
+    work: RankWork
     reference: Reference
     """Without the expected outputs, which the ranks make."""
 
@@ -52,7 +52,7 @@ class Check:
 class Time:
     """Order: time a call."""
 
-    work: Work
+    work: RankWork
     budget_s: float
 
 

@@ -35,7 +35,7 @@ def serve(session: Connection[Any, Any]) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=False)
     orders: queue.Queue[Order] = queue.Queue()
     threading.Thread(target=_receive, args=(session, orders), daemon=True).start()
-    rank = _Rank(session)
+    rank = _RankProcess(session)
     while True:
         session.send(_answer(rank, orders.get()))
 
@@ -48,7 +48,7 @@ def _receive(session: Connection[Any, Any], orders: queue.Queue[Order]) -> None:
     os._exit(0)
 
 
-def _answer(rank: _Rank, order: Order) -> Answer:
+def _answer(rank: _RankProcess, order: Order) -> Answer:
     try:
         return rank.do(order)
     except Exception as error:
@@ -82,7 +82,7 @@ def _place_of(error: BaseException) -> str:
     return own[-1] if own else ""
 
 
-class _Rank:
+class _RankProcess:
     def __init__(self, session: Connection[Any, Any]) -> None:
         self._session = session
         self._start: Start | None = None

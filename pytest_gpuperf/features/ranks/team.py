@@ -44,7 +44,7 @@ class Team:
         self.world = world
         self.device = device
         self._silence_s = silence_s
-        self._ranks: list[_Rank] = []
+        self._ranks: list[_RankHandle] = []
 
     @property
     def alive(self) -> bool:
@@ -84,7 +84,7 @@ class Team:
         self._folder = tempfile.TemporaryDirectory(prefix="gpuperf-ranks-")
         for number in range(self.world):
             start = Start(number, self.world, self.device, sys.path, f"{self._folder.name}/meeting")
-            self._ranks.append(_Rank(number))
+            self._ranks.append(_RankHandle(number))
             self._ranks[-1].tell(start)
         self._answers(progress)
 
@@ -97,7 +97,7 @@ class Team:
     def _answers(self, progress: Callable[[str], None]) -> list[Done]:
         """Wait for an answer of each rank."""
         answers: dict[int, Done] = {}
-        failed: list[tuple[_Rank, Answer | None]] = []
+        failed: list[tuple[_RankHandle, Answer | None]] = []
         waiting = {rank.session: rank for rank in self._ranks}
         heard = time.monotonic()
         while waiting:
@@ -125,7 +125,7 @@ class Team:
             raise GpuperfError(self._failure(failed) if failed else self._hung(list(waiting.values())))
         return [answers[rank.number] for rank in self._ranks]
 
-    def _failure(self, failed: Sequence[tuple[_Rank, Answer | None]]) -> str:
+    def _failure(self, failed: Sequence[tuple[_RankHandle, Answer | None]]) -> str:
         """Describe the first failure; if a rank has died, others may have raised because of that."""
         rank, answer = next((one for one in failed if not isinstance(one[1], Raised)), failed[0])
         name = f"rank {rank.number} of {self.world}"
@@ -133,7 +133,7 @@ class Team:
             return f"{name} raised {answer.error}" + (f" ({answer.at})" if answer.at else "")
         return f"{name} {rank.how_it_died()}{rank.last_line()}"
 
-    def _hung(self, ranks: Sequence[_Rank]) -> str:
+    def _hung(self, ranks: Sequence[_RankHandle]) -> str:
         numbers = " and ".join(str(rank.number) for rank in ranks)
         stacks = "; ".join(f"rank {rank.number} {rank.where()}{rank.last_line()}" for rank in ranks)
         several = "s" if len(ranks) > 1 else ""
@@ -141,7 +141,7 @@ class Team:
         return f"rank{several} {numbers} of {self.world} {gave}: {stacks}"
 
 
-class _Rank:
+class _RankHandle:
     """A rank, as its session sees it."""
 
     def __init__(self, number: int) -> None:

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.ranks.messages import TimesOfRank
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.records.ranks import RankTime
 
@@ -64,23 +64,23 @@ class _Queue:
         return block
 
     def _run_on_gpu(self, calls: int) -> _Block:
-        stream = kept.current_stream()
-        pairs = [(kept.event(), kept.event()) for _ in range(calls)]
-        ready = kept.event()
+        stream = originals.current_stream()
+        pairs = [(originals.event(), originals.event()) for _ in range(calls)]
+        ready = originals.event()
         self.call.meet()
-        begin = kept.now()
+        begin = originals.now()
         block_gpu(self.block_us)
-        kept.record(ready, stream)
+        originals.record(ready, stream)
         for start, end in pairs:
             self.call.barrier()
-            kept.record(start, stream)
+            originals.record(start, stream)
             self.call()
-            kept.record(end, stream)
-        late = kept.has_passed(ready)
+            originals.record(end, stream)
+        late = originals.has_passed(ready)
         # Twice what the host needs, for the next block.
-        self.block_us = min(max(2e6 * (kept.now() - begin), LEAST_QUEUE_US), MOST_QUEUE_US)
-        kept.synchronize()
-        return _Block([kept.elapsed_us(start, end) for start, end in pairs], late)
+        self.block_us = min(max(2e6 * (originals.now() - begin), LEAST_QUEUE_US), MOST_QUEUE_US)
+        originals.synchronize()
+        return _Block([originals.elapsed_us(start, end) for start, end in pairs], late)
 
 
 def time_call(call: RankedCall, budget_s: float) -> TimesOfRank:
@@ -99,9 +99,9 @@ def time_call(call: RankedCall, budget_s: float) -> TimesOfRank:
     calls = _between(LEAST_CALLS, BLOCK_US / first_us, MOST_CALLS)
     wall_us = warm_us = 0.0
     while warm_us < WARM_UP_US:
-        begin = kept.now()
+        begin = originals.now()
         queue.run(calls)
-        (wall_us,) = call.largest((kept.now() - begin) * 1e6)
+        (wall_us,) = call.largest((originals.now() - begin) * 1e6)
         warm_us += wall_us
     call.doing("measures")
     count = _between(LEAST_BLOCKS, budget_s * 1e6 / wall_us, MOST_BLOCKS)
@@ -126,9 +126,9 @@ def _times_by_host(call: RankedCall, calls: int) -> list[float]:
     times = []
     for _ in range(calls):
         call.barrier()
-        begin = kept.now()
+        begin = originals.now()
         call()
-        times.append((kept.now() - begin) * 1e6)
+        times.append((originals.now() - begin) * 1e6)
     return times
 
 

@@ -57,7 +57,7 @@ _LONGEST_US = Decimal(86_400_000_000)
 _EXPECTED = "a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
 
 
-class Activity(NamedTuple):
+class TraceActivity(NamedTuple):
     """One kernel, copy or fill on a GPU."""
 
     start_us: float
@@ -111,7 +111,7 @@ class Device:
 class ChromeTrace:
     """Parts of a trace that the kernel table needs; times in microseconds since the first event."""
 
-    activities: tuple[Activity, ...]
+    activities: tuple[TraceActivity, ...]
     """Sorted by start."""
     host_calls: tuple[HostCall, ...] = ()
     annotations: tuple[Annotation, ...] = ()
@@ -256,7 +256,7 @@ def _decoded(data: bytes) -> tuple[_File, list[str]]:
         return _FILE.decode(text), ["repaired: names or numbers in the file are not JSON"]
 
 
-class _Timed(NamedTuple):
+class _TraceEvent(NamedTuple):
     category: str
     event: _Event
     args: _Args
@@ -282,7 +282,7 @@ def _parsed(file: _File, shown: str, notes: list[str]) -> ChromeTrace:
         notes.append(f"left out, without a time: {', '.join(f'{n:,} {name}' for name, n in untimed.items())}")
     if is_whole:
         notes.append("times are whole µs (torch before 2.4): each is ± 1 µs")
-    activities: list[Activity] = []
+    activities: list[TraceActivity] = []
     host_calls: list[HostCall] = []
     annotations: list[Annotation] = []
     origin = min(one.start for one in kept)
@@ -306,10 +306,11 @@ def _parsed(file: _File, shown: str, notes: list[str]) -> ChromeTrace:
     return replace(trace, remarks=(*notes, *doubts(trace)))
 
 
-def _timed(events: Iterable[tuple[str, _Event]]) -> tuple[list[_Timed], Counter[str]]:
+def _timed(events: Iterable[tuple[str, _Event]]) -> tuple[list[_TraceEvent], Counter[str]]:
     """Return the events that have a time, and the names of the activities without one, with their number."""
     known = [
-        _Timed(kind, one, _ARGS.decode(one.args), _exact(one.ts), _exact(one.dur)) for kind, one in events
+        _TraceEvent(kind, one, _ARGS.decode(one.args), _exact(one.ts), _exact(one.dur))
+        for kind, one in events
     ]
     usual = statistics.median([one.start for one in known if one.start] or [Decimal(0)])
     timed, untimed = [], Counter[str]()
@@ -351,7 +352,7 @@ def _nothing(shown: str, untimed: Counter[str], *, of_torch: bool) -> GpuperfErr
     )
 
 
-def _refuse_merged(kept: Iterable[_Timed], shown: str) -> None:
+def _refuse_merged(kept: Iterable[_TraceEvent], shown: str) -> None:
     """Refuse the traces of several processes in one: their launches and GPUs have the same numbers."""
     processes: dict[object, set[str]] = defaultdict(set)
     for one in kept:
@@ -371,14 +372,14 @@ def _number(value: object) -> int | None:
     return value if type(value) is int else None
 
 
-def _activity(one: _Timed, start: float, end: float) -> Activity:
+def _activity(one: _TraceEvent, start: float, end: float) -> TraceActivity:
     event, args = one.event, one.args
     device, stream = args.device, args.stream
     if device is None:
         device = event.pid if isinstance(event.pid, int) else 0
     if stream is None:
         stream = event.tid if isinstance(event.tid, (int, str)) else 0
-    return Activity(
+    return TraceActivity(
         start,
         end,
         _KINDS[one.category],

@@ -12,7 +12,7 @@ from pytest_gpuperf.report.show import count, show_time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.features.trace.chrome import Activity, ChromeTrace
+    from pytest_gpuperf.features.trace.chrome import ChromeTrace, TraceActivity
 
 OVERLAP_US = 2.0
 """Kernels of one stream may overlap by this, if both are rounded to whole µs."""
@@ -23,7 +23,7 @@ def doubts(trace: ChromeTrace) -> Iterator[str]:
     if lost := len(trace.lost_graphs_us):
         launches = count(len(trace.graph_launches_us), "launch", "launches")
         yield f"{lost:,} of {launches} of graphs have no recorded kernel: busy and idle time are not known"
-    streams: dict[tuple[int, int | str], list[Activity]] = defaultdict(list)
+    streams: dict[tuple[int, int | str], list[TraceActivity]] = defaultdict(list)
     for one in trace.activities:
         streams[one.device, one.stream].append(one)
     over = [

@@ -43,7 +43,7 @@ class GpuTrace:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TraceFiles:
     """Traces of files and folders, and the files that are left out."""
 
     gpus: tuple[GpuTrace, ...]
@@ -52,7 +52,7 @@ class Reading:
     """Lines about files that cannot be used, and about doubtful times in the others."""
 
 
-def read_traces(paths: Sequence[Path], annotation: str | None = None) -> Reading:
+def read_traces(paths: Sequence[Path], annotation: str | None = None) -> TraceFiles:
     """Read files, and all traces in folders and the folders in them.
 
     Args:
@@ -84,7 +84,7 @@ def read_traces(paths: Sequence[Path], annotation: str | None = None) -> Reading
         remarks += [f"left out: {error.found}" for error in errors]
     if len(paths) == 1 or len({one.rank for one in found}) > 1:
         found.sort(key=_place)
-    return Reading(tuple(found), tuple(remarks))
+    return TraceFiles(tuple(found), tuple(remarks))
 
 
 def _place(one: GpuTrace) -> tuple[object, ...]:

@@ -26,7 +26,7 @@ from pytest_gpuperf.records.trace import Communication, Idle
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_gpuperf.features.trace.chrome import Activity
+    from pytest_gpuperf.features.trace.chrome import TraceActivity
 
     Interval = tuple[float, float]
 
@@ -44,7 +44,7 @@ class Split(NamedTuple):
     idle: Idle
 
 
-def split_span(activities: Sequence[Activity], launched_us: Mapping[int, float]) -> Split:
+def split_span(activities: Sequence[TraceActivity], launched_us: Mapping[int, float]) -> Split:
     """Split the span of activities on one GPU.
 
     Args:
@@ -89,7 +89,7 @@ def union_us(intervals: Iterable[Interval]) -> float:
     return total
 
 
-def _idle(activities: Sequence[Activity], launched_us: Mapping[int, float]) -> Idle:
+def _idle(activities: Sequence[TraceActivity], launched_us: Mapping[int, float]) -> Idle:
     host_us = kernel_us = unknown_us = 0.0
     covered = activities[0].end_us
     for one in activities[1:]:

@@ -11,7 +11,7 @@ from pytest_gpuperf.records.call import check_regex
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.features.trace.chrome import Activity, Annotation, ChromeTrace
+    from pytest_gpuperf.features.trace.chrome import Annotation, ChromeTrace, TraceActivity
 
 CALL_MARK = "gpuperf.call"
 """Annotation around each call that the plugin records; between two of them the host waits for the GPU."""
@@ -28,7 +28,7 @@ class Region(NamedTuple):
 
     name: str
     """Name of the annotation; empty for the whole file."""
-    activities: list[Activity]
+    activities: list[TraceActivity]
     """Sorted by start."""
     synchronizations: int
     is_complete: bool
@@ -52,14 +52,14 @@ def annotations_of(trace: ChromeTrace, annotation: str | None) -> list[Annotatio
     return [one for one in trace.annotations if re.fullmatch(annotation, one.name)]
 
 
-def whole(trace: ChromeTrace, activities: list[Activity]) -> Region:
+def whole(trace: ChromeTrace, activities: list[TraceActivity]) -> Region:
     """Return all activities as one region."""
     waits = {call.correlation for call in trace.host_calls if _waits(call.name)}
     return Region("", activities, len(waits), not trace.lost_graphs_us)
 
 
 def regions_of(
-    trace: ChromeTrace, activities: Sequence[Activity], annotations: Sequence[Annotation]
+    trace: ChromeTrace, activities: Sequence[TraceActivity], annotations: Sequence[Annotation]
 ) -> list[Region]:
     """Return the activities that each annotation's host code launched, on any thread, at any time."""
     if not annotations:
@@ -92,11 +92,11 @@ def regions_of(
 class _ByTime:
     """Activities that can be found by a time."""
 
-    def __init__(self, activities: list[Activity], at: Callable[[Activity], float]) -> None:
+    def __init__(self, activities: list[TraceActivity], at: Callable[[TraceActivity], float]) -> None:
         self._activities = sorted(activities, key=at)
         self._times = [at(one) for one in self._activities]
 
-    def between(self, start: float, end: float) -> list[Activity]:
+    def between(self, start: float, end: float) -> list[TraceActivity]:
         first, last = bisect_left(self._times, start), bisect_left(self._times, end)
         return self._activities[first:last]
 

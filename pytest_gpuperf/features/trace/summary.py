@@ -20,7 +20,7 @@ from pytest_gpuperf.records import Trace, TracedKernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_gpuperf.features.trace.chrome import Activity, ChromeTrace, Device
+    from pytest_gpuperf.features.trace.chrome import ChromeTrace, Device, TraceActivity
     from pytest_gpuperf.features.trace.regions import Region
     from pytest_gpuperf.records.trace import SpanSource
 
@@ -34,7 +34,7 @@ def summarise(
     trace: ChromeTrace,
     *,
     annotation: str | None = None,
-    tensor_cores: Callable[[Activity], bool | None] | None = None,
+    tensor_cores: Callable[[TraceActivity], bool | None] | None = None,
 ) -> Trace:
     r"""Make the kernel table.
 
@@ -70,7 +70,7 @@ def summarise_gpu(
     device_id: int,
     *,
     annotation: str | None = None,
-    tensor_cores: Callable[[Activity], bool | None] | None = None,
+    tensor_cores: Callable[[TraceActivity], bool | None] | None = None,
 ) -> Trace:
     """Make the kernel table of one GPU; see `summarise`."""
     region, occurrences = median_region(trace, device_id, annotation=annotation)
@@ -131,13 +131,13 @@ def table(
     region: Region,
     trace: ChromeTrace,
     device_id: int = 0,
-    tensor_cores: Callable[[Activity], bool | None] | None = None,
+    tensor_cores: Callable[[TraceActivity], bool | None] | None = None,
 ) -> Trace:
     """Make the kernel table of a region of one GPU; see `summarise`."""
     device = trace.device(device_id)
     activities = region.activities
     gpu_time_us = region.gpu_time_us
-    groups: dict[tuple[object, ...], list[Activity]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[TraceActivity]] = defaultdict(list)
     for one in activities:
         if one.kind == "kernel":
             groups[_group(one)].append(one)
@@ -154,7 +154,7 @@ def table(
     copy_us, memset_us = _time_us(copies), _time_us(memsets)
     moved_us = copy_us + memset_us
     moved_pct = share_pct(moved_us, gpu_time_us)
-    directions: dict[str, list[Activity]] = defaultdict(list)
+    directions: dict[str, list[TraceActivity]] = defaultdict(list)
     for one in copies:
         directions[_direction(one.name)].append(one)
     span_us = max(one.end_us for one in activities) - activities[0].start_us
@@ -195,15 +195,15 @@ def table(
     )
 
 
-def _group(one: Activity) -> tuple[object, ...]:
+def _group(one: TraceActivity) -> tuple[object, ...]:
     return one.name, one.grid, one.block, one.registers_per_thread, one.shared_memory_bytes
 
 
 def _row(
-    group: Sequence[Activity],
+    group: Sequence[TraceActivity],
     gpu_time_us: float,
     device: Device,
-    tensor_cores: Callable[[Activity], bool | None] | None,
+    tensor_cores: Callable[[TraceActivity], bool | None] | None,
 ) -> TracedKernel:
     first = group[0]
     total_us = _time_us(group)
@@ -229,7 +229,7 @@ def _row(
     )
 
 
-def _fits(kernel: Activity, device: Device) -> tuple[float, int] | None:
+def _fits(kernel: TraceActivity, device: Device) -> tuple[float, int] | None:
     """Return theoretical occupancy in percent and blocks of an SM; Kineto's own is 0 for Hopper clusters."""
     x, y, z = kernel.block
     if device.compute_capability is None or not x * y * z:
@@ -246,7 +246,7 @@ def _fits(kernel: Activity, device: Device) -> tuple[float, int] | None:
     return (found.theoretical_occupancy_pct, found.blocks_per_sm) if found.blocks_per_sm else None
 
 
-def _time_us(activities: Iterable[Activity]) -> float:
+def _time_us(activities: Iterable[TraceActivity]) -> float:
     return sum(one.end_us - one.start_us for one in activities)
 
 

@@ -9,13 +9,13 @@ from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels
 from pytest_gpuperf.registry import registry
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.trace.chrome import Activity
+    from pytest_gpuperf.features.trace.chrome import TraceActivity
 
 
 class TritonCode:
     """Answers for the kernels of one trace."""
 
-    def __call__(self, kernel: Activity) -> bool | None:
+    def __call__(self, kernel: TraceActivity) -> bool | None:
         """Return True if a kernel's code multiplies on tensor cores; None if Triton did not compile it."""
         found = self._by_name.get(kernel.name, [])
         # Each configuration and each type of the arguments makes a variant of one name.

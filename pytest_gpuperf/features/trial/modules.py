@@ -11,7 +11,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device.kept import ReplacedError
+from pytest_gpuperf.measure.device.originals import ReplacedError
 from pytest_gpuperf.records.json_files import show_path
 
 if TYPE_CHECKING:

@@ -103,7 +103,7 @@ def test_solution(gpuperf: Gpuperf, trial_case: int, request: pytest.FixtureRequ
     """Check and time the solution in one case."""
     __tracebackhide__ = True
     from pytest_gpuperf.features.trial.in_turn import RefusedTimeError
-    from pytest_gpuperf.measure.device.kept import ReplacedError
+    from pytest_gpuperf.measure.device.originals import ReplacedError
 
     trial = _Trial(gpuperf, request.path.parent, trial_case)
     try:
@@ -153,7 +153,7 @@ class _Trial:
 
     def _open(self, case: TrialCase) -> Problem:
         """Import the files and make the callables."""
-        from pytest_gpuperf.measure.device.kept import library_unchanged
+        from pytest_gpuperf.measure.device.originals import library_unchanged
 
         if self._gpuperf.device.type == "meta":
             raise GpuperfError("torch sees no CUDA GPU", next_step="look at nvidia-smi")
@@ -171,13 +171,15 @@ class _Trial:
         inputs: Callable[[int], tuple[Any, ...]] | None = None,
     ) -> None:
         __tracebackhide__ = True
-        from pytest_gpuperf.measure.correctness.own_check import Judged
+        from pytest_gpuperf.measure.correctness.own_check import ReferenceWithCheck
 
         self._gpuperf.check(
             self._solution,
             *args,
             inputs=inputs,
-            expected=Judged(problem.reference, problem.objection) if problem.judges else problem.reference,
+            expected=ReferenceWithCheck(problem.reference, problem.objection)
+            if problem.judges
+            else problem.reference,
             rtol=self._rtol,
             atol=self._atol,
             mutates=problem.mutates,
@@ -190,7 +192,7 @@ class _Trial:
         from pytest_gpuperf.features.trial.in_turn import InTurn, RefusedTimeError
         from pytest_gpuperf.measure.correctness.comparison import Tolerance
         from pytest_gpuperf.measure.device.gpu import gpu_info
-        from pytest_gpuperf.measure.device.kept import library_unchanged
+        from pytest_gpuperf.measure.device.originals import library_unchanged
         from pytest_gpuperf.measure.timing.timer import Timer
 
         mode = None if self.plan.mode == "auto" else self.plan.mode

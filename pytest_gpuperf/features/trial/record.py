@@ -121,7 +121,7 @@ class Interval(Record, frozen=True, kw_only=True):
     high: Number
 
 
-class Floor(Record, frozen=True, kw_only=True):
+class SolutionFloor(Record, frozen=True, kw_only=True):
     """Shortest possible time of the solution."""
 
     time_us: TimeOrZero
@@ -154,7 +154,7 @@ class CaseResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Time of the reference over time of the solution."""
     seconds: Seconds = 0.0
     """Wall clock of the case."""
-    floor: Floor | None = None
+    floor: SolutionFloor | None = None
     """Least time that the GPU allows; None if nothing is known of the work, or of the GPU."""
 
 

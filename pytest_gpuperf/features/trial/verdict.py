@@ -15,8 +15,8 @@ from pytest_gpuperf.features.trial.record import (
     TRIAL_SCHEMA,
     CaseReport,
     CaseResult,
-    Floor,
     Interval,
+    SolutionFloor,
     TrialResult,
 )
 from pytest_gpuperf.features.trial.rounds import mean_bounds, rounded
@@ -148,12 +148,12 @@ def _notes(record: TestRecord | None, times: CaseTimes | None) -> Iterator[str]:
         yield f"the timed calls were not verified: {verification.not_verified}"
 
 
-def _floor(record: TestRecord | None, gpu: GpuInfo) -> Floor | None:
+def _floor(record: TestRecord | None, gpu: GpuInfo) -> SolutionFloor | None:
     measured = record.measurements.get(TIMED) if record is not None else None
     found = floor_of(measured, gpu) if measured is not None else None
     if found is None or not found.time_us:
         return None
-    return Floor(time_us=found.time_us, arithmetic=found.arithmetic)
+    return SolutionFloor(time_us=found.time_us, arithmetic=found.arithmetic)
 
 
 def _speed_up(times: CaseTimes) -> Interval | None:

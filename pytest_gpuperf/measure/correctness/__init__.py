@@ -44,12 +44,12 @@ from pytest_gpuperf.measure.correctness.float64_reference import (
 from pytest_gpuperf.measure.correctness.footprint import OutputMemory, argument_bytes
 from pytest_gpuperf.measure.correctness.low_signal import low_signal
 from pytest_gpuperf.measure.correctness.output_types import strange_types, types_in
-from pytest_gpuperf.measure.correctness.own_check import Judged, copy_of
+from pytest_gpuperf.measure.correctness.own_check import ReferenceWithCheck, copy_of
 from pytest_gpuperf.measure.correctness.poison import PATTERNS, holds, poisoned_memory
 from pytest_gpuperf.measure.correctness.red_zones import Guarded, call_between_red_zones
 from pytest_gpuperf.measure.correctness.stream_order import late_outputs
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.device.kept import library_unchanged, now
+from pytest_gpuperf.measure.device.originals import library_unchanged, now
 from pytest_gpuperf.measure.device.process_state import ProcessState
 from pytest_gpuperf.records import Correctness
 
@@ -101,7 +101,7 @@ def check(
             their gradients.
         kwargs: Its keyword arguments, likewise.
         expected: The reference: a callable that takes the same arguments, or its result. The own check of a
-            `Judged` one decides in place of the tolerance.
+            `ReferenceWithCheck` one decides in place of the tolerance.
         rtol: Relative tolerance. An element is close if |actual - expected| <= atol + rtol * |expected|.
         atol: Absolute tolerance. With neither given, those of `torch.testing.assert_close` for the types.
         equal_nan: True if NaN is right at places where the reference has NaN too.
@@ -119,7 +119,7 @@ def check(
     tolerance = Tolerance(rtol, atol, equal_nan)
     try:
         with library_unchanged():
-            call = _Call(args, kwargs, mutates, judges=isinstance(expected, Judged))
+            call = _Call(args, kwargs, mutates, judges=isinstance(expected, ReferenceWithCheck))
             with call.settings_put_back():
                 return _check(call, fn, expected, tolerance, figures=figures)
     except _ArgumentChangedError as changed:
@@ -130,7 +130,7 @@ def _check(
     call: _Call, fn: Callable[..., object], expected: Reference, tolerance: Tolerance, *, figures: bool
 ) -> Correctness:
     result = _check_outputs(call, fn, expected, tolerance, figures=figures)
-    if isinstance(expected, Judged):
+    if isinstance(expected, ReferenceWithCheck):
         return result
     if result.passed and callable(expected) and call.puts_out_arguments:
         return _check_arguments_written(call, fn, expected) or result
@@ -152,7 +152,7 @@ def _check_outputs(
     reference = call.refer(expected)
     failure = call.strange_output()
     is_alike = len(names) == len(reference)
-    if not (failure or is_alike or isinstance(expected, Judged)):
+    if not (failure or is_alike or isinstance(expected, ReferenceWithCheck)):
         failure = f"the function returned {', '.join(names)}; the reference returned {', '.join(reference)}"
     if failure:
         return Correctness(passed=False, failure=failure)
@@ -164,7 +164,7 @@ def _check_outputs(
         of_runs = [compare(run[name], target, tolerance, name, unwritten) for run in runs]
         results.append(next((result for result in of_runs if not result.passed), of_runs[-1]))
     result = merge(results) if results else Correctness(passed=True)
-    if isinstance(expected, Judged):
+    if isinstance(expected, ReferenceWithCheck):
         # Outputs of another shape or type have no figures.
         is_alike = is_alike and all(one.passed or one.mismatched for one in results)
         why = call.objection(expected)
@@ -328,7 +328,7 @@ class _Call:
             return ""
         return late_outputs(fn, self._args, self._kwargs, self.arguments)
 
-    def objection(self, judged: Judged) -> str:
+    def objection(self, judged: ReferenceWithCheck) -> str:
         """Return why the reference's own check refuses an output of a run; empty if it does not."""
         with self._of_the_test():
             return next(filter(None, (judged.objection(self._args, value) for value in self._values)), "")

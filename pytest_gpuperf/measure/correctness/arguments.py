@@ -93,7 +93,7 @@ def _argument(value: object, name: str) -> torch.Tensor | None:
 
 
 @dataclass(frozen=True)
-class _Memory:
+class _Allocation:
     """One allocation, with a copy of its former content."""
 
     storage: torch.UntypedStorage
@@ -184,14 +184,14 @@ class Arguments:
                 tensor.grad = gradient
 
 
-def _memory_of(tensors: Mapping[str, torch.Tensor]) -> dict[int, _Memory]:
+def _memory_of(tensors: Mapping[str, torch.Tensor]) -> dict[int, _Allocation]:
     """Return the allocations of some tensors by address: two arguments can be views of one."""
-    found: dict[int, _Memory] = {}
+    found: dict[int, _Allocation] = {}
     for name, tensor in tensors.items():
         storage = tensor.untyped_storage()
         if not storage.nbytes():
             continue
         if storage.data_ptr() not in found:
-            found[storage.data_ptr()] = _Memory(storage, bytes_of(storage).clone().untyped_storage(), {})
+            found[storage.data_ptr()] = _Allocation(storage, bytes_of(storage).clone().untyped_storage(), {})
         found[storage.data_ptr()].tensors[name] = tensor
     return found

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Judged:
+class ReferenceWithCheck:
     """A reference whose figures are information: its own check decides."""
 
     reference: Callable[..., object]

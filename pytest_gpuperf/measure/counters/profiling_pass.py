@@ -45,7 +45,7 @@ def launched_kernels(call: Call) -> list[Activity]:
     return [activity for activity in activities if activity.name]
 
 
-class Reading(msgspec.Struct):
+class PassReading(msgspec.Struct):
     """The result of the pass, also for a process that replaces this one."""
 
     unavailable: str = ""
@@ -83,7 +83,7 @@ class ProfilingPass(CounterSource):
         card: str = "",
         launched: Callable[[Call], list[Activity]] = launched_kernels,
     ) -> None:
-        self.reading = Reading()
+        self.reading = PassReading()
         super().__init__("ncu", chip, unavailable)
         self._ncu = ncu
         self._folder = folder

@@ -40,7 +40,7 @@ _BufferCompleted = ctypes.CFUNCTYPE(
 )
 
 
-class _Memory(ctypes.Structure):
+class _MemoryRecord(ctypes.Structure):
     """First fields of the records of copies and fills, in all versions since CUDA 9."""
 
     _fields_ = (
@@ -61,7 +61,7 @@ class _PeerCopy(ctypes.Structure):
     """First fields of the record of a copy between two devices."""
 
     _fields_ = (
-        *_Memory._fields_[:-1],
+        *_MemoryRecord._fields_[:-1],
         ("_devices_and_contexts", ctypes.c_uint32 * 4),
         ("correlation_id", ctypes.c_uint32),
     )
@@ -170,7 +170,7 @@ class _Recorder:
     def _read(self, address: int) -> None:
         kind = ctypes.c_uint32.from_address(address).value
         if kind in (_MEMCPY, _MEMSET, _PEER_MEMCPY):
-            memory = (_PeerCopy if kind == _PEER_MEMCPY else _Memory).from_address(address)
+            memory = (_PeerCopy if kind == _PEER_MEMCPY else _MemoryRecord).from_address(address)
             self.activities.append(
                 Activity(
                     memory.start,

@@ -82,7 +82,7 @@ class _Question(msgspec.Struct, frozen=True):
     """Raw metric names with their suffixes, a list for each set; those that ncu makes take no pass."""
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _LibraryAnswer(msgspec.Struct, frozen=True):
     """The answer of one library; empty lists if it does not know the chip."""
 
     chips: list[str] = []
@@ -93,13 +93,13 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=64)
-def _ask(chip: str, sets: tuple[tuple[str, ...], ...]) -> _Answer:
+def _ask(chip: str, sets: tuple[tuple[str, ...], ...]) -> _LibraryAnswer:
     known: list[str] = []
     for library in libraries():
         question = _Question(str(library), chip.upper(), [list(names) for names in sets])
         done = ask_apart(__name__, msgspec.json.encode(question))
         if done.returncode == 0 and done.stdout:
-            answer = msgspec.json.decode(done.stdout, type=_Answer)
+            answer = msgspec.json.decode(done.stdout, type=_LibraryAnswer)
             if answer.base:
                 return answer
             known += answer.chips
@@ -121,12 +121,12 @@ def _answer(data: bytes) -> bytes:
     question = msgspec.json.decode(data, type=_Question)
     cupti = Cupti(Path(question.path))
     known = chips(cupti)
-    answer = _Answer(chips=known)
+    answer = _LibraryAnswer(chips=known)
     if question.chip in known:
         host = Host(cupti, question.chip)
         base = host.base_metrics()
         units = {name.partition("__")[0] for name in base}
-        answer = _Answer(
+        answer = _LibraryAnswer(
             chips=known,
             base=base,
             passes=[

@@ -16,8 +16,8 @@ def finish(value: object = None) -> None:
     """Wait until the GPU has finished all work of this process, with that for the result of a call."""
     import torch
 
-    from pytest_gpuperf.measure.device import kept
+    from pytest_gpuperf.measure.device import originals
 
     wait_for_launches(value)
     if torch.cuda.is_available():
-        kept.synchronize()
+        originals.synchronize()

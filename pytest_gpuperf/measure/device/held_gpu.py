@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.measure.device import kept, kernels
+from pytest_gpuperf.measure.device import kernels, originals
 from pytest_gpuperf.measure.device.memory import bytes_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class HeldGpu:
         for other in streams_of_torch(self.device):
             if other != current:
                 with torch.cuda.stream(other):
-                    kept.sleep_on_gpu(_DELAY_CYCLES)
+                    originals.sleep_on_gpu(_DELAY_CYCLES)
 
     def release(self) -> None:
         """Let kernels begin."""
@@ -81,7 +81,7 @@ class HeldGpu:
 
     def is_idle(self) -> bool:
         """Return True if nothing waits on torch's current stream."""
-        return kept.is_idle()
+        return originals.is_idle()
 
     def read(self, tensors: Sequence[torch.Tensor]) -> Callable[[], list[bytes]]:
         """Let the copy engine read parts of the first tensors, in the order of the current stream.

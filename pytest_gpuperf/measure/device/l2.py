@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.cuda_names import (
     CU_LIMIT_PERSISTING_L2_CACHE_SIZE,
     CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW,
@@ -41,7 +41,7 @@ def forget() -> None:
     far: that may still write lines that persist.
     """
     if persisting_bytes():
-        kept.synchronize()
+        originals.synchronize()
         _set_aside(0)
         _done("cuCtxResetPersistingL2Cache")
 
@@ -69,7 +69,7 @@ def reset_after() -> Iterator[None]:
         finally:
             if _done("cuCtxResetPersistingL2Cache"):
                 none = ctypes.create_string_buffer(_ATTRIBUTE_BYTES)
-                stream = ctypes.c_void_p(kept.current_stream().cuda_stream)
+                stream = ctypes.c_void_p(originals.current_stream().cuda_stream)
                 _done("cuStreamSetAttribute", stream, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, none)
 
 
@@ -102,4 +102,4 @@ class CleanFlush:
     def __call__(self) -> None:
         """Queue the flush."""
         forget()
-        kept.total(self._memory)
+        originals.total(self._memory)

@@ -11,7 +11,7 @@ _NO_BITS = 8
 """Type of a section without content in the file."""
 
 
-class Section(NamedTuple):
+class CubinSection(NamedTuple):
     """One section of a cubin."""
 
     name: str
@@ -34,7 +34,7 @@ class Cubin:
         self.size = len(data)
 
     @cached_property
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[CubinSection]:
         """All sections, sorted by name."""
         data = self._data
         first_name, _ = self._bounds_of_names
@@ -43,7 +43,7 @@ class Cubin:
             name, kind, start, length, _, info = self._header(index)
             begin = first_name + name
             title = data[begin : data.index(b"\0", begin)].decode(errors="replace")
-            found.append(Section(title, info, start, 0 if kind == _NO_BITS else length))
+            found.append(CubinSection(title, info, start, 0 if kind == _NO_BITS else length))
         return sorted(found)
 
     @cached_property
@@ -68,7 +68,7 @@ class Cubin:
     def _names(self) -> frozenset[str]:
         return frozenset(section.name for section in self.sections)
 
-    def content(self, section: Section) -> bytes:
+    def content(self, section: CubinSection) -> bytes:
         """Return the bytes of a section; none if it has none in the file."""
         return self._data[section.start : section.start + section.length]
 

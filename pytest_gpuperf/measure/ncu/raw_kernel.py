@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.measure.ncu.rules import Rule
+from pytest_gpuperf.measure.ncu.rules import RuleResult
 from pytest_gpuperf.metrics import short_metrics
 from pytest_gpuperf.metrics.combine import weight_names
 from pytest_gpuperf.records import KernelProfile, MetricValue
@@ -33,7 +33,7 @@ class RawKernel(msgspec.Struct, frozen=True):
     """In ncu's base units (`ns`, `byte`, `%`); metrics without a value are left out."""
     units: dict[str, str] = {}
     """ncu's unit of each metric, empty for a pure number."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RuleResult, ...] = ()
     """Results of ncu rules, in ncu's order."""
     gpu: str = ""
     """Name of the GPU in the driver; empty if the file does not tell."""

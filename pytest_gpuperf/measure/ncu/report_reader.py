@@ -25,7 +25,7 @@ from pytest_gpuperf.processes.isolation import ask_apart, serve
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from pytest_gpuperf.measure.ncu.rules import Rule
+    from pytest_gpuperf.measure.ncu.rules import RuleResult
     from pytest_gpuperf.records import MetricValue
 
 NVIDIA_PACKAGES = Path("/opt/nvidia/nsight-compute")
@@ -67,7 +67,7 @@ class _Request(msgspec.Struct, frozen=True):
     search: list[str]
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _ReportAnswer(msgspec.Struct, frozen=True):
     kernels: list[RawKernel] = []
     error: str = ""
 
@@ -85,7 +85,7 @@ def read_report_isolated(
     answer = None
     # A library may also end its process with success, or give bytes that are not text for a damaged name.
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        answer = msgspec.json.decode(done.stdout, type=_Answer)
+        answer = msgspec.json.decode(done.stdout, type=_ReportAnswer)
     if done.returncode != 0 or answer is None:
         raise GpuperfError(
             f"NVIDIA's ncu_report failed to read {path.name} (exit status {done.returncode})",
@@ -105,11 +105,11 @@ def main() -> None:
 def _answer(question: bytes) -> bytes:
     request = msgspec.json.decode(question, type=_Request)
     try:
-        answer = _Answer(
+        answer = _ReportAnswer(
             read_report(Path(request.report), request.names, search=list(map(Path, request.search)))
         )
     except GpuperfError as error:
-        answer = _Answer(error=str(error))
+        answer = _ReportAnswer(error=str(error))
     return msgspec.json.encode(answer)
 
 
@@ -189,7 +189,7 @@ def _import_ncu_report(path: Path, search: Sequence[Path]) -> Any:
     )
 
 
-def _read(action: Any, names: Collection[str] | None, rules: tuple[Rule, ...]) -> RawKernel:
+def _read(action: Any, names: Collection[str] | None, rules: tuple[RuleResult, ...]) -> RawKernel:
     metrics: dict[str, MetricValue] = {}
     units: dict[str, str] = {}
     known = action.metric_names()
@@ -226,7 +226,7 @@ def _read(action: Any, names: Collection[str] | None, rules: tuple[Rule, ...]) -
     )
 
 
-def _rules(action: Any, ncu_report: Any) -> tuple[Rule, ...]:
+def _rules(action: Any, ncu_report: Any) -> tuple[RuleResult, ...]:
     # Copies in older installations lack this method.
     results = getattr(action, "rule_results_as_dicts", list)
     return rules_from_report(results(), ncu_report)

@@ -15,7 +15,7 @@ Kind = Literal["optimization", "information", "warning", "error"]
 Scope = Literal["global", "local", ""]
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
     """One result of an ncu rule for one launch."""
 
     rule: str
@@ -47,7 +47,7 @@ _LINK = re.compile(r"@(?:section:[^:@]*|sass:[^:@]*|source:[^:@]*:\d+):(?P<text>
 _URL = re.compile(r"@url:(?P<text>[^@]*?):(?P<address>https?://[^@]*)@")
 
 
-def rules_from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[Rule, ...]:
+def rules_from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[RuleResult, ...]:
     """Make rules from `rule_results_as_dicts` of a report, without those that have no message.
 
     Args:
@@ -63,7 +63,7 @@ def rules_from_report(results: Iterable[dict[str, Any]], library: Any) -> tuple[
             continue
         speedup = finite(estimate.get("speedup"))
         rules.append(
-            Rule(
+            RuleResult(
                 rule=result["rule_identifier"],
                 section=result["section_identifier"],
                 title=said["title"] or result["name"],

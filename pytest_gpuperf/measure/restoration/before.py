@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.device.kept import library_unchanged
 from pytest_gpuperf.measure.device.memory import alias, bytes_of, fingerprint
+from pytest_gpuperf.measure.device.originals import library_unchanged
 from pytest_gpuperf.measure.device.process_state import ProcessState
 from pytest_gpuperf.measure.restoration.reachable_tensors import tensors_in_reach
 from pytest_gpuperf.measure.timing.call_elsewhere import tensors_of

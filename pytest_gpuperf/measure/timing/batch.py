@@ -9,11 +9,11 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import kept, l2
+from pytest_gpuperf.measure.device import l2, originals
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kernels import STAMP
-from pytest_gpuperf.measure.timing.captured import CapturedCalls
 from pytest_gpuperf.measure.timing.graph import block_gpu, capture, replay_us
+from pytest_gpuperf.measure.timing.graph_calls import CapturedCalls
 from pytest_gpuperf.measure.timing.marks import SPIN
 from pytest_gpuperf.statistics.decision import trimmed_mean
 
@@ -32,7 +32,7 @@ ENQUEUE_US = 20
 """Upper bound of the host's time to launch a call, unless it launches very many kernels."""
 
 
-class Work(NamedTuple):
+class GpuWork(NamedTuple):
     """Work of a call by CUPTI's records of the whole device, in microseconds a call."""
 
     busy_us: float
@@ -52,7 +52,7 @@ class Block(NamedTuple):
     """Microseconds a call."""
     sm_clock_mhz: float = 0.0
     """Mean SM clock of the block, by stamps on the GPU; 0 without stamps."""
-    work: Work | None = None
+    work: GpuWork | None = None
     """Only from a batch that records all of its blocks."""
 
 
@@ -120,16 +120,16 @@ class ColdBatch(_Calls):
         self.captured = CapturedCalls(fn)
 
         def captured_pair() -> None:
-            kept.zero(buffer)
+            originals.zero(buffer)
             self.captured()
 
         self.graph = capture(lambda: _stamped(captured_pair, calls, stamps), self.captured.close)
-        self._flushes = capture(lambda: _stamped(lambda: kept.zero(buffer), calls, stamps))
+        self._flushes = capture(lambda: _stamped(lambda: originals.zero(buffer), calls, stamps))
 
     def flush(self) -> None:
         """Empty the L2 before a single call, also of memory that persists in it."""
         l2.forget()
-        kept.zero(self._buffer)
+        originals.zero(self._buffer)
 
     def run(self) -> Block:
         """Replay each graph once.
@@ -176,23 +176,23 @@ class QueuedBatch(_Calls):
         super().__init__(fn, calls, stamps)
         # Twice the time the host needs to queue everything, at most 0.2 s.
         self.block_us = min(2 * enqueue_us * calls, 200_000)
-        self._pairs = [(kept.event(), kept.event()) for _ in range(calls)]
+        self._pairs = [(originals.event(), originals.event()) for _ in range(calls)]
 
     def run(self) -> Block:
         """Run the pairs once."""
         # The callable may leave another stream as the current one.
-        stream = kept.current_stream()
+        stream = originals.current_stream()
         block_gpu(self.block_us)
         if self._stamps is not None:
             self._stamps.before()
         for start, end in self._pairs:
-            kept.record(start, stream)
+            originals.record(start, stream)
             self.fn()
-            kept.record(end, stream)
+            originals.record(end, stream)
         if self._stamps is not None:
             self._stamps.after()
-        kept.synchronize()
-        total_us = sum(kept.elapsed_us(start, end) for start, end in self._pairs)
+        originals.synchronize()
+        total_us = sum(originals.elapsed_us(start, end) for start, end in self._pairs)
         return Block(total_us / self.calls, _clock(self._stamps))
 
 
@@ -203,11 +203,11 @@ class HostBatch(_Calls):
         """Run the calls once."""
         finish()
         value = None
-        begin = kept.now()
+        begin = originals.now()
         for _ in range(self.calls):
             value = self.fn()
         finish(value)
-        return Block((kept.now() - begin) * 1e6 / self.calls)
+        return Block((originals.now() - begin) * 1e6 / self.calls)
 
 
 def _stamped(fn: Callable[[], Any], calls: int, stamps: Stamps | None) -> None:
@@ -233,7 +233,7 @@ def _recorded(
             # The kernels follow each other like in the graph; the host launches them meanwhile.
             block_gpu(calls * ENQUEUE_US)
             _stamped(fns[block % len(fns)], calls, stamps)
-            kept.synchronize()
+            originals.synchronize()
             clocks.append(_clock(stamps))
     # Without stamps a block is what follows its blocking kernel: [before, block, block, ...]. With stamps it
     # lies between its two, and every other part has the next blocking kernel and the stamps' copies to the

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 
 if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.batch import Batch, Block
@@ -37,11 +37,11 @@ class Burn:
 
     def __call__(self, seconds: float) -> None:
         """Burn for this long."""
-        end = kept.now() + seconds
-        while kept.now() < end:
+        end = originals.now() + seconds
+        while originals.now() < end:
             for _ in range(20):
                 torch.mm(self._input, self._input, out=self._output)
-            kept.synchronize()
+            originals.synchronize()
 
 
 def at_other_clocks(batch: Batch, burn: Burn, *, held_back: bool) -> list[Block]:

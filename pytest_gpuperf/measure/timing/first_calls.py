@@ -10,7 +10,7 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.compat import nvrtc_names, torch_names, triton_names
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.memory import peak_requested
 from pytest_gpuperf.measure.trees import values_in
@@ -49,10 +49,10 @@ class FirstCalls:
                 nullcontext() if seconds else self._compilations_noted(),
                 peak_requested() as peak,
             ):
-                begin = kept.now()
+                begin = originals.now()
                 value = fn(*args, **kwargs)
                 finish(value)
-                seconds.append(kept.now() - begin)
+                seconds.append(originals.now() - begin)
             # What a replayed graph has chosen shows in the call before.
             self._autotuned = tuple(sorted(picked)) or self._autotuned
             # Without memory of torch nothing is known: other libraries have allocators of their own.

@@ -12,7 +12,7 @@ import torch
 
 from pytest_gpuperf.compat.torch_names import end_allocations
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.memory import free_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def event() -> torch.cuda.Event:
 
 def elapsed_us(start: torch.cuda.Event, end: torch.cuda.Event) -> float:
     """Return the microseconds between two events that have passed."""
-    return kept.elapsed_us(start, end)
+    return originals.elapsed_us(start, end)
 
 
 def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) -> torch.cuda.CUDAGraph:
@@ -57,7 +57,7 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
         NothingLaunchedError: `body` launched nothing on the current stream.
     """
     graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
-    kept.synchronize()
+    originals.synchronize()
     # A capture that fails does not restore the current stream itself.
     with (
         _no_garbage_collection(),
@@ -118,7 +118,7 @@ def _recover() -> None:
     A failed capture leaves the random generators in capture mode, in which `torch.randn` raises; the end of
     the next good capture resets them.
     """
-    kept.synchronize()
+    originals.synchronize()
     with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
         # Nothing that allocates, since torch may have been told not to cache memory.
         block_gpu(0)
@@ -126,18 +126,18 @@ def _recover() -> None:
 
 def block_gpu(microseconds: float) -> None:
     """Queue a kernel that keeps the GPU busy for at least this long."""
-    kept.sleep_on_gpu(int(microseconds * SLEEP_CYCLES_PER_US))
+    originals.sleep_on_gpu(int(microseconds * SLEEP_CYCLES_PER_US))
 
 
 def replay_us(graph: torch.cuda.CUDAGraph) -> float:
     """Return the microseconds of one replay; a blocking kernel hides the host's launch of the graph."""
-    start, end, stream = kept.event(), kept.event(), kept.current_stream()
+    start, end, stream = originals.event(), originals.event(), originals.current_stream()
     block_gpu(100)
-    kept.record(start, stream)
-    kept.replay(graph)
-    kept.record(end, stream)
-    kept.synchronize()
-    return kept.elapsed_us(start, end)
+    originals.record(start, stream)
+    originals.replay(graph)
+    originals.record(end, stream)
+    originals.synchronize()
+    return originals.elapsed_us(start, end)
 
 
 def out_of_memory(error: Exception) -> OutOfMemoryError:
@@ -167,16 +167,16 @@ def nothing_launched() -> NothingLaunchedError:
 
 def waits_for_gpu(fn: Callable[[], Any]) -> bool:
     """Return True if `fn` returns only when the GPU has finished earlier work."""
-    kept.synchronize()
-    begin = kept.now()
+    originals.synchronize()
+    begin = originals.now()
     fn()
-    host_us = (kept.now() - begin) * 1e6
-    kept.synchronize()
+    host_us = (originals.now() - begin) * 1e6
+    originals.synchronize()
     # Long enough that a host that is slow for once does not look like one that waits.
     block_gpu(min(max(20_000, 10 * host_us), 500_000))
-    passed = kept.event()
-    kept.record(passed)
+    passed = originals.event()
+    originals.record(passed)
     fn()
-    waited = kept.has_passed(passed)
-    kept.synchronize()
+    waited = originals.has_passed(passed)
+    originals.synchronize()
     return waited

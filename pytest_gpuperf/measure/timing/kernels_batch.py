@@ -19,7 +19,7 @@ from pytest_gpuperf.measure.cupti.owner import detach
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.kernels import STAMP
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
-from pytest_gpuperf.measure.timing.batch import Block, HostBatch, Work
+from pytest_gpuperf.measure.timing.batch import Block, GpuWork, HostBatch
 from pytest_gpuperf.measure.timing.graph import nothing_launched
 from pytest_gpuperf.measure.timing.marks import (
     counted,
@@ -150,7 +150,7 @@ def by_call(activities: Sequence[Activity], marks: Sequence[int]) -> list[list[A
     return calls
 
 
-def work_of(calls: Sequence[Sequence[Activity]], current: Activity) -> Work:
+def work_of(calls: Sequence[Sequence[Activity]], current: Activity) -> GpuWork:
     """Return the mean work of a call: without the extremes for times, since some calls are disturbed.
 
     Args:
@@ -158,7 +158,7 @@ def work_of(calls: Sequence[Sequence[Activity]], current: Activity) -> Work:
         current: An activity on the current stream.
     """
     work = counted(calls)
-    return Work(
+    return GpuWork(
         busy_us=trimmed_mean(busy_us(work)),
         kernels_us=trimmed_mean([_sum_us(call) for call in work]),
         host_copies_us=trimmed_mean(

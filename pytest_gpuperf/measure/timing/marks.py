@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import kept, kernels
+from pytest_gpuperf.measure.device import kernels, originals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ def mark() -> None:
     Raises:
         GpuperfError: The driver refuses it.
     """
-    kernels.launch(kernels.EMPTY, 0, kept.current_stream().cuda_stream)
+    kernels.launch(kernels.EMPTY, 0, originals.current_stream().cuda_stream)
 
 
 def counted(calls: Sequence[Sequence[Activity]]) -> list[list[Activity]]:

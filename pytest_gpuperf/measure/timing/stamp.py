@@ -10,7 +10,7 @@ from functools import cached_property
 
 import torch
 
-from pytest_gpuperf.measure.device import kept, kernels
+from pytest_gpuperf.measure.device import kernels, originals
 from pytest_gpuperf.measure.timing.graph import capture, replay_us
 from pytest_gpuperf.records.quantities import LEAST_MHZ, MOST_MHZ
 
@@ -28,7 +28,7 @@ class Stamps:
         self._after = torch.zeros_like(self._before)
         self.before()
         self.after()
-        kept.synchronize()
+        originals.synchronize()
 
     def before(self) -> None:
         """Stamp the beginning."""
@@ -68,4 +68,4 @@ class Stamps:
 
 
 def _store(rows: torch.Tensor) -> None:
-    kernels.launch(kernels.STAMP, rows.data_ptr(), kept.current_stream().cuda_stream, len(rows))
+    kernels.launch(kernels.STAMP, rows.data_ptr(), originals.current_stream().cuda_stream, len(rows))

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import detach
-from pytest_gpuperf.measure.device import kept, l2
+from pytest_gpuperf.measure.device import l2, originals
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
 from pytest_gpuperf.measure.timing.clock_shift import BURN_S, Burn, at_other_clocks
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
 from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, launch_gap_us
-from pytest_gpuperf.measure.timing.prepared import Prepared, prepare
+from pytest_gpuperf.measure.timing.prepared_call import PreparedCall, prepare
 from pytest_gpuperf.measure.timing.stamp import Stamps
 from pytest_gpuperf.measure.verification.records import UncontainedError, contained
 from pytest_gpuperf.records import HELD_BACK, OtherTime, Timing, Workload
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
-    Verify: TypeAlias = Callable[[Prepared, Timing, str], Timing]
+    Verify: TypeAlias = Callable[[PreparedCall, Timing, str], Timing]
     """Returns the timing of a callable with what speaks against it; the text is the mode asked for."""
     KnownTime: TypeAlias = Callable[[TimingMode], tuple[TimingSource, ClockModel | None] | None]
 
@@ -94,8 +94,8 @@ class Timer:
         self._conditions = conditions
         self._max_sm_clock_mhz = max_sm_clock_mhz
 
-    def prepare(self, fn: Callable[[], Any], mode: str) -> Prepared:
-        """Compile and capture a callable; see `pytest_gpuperf.measure.timing.prepared.prepare`."""
+    def prepare(self, fn: Callable[[], Any], mode: str) -> PreparedCall:
+        """Compile and capture a callable; see `pytest_gpuperf.measure.timing.prepared_call.prepare`."""
         return prepare(fn, mode, flush_bytes=self._flush_bytes, stamps=self._stamps)
 
     def warm_up(self, fn: Callable[[], Any]) -> WarmUp:
@@ -138,7 +138,7 @@ class Timer:
                 launches nothing, one too short to be timed cold, or a time that is refused.
         """
         progress("compiles")
-        with l2.reset_after(), kept.library_unchanged():
+        with l2.reset_after(), originals.library_unchanged():
             try:
                 prepared = replace_fields(self.prepare(fn, mode), elsewhere=elsewhere)
                 timing = self._undisturbed(prepared, progress, known)
@@ -148,7 +148,7 @@ class Timer:
                 except UncontainedError as error:
                     if mode != "auto":
                         raise
-                    prepared = Prepared(KernelsBatch(fn, self._stamps), "kernels", error.why)
+                    prepared = PreparedCall(KernelsBatch(fn, self._stamps), "kernels", error.why)
                     timing = self._undisturbed(prepared, progress, known)
                     progress("verifies")
                     timing = verify(prepared, timing, mode)
@@ -157,7 +157,9 @@ class Timer:
                 detach()
         return replace(timing, work=Workload(bytes=bytes or None, flops=flops or None))
 
-    def _undisturbed(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
+    def _undisturbed(
+        self, prepared: PreparedCall, progress: Callable[[str], None], known: KnownTime
+    ) -> Timing:
         """Measure, and repeat what heat or another process disturbed."""
         thrown_away: list[str] = []
         while True:
@@ -167,10 +169,10 @@ class Timer:
                 return replace(timing, measured_again=tuple(thrown_away))
             thrown_away.append(why)
 
-    def _measure(self, prepared: Prepared, progress: Callable[[str], None], known: KnownTime) -> Timing:
+    def _measure(self, prepared: PreparedCall, progress: Callable[[str], None], known: KnownTime) -> Timing:
         progress("warms up")
         warm_up, begun = prepared.warm_up()
-        end = kept.now() + self.budget_s
+        end = originals.now() + self.budget_s
 
         progress("measures")
         batch = prepared.batch
@@ -218,7 +220,7 @@ class Timer:
         )
         return replace(timing, normalised_us=normalised_us(timing))
 
-    def _steady_blocks(self, prepared: Prepared, seconds: float, begun: Sequence[Block]) -> list[Block]:
+    def _steady_blocks(self, prepared: PreparedCall, seconds: float, begun: Sequence[Block]) -> list[Block]:
         """Run blocks until they are precise, or until the time is up.
 
         Args:
@@ -227,14 +229,14 @@ class Timer:
             begun: Blocks that its warm-up has measured already.
         """
         blocks = [*begun]
-        end = kept.now() + seconds
+        end = originals.now() + seconds
         while not _precise(blocks):
-            if len(blocks) >= LEAST_BLOCKS and (len(blocks) >= MOST_BLOCKS or kept.now() >= end):
+            if len(blocks) >= LEAST_BLOCKS and (len(blocks) >= MOST_BLOCKS or originals.now() >= end):
                 break
             blocks.append(prepared.block())
         return blocks
 
-    def _recorded_blocks(self, prepared: Prepared, events_us: float) -> tuple[list[Block], int, str]:
+    def _recorded_blocks(self, prepared: PreparedCall, events_us: float) -> tuple[list[Block], int, str]:
         """Run blocks under CUPTI if the time is short.
 
         Returns:
@@ -269,7 +271,7 @@ class Timer:
         return replace(scaled(model, time_us, mhz), stored=True)
 
     def _clock_model(
-        self, prepared: Prepared, steady: Sequence[Block], end: float, *, scale: float
+        self, prepared: PreparedCall, steady: Sequence[Block], end: float, *, scale: float
     ) -> ClockModel | None:
         """Fit the dependence of the time on the SM clock, from the steady blocks and some at other clocks.
 
@@ -281,7 +283,7 @@ class Timer:
         """
         if not scale or not all(block.sm_clock_mhz for block in steady):
             return None
-        if kept.now() + BURN_S > end:
+        if originals.now() + BURN_S > end:
             return None
         steady_mhz = median(block.sm_clock_mhz for block in steady)
         held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz
@@ -312,7 +314,7 @@ class Timer:
         return Burn()
 
 
-def _places(prepared: Prepared, held: list[Any]) -> list[CallElsewhere]:
+def _places(prepared: PreparedCall, held: list[Any]) -> list[CallElsewhere]:
     """Return the call on tensors at other places: none if the callable does not work there."""
     places: list[CallElsewhere] = []
     if prepared.elsewhere is None or prepared.fn is None:
@@ -322,7 +324,7 @@ def _places(prepared: Prepared, held: list[Any]) -> list[CallElsewhere]:
         for _ in range(PLACES - 1):
             fn = prepared.elsewhere()
             held.append(fn())
-            kept.synchronize()
+            originals.synchronize()
             places.append(fn)
     return places
 

@@ -6,7 +6,7 @@ from math import hypot
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.records import WarmUp
 from pytest_gpuperf.statistics.decision import standard_error, trimmed_mean
 
@@ -40,7 +40,7 @@ class Warmed(NamedTuple):
 
 
 def until_steady(
-    batch: Batch, cap_s: float, clock: Callable[[], float] = kept.now, *, by_host: bool = False
+    batch: Batch, cap_s: float, clock: Callable[[], float] = originals.now, *, by_host: bool = False
 ) -> Warmed:
     """Run blocks until two consecutive windows agree, or until `cap_s` seconds have passed.
 

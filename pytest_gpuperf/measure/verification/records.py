@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.batch import ColdBatch
 from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.timing.marks import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
-    from pytest_gpuperf.measure.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 
 CALLS = 5
 MOST_BLOCK_US = 200_000
@@ -124,7 +124,7 @@ class Audit(NamedTuple):
         return ""
 
 
-def contained(prepared: Prepared, timing: Timing, mode: str) -> Timing:
+def contained(prepared: PreparedCall, timing: Timing, mode: str) -> Timing:
     """Compare a time with single calls.
 
     Args:
@@ -181,7 +181,7 @@ def _doubted(timing: Timing, doubt: str) -> Timing:
     return replace(timing, verification=Verification(doubts=(doubt,))) if doubt else timing
 
 
-def audited(prepared: Prepared) -> Audit | None:
+def audited(prepared: PreparedCall) -> Audit | None:
     """Record single calls of a callable; None if CUPTI records all of its calls anyway."""
     flush = prepared.batch.flush if isinstance(prepared.batch, ColdBatch) else None
     return None if prepared.fn is None else audit(prepared.fn, prepared.enqueue_us, flush)
@@ -271,13 +271,13 @@ def _lag_us(fn: Callable[[], Any]) -> float:
 
     This shows work on other streams if it takes longer than that on the current one.
     """
-    stream, done = kept.current_stream(), kept.event()
-    kept.synchronize()
+    stream, done = originals.current_stream(), originals.event()
+    originals.synchronize()
     for _ in range(LAG_CALLS):
         fn()
-    kept.record(done, stream)
-    while not kept.has_passed(done):
+    originals.record(done, stream)
+    while not originals.has_passed(done):
         pass
-    begin = kept.now()
-    kept.synchronize()
-    return 1e6 * (kept.now() - begin)
+    begin = originals.now()
+    originals.synchronize()
+    return 1e6 * (originals.now() - begin)

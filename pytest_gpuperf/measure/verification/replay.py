@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.correctness.comparison import Tolerance
-from pytest_gpuperf.measure.correctness.own_check import Judged
+from pytest_gpuperf.measure.correctness.own_check import ReferenceWithCheck
 from pytest_gpuperf.measure.correctness.poison import copy, fill, poisoned_memory
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.timing.call_elsewhere import copies, on_gpu, refuse_little_memory, tensors_of
 from pytest_gpuperf.measure.verification.other_inputs import Values, is_expanded
@@ -77,10 +77,10 @@ class Replay:
     def __init__(self, call: Call, before: Before) -> None:
         self._call = call
         self._before = before
-        self._begin = kept.now()
+        self._begin = originals.now()
         self._reference = call.reference
         self._expected = self._reference.expected if self._reference else None
-        if isinstance(self._expected, Judged):
+        if isinstance(self._expected, ReferenceWithCheck):
             # Other right outputs may differ from it; those of a plain call are the same.
             self._expected = None
         self._tolerance = Tolerance()
@@ -116,7 +116,7 @@ class Replay:
                 refuse_little_memory(2 * len(reruns) * sum(one.nbytes for one in before[0].values()))
         self.found = replace(self.found, calls=len(before))
         undecided: GpuperfError | None = None
-        started = kept.now()
+        started = originals.now()
         try:
             if write is None:
                 raise GpuperfError("no argument is a tensor of floating-point values on the GPU")
@@ -124,7 +124,7 @@ class Replay:
                 self._judge_others(reruns, before, after, write)
         except GpuperfError as error:
             undecided = error
-        if undecided is not None or self.found.doubts or kept.now() < started + SLOW_REFERENCE_S:
+        if undecided is not None or self.found.doubts or originals.now() < started + SLOW_REFERENCE_S:
             self._judge_present(reruns, before)
         if undecided is not None:
             raise undecided
@@ -142,7 +142,7 @@ class Replay:
         self.found = replace(self.found, doubts=(*self.found.doubts, why))
 
     def _is_late(self, share: float = 1.0) -> bool:
-        return kept.now() > self._begin + share * MOST_SECONDS
+        return originals.now() > self._begin + share * MOST_SECONDS
 
     def _again(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool = True) -> Outputs:
         """Run one call on other values, and copy its outputs.

@@ -9,7 +9,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.graph import block_gpu
@@ -96,17 +96,17 @@ def by_events(block_us: float = _BLOCK_US, flush: Callable[[], object] = lambda:
         block_us: Time for which it blocks.
         flush: Launched before each call; not timed.
     """
-    start, end = kept.event(), kept.event()
+    start, end = originals.event(), originals.event()
 
     def clock(call: Callable[[], Any]) -> tuple[float, Any]:
         flush()
-        kept.synchronize()
+        originals.synchronize()
         block_gpu(block_us)
-        kept.record(start)
+        originals.record(start)
         value = call()
-        kept.record(end)
-        kept.synchronize()
-        return kept.elapsed_us(start, end), value
+        originals.record(end)
+        originals.synchronize()
+        return originals.elapsed_us(start, end), value
 
     return clock
 
@@ -114,10 +114,10 @@ def by_events(block_us: float = _BLOCK_US, flush: Callable[[], object] = lambda:
 def by_host(call: Callable[[], Any]) -> tuple[float, Any]:
     """Time a call and its end on the GPU by the host's clock."""
     finish()
-    begin = kept.now()
+    begin = originals.now()
     value = call()
     finish(value)
-    return (kept.now() - begin) * 1e6, value
+    return (originals.now() - begin) * 1e6, value
 
 
 def by_records(call: Callable[[], Any]) -> tuple[float, Any]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.compat.torch_names import profiler_runs
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.marks import REFUSED
 from pytest_gpuperf.measure.verification.records import contained
 from pytest_gpuperf.measure.verification.replay import RefusedError, Replay
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.restoration.before import Before
-    from pytest_gpuperf.measure.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
     from pytest_gpuperf.measure.verification.rerun import Rerun
     from pytest_gpuperf.records import Timing, Verification
     from pytest_gpuperf.records.call import Call
@@ -40,7 +40,12 @@ class Verifier:
     """
 
     def __init__(
-        self, call: Call, before: Before, originals: kept.Originals | None = None, *, strict: bool = False
+        self,
+        call: Call,
+        before: Before,
+        originals: originals.Originals | None = None,
+        *,
+        strict: bool = False,
     ) -> None:
         self._call = call
         self._before = before
@@ -48,7 +53,7 @@ class Verifier:
         self._strict = strict
         self._profiled = profiler_runs()
 
-    def __call__(self, prepared: Prepared, timing: Timing, mode: str) -> Timing:
+    def __call__(self, prepared: PreparedCall, timing: Timing, mode: str) -> Timing:
         """Verify a timing.
 
         Args:
@@ -84,7 +89,7 @@ class Verifier:
         Args:
             reruns: Returns the calls.
         """
-        begin = kept.now()
+        begin = originals.now()
         one = Replay(self._call, self._before)
         why = refused = ""
         try:
@@ -109,7 +114,7 @@ class Verifier:
             why = f"other values raise {type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
         finally:
             one.end()
-        seconds = round(kept.now() - begin, 4)
+        seconds = round(originals.now() - begin, 4)
         why = why or one.found.not_verified
         return replace(one.found, refused=refused, not_verified=why, seconds=seconds)
 

@@ -13,7 +13,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.curve_picture import axis_label, picture_of_curves
 from pytest_gpuperf.features.compare.curves import Curves, curves_of
 from pytest_gpuperf.features.compare.selectors import choose
-from pytest_gpuperf.features.page.picture import Line
+from pytest_gpuperf.features.page.picture import Polyline
 from pytest_gpuperf.records import GpuInfo, Measurement
 from pytest_gpuperf.records.runs import RunStore
 from run_builders import measured, record, run, timing
@@ -111,7 +111,10 @@ def test_peak_of_dram_is_a_line_of_the_plot() -> None:
     tests = [copied("a", n, 3e3) for n in (1024, 16384)]
     gpu = GpuInfo(name="NVIDIA H200", slug="nvidia-h200", dram_gb_per_s=4814.0)
     picture = picture_of_curves(curves(run(*tests)), gpus=[gpu], title="", source=())
-    assert [mark.name for mark in picture.marks if isinstance(mark, Line)] == ["peak of DRAM, 4814 GB/s", ""]
+    assert [mark.name for mark in picture.marks if isinstance(mark, Polyline)] == [
+        "peak of DRAM, 4814 GB/s",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch
 
 from pytest_gpuperf.features.export import benchmark_timer
 from pytest_gpuperf.features.export.benchmark_timer import gpu_clock
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.graph import SLEEP_CYCLES_PER_US
 
 EVENT_US = 1.0
@@ -50,11 +50,11 @@ class FakeEvent:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> FakeGpu:
     fake = FakeGpu()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(kept, "synchronize", lambda: None)
-    monkeypatch.setattr(kept, "event", lambda: FakeEvent(fake))
-    monkeypatch.setattr(kept, "record", lambda event: event.record())
-    monkeypatch.setattr(kept, "elapsed_us", lambda start, end: start.elapsed_us(end))
-    for owner, name in ((kept, "sleep_on_gpu"), (torch.cuda, "_sleep")):
+    monkeypatch.setattr(originals, "synchronize", lambda: None)
+    monkeypatch.setattr(originals, "event", lambda: FakeEvent(fake))
+    monkeypatch.setattr(originals, "record", lambda event: event.record())
+    monkeypatch.setattr(originals, "elapsed_us", lambda start, end: start.elapsed_us(end))
+    for owner, name in ((originals, "sleep_on_gpu"), (torch.cuda, "_sleep")):
         monkeypatch.setattr(owner, name, lambda cycles: fake.work(cycles / SLEEP_CYCLES_PER_US))
     monkeypatch.setattr(benchmark_timer, "_CLOCK", benchmark_timer._Clock())
     return fake

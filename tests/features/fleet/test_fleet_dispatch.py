@@ -12,7 +12,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet import cluster, fleet
 from pytest_gpuperf.features.fleet.command import dask_worker
 from pytest_gpuperf.features.fleet.fleet import Fleet
-from pytest_gpuperf.features.fleet.messages import Answer, Host, Outcome, encode
+from pytest_gpuperf.features.fleet.messages import Answer, TestEnd, WorkerState, encode
 from pytest_gpuperf.features.fleet.messages import Test as Collected
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class FakeCluster:
         self._alive = {"w0", "w1"}
         self._count = 2
         self.refused: dict[str, str] = {}
-        self.hosts = {name: Host(name, gpus={MODEL: 1, "GPU-1": 1, "MEM": 3}) for name in self._alive}
+        self.hosts = {name: WorkerState(name, gpus={MODEL: 1, "GPU-1": 1, "MEM": 3}) for name in self._alive}
         self.seen = self.hosts
         self.ran: list[str] = []
 
@@ -61,7 +61,7 @@ class FakeCluster:
         self, model: str, count: int, arguments: Sequence[str], worker: str, done: Callable[[Any], None]
     ) -> FakeFuture:
         self.ran += arguments
-        outcomes = {nodeid: Outcome("passed", 1.0) for nodeid in arguments}
+        outcomes = {nodeid: TestEnd("passed", 1.0) for nodeid in arguments}
         future = FakeFuture(f"{worker}-{len(self.ran)}", encode(Answer(0, outcomes=outcomes)))
         if not set(arguments) & set(self._killers):
             done(future)
@@ -71,7 +71,7 @@ class FakeCluster:
             self._left -= 1
             self._count += 1
             name = f"w{self._count}"
-            self.hosts[name] = Host(name, gpus={MODEL: 1})
+            self.hosts[name] = WorkerState(name, gpus={MODEL: 1})
             self._alive.add(name)
         return future
 
@@ -84,7 +84,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "LOOK_S", 0.001)
 
 
-def ran(workers: FakeCluster) -> tuple[dict[str, Outcome], Counting]:
+def ran(workers: FakeCluster) -> tuple[dict[str, TestEnd], Counting]:
     watch = Counting()
     own = Fleet(workers, (MODEL,), 0.05, watch)  # type: ignore[arg-type]
     assert own.prepare() == [MODEL]

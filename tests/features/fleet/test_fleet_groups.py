@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.features.fleet.groups import LOST_GROUPS, LOST_TESTS, MOST_S, Group, Waiting, make_groups
+from pytest_gpuperf.features.fleet.groups import (
+    LOST_GROUPS,
+    LOST_TESTS,
+    MOST_S,
+    TestGroup,
+    Waiting,
+    make_groups,
+)
 from pytest_gpuperf.features.fleet.messages import Test as Collected
 
 MODEL = "nvidia-h200"
@@ -16,8 +23,8 @@ def collected(*counts: int) -> list[Collected]:
     return [Collected(f"test_{file}.py::test_{n}") for file, count in enumerate(counts) for n in range(count)]
 
 
-def group(seconds: float, *tests: str, gpus: int = 1, lost_on: tuple[str, ...] = ()) -> Group:
-    return Group(MODEL, tests or ("t",), gpus, seconds, lost_on)
+def group(seconds: float, *tests: str, gpus: int = 1, lost_on: tuple[str, ...] = ()) -> TestGroup:
+    return TestGroup(MODEL, tests or ("t",), gpus, seconds, lost_on)
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.integers(1, 40), st.floats(0.1, 900))

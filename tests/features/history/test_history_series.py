@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from history_builders import commits, line, times
 from pytest_gpuperf.features.history.order import commit_date, order_of
 from pytest_gpuperf.features.history.ranges import Accepted, Range, find_ranges
-from pytest_gpuperf.features.history.series import Series, series_of
+from pytest_gpuperf.features.history.series import TimeSeries, series_of
 from pytest_gpuperf.features.history.series_report import marks_of
 from pytest_gpuperf.records import ClockModel
 from run_builders import NODEID
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.history.lines import HistoryLine
 
 
-def series(lines: Sequence[HistoryLine], folder: Path) -> list[Series]:
+def series(lines: Sequence[HistoryLine], folder: Path) -> list[TimeSeries]:
     return series_of(lines, order_of(lines, folder))
 
 

@@ -12,7 +12,7 @@ import pytest
 from pytest_gpuperf.features.ncu.csv_reader import read_csv
 from pytest_gpuperf.features.ncu.details_page import by_speedup, rule_of
 from pytest_gpuperf.measure.ncu.report_reader import read_report
-from pytest_gpuperf.measure.ncu.rules import Rule, rules_from_report
+from pytest_gpuperf.measure.ncu.rules import RuleResult, rules_from_report
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 LIBRARY = SimpleNamespace(
@@ -39,7 +39,7 @@ def test_report_and_csv_give_the_same_rule() -> None:
     estimate = {"type": LIBRARY.SpeedupType_LOCAL, "speedup": 49.45}
     (of_report,) = rules_from_report([result(speedup_estimation=estimate)], LIBRARY)
     of_csv = rule_of(row(**{"Estimated Speedup Type": "local", "Estimated Speedup": "49.45"}))
-    assert of_csv == Rule(
+    assert of_csv == RuleResult(
         rule="CPIStall",
         section="WarpStateStats",
         kind="optimization",
@@ -58,7 +58,7 @@ def test_message_of_a_report_equals_that_in_csv(tmp_path: Path) -> None:
     path.write_bytes(gzip.decompress((CAPTURES / "triton_square_gemm_set_full.ncu-rep.gz").read_bytes()))
     text = gzip.decompress((CAPTURES / "torch_mixed_details_long.csv.gz").read_bytes()).decode()
 
-    def general(rules: tuple[Rule, ...]) -> str:
+    def general(rules: tuple[RuleResult, ...]) -> str:
         return next(rule.message for rule in rules if rule.rule == "CPIStall" and rule.kind == "information")
 
     of_report = general(read_report(path, ())[0].rules)
@@ -100,7 +100,7 @@ def test_estimate_that_is_not_a_number_is_left_out(text: str) -> None:
 
 def test_rules_are_sorted_by_estimate() -> None:
     rules = [
-        Rule(rule=name, message="Said.", estimated_speedup_pct=estimate)
+        RuleResult(rule=name, message="Said.", estimated_speedup_pct=estimate)
         for name, estimate in [("a", None), ("b", 5.0), ("c", 0.0), ("d", 1234.5), ("e", None), ("f", 5.0)]
     ]
     assert "".join(rule.rule for rule in by_speedup(rules)) == "dbfcae"

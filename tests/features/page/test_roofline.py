@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_gpuperf.features.ncu.report_file import read_report
-from pytest_gpuperf.features.page.picture import Line, Points
+from pytest_gpuperf.features.page.picture import Points, Polyline
 from pytest_gpuperf.features.page.picture_of_roofline import roofline
 from pytest_gpuperf.measure.ncu.report_reader import read_report as read_raw
 from pytest_gpuperf.metrics import short_metrics
@@ -62,7 +62,7 @@ def test_points_are_work_over_traffic_and_time(gemm: Counters) -> None:
 def test_roofs_meet_the_highest_ceiling(gemm: Counters) -> None:
     picture = roofline(gemm, {})
     assert picture is not None
-    lines = {mark.name: mark for mark in picture.marks if isinstance(mark, Line)}
+    lines = {mark.name: mark for mark in picture.marks if isinstance(mark, Polyline)}
     assert list(lines)[:3] == ["DRAM 4.81 TB/s", "L2 10.3 TB/s", "L1 30.7 TB/s"]
     highest = lines["float8, int8 tensor 1967"].y[0]
     assert lines["DRAM 4.81 TB/s"].y[1] == pytest.approx(highest)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.features.page.picture import Axis, Band, Line, Mark, Picture, Points
+from pytest_gpuperf.features.page.picture import Axis, Band, Mark, Picture, Points, Polyline
 from pytest_gpuperf.features.page.svg import svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -30,7 +30,7 @@ def texts(element: ET.Element) -> list[str]:
 
 
 def test_picture_has_title_legend_axes_and_notes() -> None:
-    line = Line(x=(1.0, 2.0), y=(10.0, 20.0), name="triton")
+    line = Polyline(x=(1.0, 2.0), y=(10.0, 20.0), name="triton")
     found = drawn(line, x=Axis(label="N"), y=Axis(label="GB/s", low=0.0), notes=("a note",))
     assert {"Title", "triton", "N", "GB/s", "0", "20", "a note"} <= set(texts(found))
     assert found.get("aria-label") == "Title. Words"
@@ -41,7 +41,7 @@ def test_picture_has_title_legend_axes_and_notes() -> None:
     [((1.0, 1e4), ["1", "10", "100", "1000", "10000"]), ((20.0, 200.0), ["20", "50", "100", "200"])],
 )
 def test_logarithmic_axis_has_round_ticks(values: tuple[float, ...], ticks: list[str]) -> None:
-    found = texts(drawn(Line(x=values, y=(0.3, 0.4)), x=Axis(log=True)))
+    found = texts(drawn(Polyline(x=values, y=(0.3, 0.4)), x=Axis(log=True)))
     assert [text for text in found if text in ticks] == ticks
 
 
@@ -55,7 +55,7 @@ def test_points_link_only_to_web_sites() -> None:
 
 
 def test_name_beside_a_line_is_in_no_legend() -> None:
-    found = drawn(Line(x=(0.0, 1.0), y=(1.0, 1.0), name="peak", beside=True))
+    found = drawn(Polyline(x=(0.0, 1.0), y=(1.0, 1.0), name="peak", beside=True))
     assert texts(found).count("peak") == 1
 
 
@@ -68,7 +68,7 @@ def test_any_numbers_and_names_make_finite_svg(
 ) -> None:
     x, y = zip(*values, strict=True)
     marks = (
-        Line(x=x, y=y, name=name, dots=True),
+        Polyline(x=x, y=y, name=name, dots=True),
         Points(x=x, y=y, low=y, high=y, name=name),
         Band(low=min(y), high=max(y), name=name),
     )

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_gpuperf.features.page import pictures as pictures_module
-from pytest_gpuperf.features.page.picture import Line, Picture, Points
+from pytest_gpuperf.features.page.picture import Picture, Points, Polyline
 from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.judge.screen import Origin, screen
 from pytest_gpuperf.judge.times import compare_restarts
@@ -75,7 +75,7 @@ def test_sessions_of_each_card_have_a_colour() -> None:
 
 def test_clock_is_the_mirror_image_of_the_time_it_explains() -> None:
     picture = pictures_of(with_blocks([5.0, 5.5], [2000.0, 1800.0]))["Blocks of this run"]
-    time, clock = (mark.y for mark in picture.marks if isinstance(mark, Line))
+    time, clock = (mark.y for mark in picture.marks if isinstance(mark, Polyline))
     assert time[0] < 0 < clock[0]
     assert (picture.y.high or 0) > 5
 

@@ -25,8 +25,8 @@ WITH_TORCH = """
 from importlib import import_module
 
 # `check` needs the functions of torch that this module keeps.
-del sys.modules["pytest_gpuperf.measure.device.kept"]
-import_module("pytest_gpuperf.measure.device.kept").Originals = lambda _: None
+del sys.modules["pytest_gpuperf.measure.device.originals"]
+import_module("pytest_gpuperf.measure.device.originals").Originals = lambda _: None
 """
 TESTS = """
 import torch

@@ -117,8 +117,8 @@ class CompiledKernel:
         self.asm = {"ptx": ptx}
 
 
-def kernel(name: str, shared: int = 0) -> chrome.Activity:
-    return chrome.Activity(0.0, 1.0, "kernel", name, shared_memory_bytes=shared)
+def kernel(name: str, shared: int = 0) -> chrome.TraceActivity:
+    return chrome.TraceActivity(0.0, 1.0, "kernel", name, shared_memory_bytes=shared)
 
 
 def code(name: str, instruction: str) -> str:

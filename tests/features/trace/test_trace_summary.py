@@ -14,7 +14,7 @@ from pytest_gpuperf.report.kernel_table import region_line
 from trace_builders import H200_PROPERTIES, TraceBuilder
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.trace.chrome import Activity
+    from pytest_gpuperf.features.trace.chrome import TraceActivity
     from pytest_gpuperf.records import Trace
 
 
@@ -157,7 +157,7 @@ def test_code_overrules_the_name_on_tensor_cores() -> None:
     trace = TraceBuilder()
     trace.kernel("my_kernel", 100.0, 60.0)
 
-    def code(kernel: Activity) -> bool | None:
+    def code(kernel: TraceActivity) -> bool | None:
         return kernel.name == "my_kernel"
 
     assert summarise(trace.read(), tensor_cores=code).tensor_core_share_pct == 100.0

@@ -18,7 +18,7 @@ from pytest_gpuperf.features.trial.problem import (
     why_unusable,
 )
 from pytest_gpuperf.features.trial.record import TrialCase
-from pytest_gpuperf.measure.device.kept import ReplacedError
+from pytest_gpuperf.measure.device.originals import ReplacedError
 from trial_builders import plan
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device import kept
-from pytest_gpuperf.measure.device.kept import Originals
+from pytest_gpuperf.measure.device import originals
+from pytest_gpuperf.measure.device.originals import Originals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,12 +57,12 @@ def test_function_replaced_before_the_import_is_named(monkeypatch: pytest.Monkey
 def test_function_of_torch_replaced_by_a_callable_is_refused(
     owner: object, name: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(GpuperfError, match=f"replaced {shown} "), kept.library_unchanged():
+    with pytest.raises(GpuperfError, match=f"replaced {shown} "), originals.library_unchanged():
         monkeypatch.setattr(owner, name, replacement)
 
 
 def test_new_attribute_of_torch_is_no_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
-    with kept.library_unchanged():
+    with originals.library_unchanged():
         monkeypatch.setattr(torch.Tensor, "halved", replacement, raising=False)
 
 
@@ -74,7 +74,7 @@ def test_stopped_clock_of_a_test_library_is_no_patch(monkeypatch: pytest.MonkeyP
 
 def test_own_clock_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", replacement)
-    assert kept.now() > 0
+    assert originals.now() > 0
 
 
 @pytest.fixture
@@ -136,9 +136,9 @@ def test_all_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPat
         current.pop()
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr(kept, "_ON_DEVICE", on)
-    monkeypatch.setattr(kept, "_CURRENT_DEVICE", lambda: current[-1])
-    monkeypatch.setattr(kept, "_HAS_CONTEXT", lambda device: device != 1)
-    monkeypatch.setattr(kept, "_SYNCHRONIZE", lambda: waited.append(current[-1]))
-    kept.synchronize()
+    monkeypatch.setattr(originals, "_ON_DEVICE", on)
+    monkeypatch.setattr(originals, "_CURRENT_DEVICE", lambda: current[-1])
+    monkeypatch.setattr(originals, "_HAS_CONTEXT", lambda device: device != 1)
+    monkeypatch.setattr(originals, "_SYNCHRONIZE", lambda: waited.append(current[-1]))
+    originals.synchronize()
     assert (waited, current) == ([2, 0, 3], [2])

@@ -9,9 +9,9 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.timing import prepared
+from pytest_gpuperf.measure.timing import prepared_call
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
-from pytest_gpuperf.measure.timing.prepared import prepare
+from pytest_gpuperf.measure.timing.prepared_call import prepare
 from pytest_gpuperf.measure.timing.warm_up import Warmed
 from pytest_gpuperf.records import WarmUp
 from simulated_gpu import SimulatedGpu
@@ -19,7 +19,7 @@ from simulated_gpu import SimulatedGpu
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.measure.timing.prepared import Prepared
+    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 
 
 class FakeKernelsBatch:
@@ -37,14 +37,14 @@ class FakeKernelsBatch:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
     monkeypatch.setattr(FakeKernelsBatch, "refusal", "")
-    monkeypatch.setattr(prepared, "KernelsBatch", FakeKernelsBatch)
+    monkeypatch.setattr(prepared_call, "KernelsBatch", FakeKernelsBatch)
     simulated = SimulatedGpu(monkeypatch)
     monkeypatch.setattr(torch, "empty", lambda *_, **__: torch.tensor(0))
     monkeypatch.setattr(torch.Tensor, "zero_", lambda _: simulated.launch(7, "fill"))
     return simulated
 
 
-def prepared_(fn: Callable[[], Any], mode: str) -> Prepared:
+def prepared_(fn: Callable[[], Any], mode: str) -> PreparedCall:
     return prepare(fn, mode, flush_bytes=1, stamps=None)
 
 
@@ -102,7 +102,7 @@ def test_slow_host_makes_short_host_blocks(gpu: SimulatedGpu) -> None:
 
 def test_probe_compiles_first_and_times_five_calls(gpu: SimulatedGpu) -> None:
     gpu.host_us = 4
-    found = prepared._probe(gpu.kernel(3))
+    found = prepared_call._probe(gpu.kernel(3))
     assert list(found) == pytest.approx([3, 4])
     assert gpu.log == [
         *["k 3"] * 3,
@@ -116,7 +116,7 @@ def test_probe_compiles_first_and_times_five_calls(gpu: SimulatedGpu) -> None:
 
 
 def test_call_without_work_counts_as_a_tenth_of_a_microsecond(gpu: SimulatedGpu) -> None:
-    assert prepared._probe(gpu.kernel(0)).call_us == 0.1
+    assert prepared_call._probe(gpu.kernel(0)).call_us == 0.1
 
 
 def test_kernels_mode_records(gpu: SimulatedGpu) -> None:
@@ -206,5 +206,5 @@ def test_prepared_block_and_warm_up_run_the_batch(
     assert found.block().time_us == pytest.approx(50, rel=0.2)
     warmed = Warmed(WarmUp(seconds=0.2, launches=10, steady=True), ())
     known = {(found.batch, 3.0, mode == "host"): warmed}
-    monkeypatch.setattr(prepared, "until_steady", lambda *given, by_host: known.get((*given, by_host)))
+    monkeypatch.setattr(prepared_call, "until_steady", lambda *given, by_host: known.get((*given, by_host)))
     assert found.warm_up() is warmed

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.timing.batch import Batch, Block
     from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
-    from pytest_gpuperf.measure.timing.captured import CapturedCalls
+    from pytest_gpuperf.measure.timing.graph_calls import CapturedCalls
     from pytest_gpuperf.measure.timing.stamp import Stamps
     from pytest_gpuperf.measure.timing.warm_up import Warmed
     from pytest_gpuperf.records import TimingMode
@@ -48,7 +48,7 @@ MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedCall:
     """A callable with its batch."""
 
     batch: Batch
@@ -110,7 +110,7 @@ class Prepared:
         return min(batch.run().time_us for _ in range(2))  # the first replay uploads the graph
 
 
-def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamps | None) -> Prepared:
+def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamps | None) -> PreparedCall:
     """Compile and capture a callable.
 
     In mode `auto` a callable that cannot be captured, or launches nothing on the current stream, is timed by
@@ -132,10 +132,10 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
     detach()
     probe = _probe(fn)
     if mode == "kernels":
-        return Prepared(KernelsBatch(fn, stamps), "kernels")
+        return PreparedCall(KernelsBatch(fn, stamps), "kernels")
     if mode == "host":
         _refuse_nothing_launched(fn)
-        return Prepared(_host_batch(fn, probe), "host")
+        return PreparedCall(_host_batch(fn, probe), "host")
     elsewhere = False
     try:
         # A few calls show if it can be captured, and if it launches anything.
@@ -146,7 +146,7 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
                 if mode == "cold"
                 else HotBatch(fn, _calls(probe.call_us, MAX_CALLS), stamps)
             )
-            return Prepared(
+            return PreparedCall(
                 batch,
                 "cold" if mode == "cold" else "hot",
                 fn=fn,
@@ -177,7 +177,7 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
             next_step="use mode='kernels', or keep host synchronisation out of the callable",
         )
     queued = _queued_batch(fn, probe, stamps)
-    return Prepared(queued, "queued", fn=fn, enqueue_us=probe.enqueue_us)
+    return PreparedCall(queued, "queued", fn=fn, enqueue_us=probe.enqueue_us)
 
 
 def _try_capture(fn: Callable[[], Any]) -> None:
@@ -196,14 +196,14 @@ def _try_capture(fn: Callable[[], Any]) -> None:
 
 def _not_captured(
     fn: Callable[[], Any], probe: _Probe, stamps: Stamps | None, reason: str, *, elsewhere: bool
-) -> Prepared:
+) -> PreparedCall:
     """Prepare a callable without a graph."""
     try:
-        return Prepared(KernelsBatch(fn, stamps), "kernels", reason)
+        return PreparedCall(KernelsBatch(fn, stamps), "kernels", reason)
     except CuptiError as error:
         if elsewhere or waits_for_gpu(fn):
-            return Prepared(_host_batch(fn, probe), "host", reason, error.found)
-        return Prepared(_queued_batch(fn, probe, stamps), "queued", reason, error.found)
+            return PreparedCall(_host_batch(fn, probe), "host", reason, error.found)
+        return PreparedCall(_queued_batch(fn, probe, stamps), "queued", reason, error.found)
 
 
 def _refuse_nothing_launched(fn: Callable[[], Any]) -> None:

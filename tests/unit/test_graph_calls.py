@@ -14,11 +14,11 @@ import torch
 from cuda_header import cuda_numbers
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import driver as driver_module
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.driver import DriverError
-from pytest_gpuperf.measure.timing import captured
+from pytest_gpuperf.measure.timing import graph_calls
 from pytest_gpuperf.measure.timing.batch import HotBatch
-from pytest_gpuperf.measure.timing.captured import CapturedCalls
+from pytest_gpuperf.measure.timing.graph_calls import CapturedCalls
 from pytest_gpuperf.measure.verification import rerun
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Driver:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     made = Driver()
     monkeypatch.setattr(driver_module, "library", lambda: made)
-    monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=5))
+    monkeypatch.setattr(originals, "current_stream", lambda: SimpleNamespace(cuda_stream=5))
     return made
 
 
@@ -155,7 +155,7 @@ def test_calls_are_grouped_by_their_kernels(driver: Driver) -> None:
 def test_sample_has_the_last_call_and_one_of_each_kind(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept, "event", lambda: None)
+    monkeypatch.setattr(originals, "event", lambda: None)
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
     numbers = itertools.count()
     calls = capture(driver, lambda: driver.kernel("work" if next(numbers) == 17 else "idle!"), 100)
@@ -207,7 +207,7 @@ def test_output_in_another_place_must_be_in_memory_of_torch(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs = iter([torch.ones(2, 3), torch.zeros(2, 3)])
-    monkeypatch.setattr(captured, "_is_on_gpu", lambda _: True)
+    monkeypatch.setattr(graph_calls, "_is_on_gpu", lambda _: True)
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
     calls = capture(driver, lambda: (next(outputs),), 2)
     assert calls.unavailable == ""
@@ -224,7 +224,7 @@ def test_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
     driver_module.library.cache_clear()
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    monkeypatch.setattr(kept, "current_stream", lambda: SimpleNamespace(cuda_stream=5))
+    monkeypatch.setattr(originals, "current_stream", lambda: SimpleNamespace(cuda_stream=5))
     calls = CapturedCalls(lambda: None)
     calls()
     assert calls.unavailable.startswith("the CUDA driver cannot be loaded: libcuda.so.1")
@@ -233,16 +233,16 @@ def test_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_tensors_of_the_host_have_no_place_and_stay() -> None:
     value = {"a": [torch.zeros(2), 3], "b": ("text",)}
-    assert captured.places(value) == ()
-    assert captured._moved(value, iter(())) == {"a": [value["a"][0], 3], "b": ["text"]}
+    assert graph_calls.places(value) == ()
+    assert graph_calls._moved(value, iter(())) == {"a": [value["a"][0], 3], "b": ["text"]}
 
 
 def test_single_call_is_queued_behind_a_kernel_that_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[object] = []
-    monkeypatch.setattr(kept, "event", lambda: SimpleNamespace())
-    monkeypatch.setattr(kept, "record", lambda _: steps.append("record"))
-    monkeypatch.setattr(kept, "synchronize", lambda: steps.append("synchronize"))
-    monkeypatch.setattr(kept, "elapsed_us", lambda *_: 7.0)
+    monkeypatch.setattr(originals, "event", lambda: SimpleNamespace())
+    monkeypatch.setattr(originals, "record", lambda _: steps.append("record"))
+    monkeypatch.setattr(originals, "synchronize", lambda: steps.append("synchronize"))
+    monkeypatch.setattr(originals, "elapsed_us", lambda *_: 7.0)
     monkeypatch.setattr(rerun, "block_gpu", steps.append)
     call = rerun.Rerun(lambda: steps.append("call"), rerun.by_events(1e6))
     assert call.run(lambda: steps.append("before")) == 7

@@ -15,7 +15,7 @@ from pytest_gpuperf.metrics.ncu_units import to_base
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.measure.ncu.rules import Rule
+    from pytest_gpuperf.measure.ncu.rules import RuleResult
 
     Extent = tuple[int, int, int]
 
@@ -33,7 +33,7 @@ _THOUSANDS_BY_DOT = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
 _DIGITS = re.compile(r"[-+]?\d[\d., \u00a0\u2009\u202f'\u2019]*")
 
 
-class Cell(NamedTuple):
+class CsvValue(NamedTuple):
     """One printed value."""
 
     name: str
@@ -54,8 +54,8 @@ class Launch:
     compute_capability: str = ""
     device: int | None = None
     ranges: tuple[str, ...] = ()
-    cells: list[Cell] = field(default_factory=list)
-    rules: list[Rule] = field(default_factory=list)
+    cells: list[CsvValue] = field(default_factory=list)
+    rules: list[RuleResult] = field(default_factory=list)
 
 
 def read_launches(launches: Sequence[Launch], notes: list[str]) -> list[RawKernel]:
@@ -117,7 +117,7 @@ def _capability(attributes: Mapping[str, str]) -> str:
     return ".".join(parts) if all(parts) else ""
 
 
-def _value(cell: Cell) -> tuple[float | str, str]:
+def _value(cell: CsvValue) -> tuple[float | str, str]:
     if cell.name in _LISTS or not _DIGITS.match(cell.text):
         return cell.text, cell.unit
     if _NUMBER.fullmatch(cell.text) and not _THOUSANDS_BY_DOT.fullmatch(cell.text):
