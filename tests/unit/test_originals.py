@@ -43,7 +43,7 @@ def test_replaced_function_is_named(
 ) -> None:
     before = Originals()
     monkeypatch.setattr(owner, name, replacement)
-    assert before.patched() == f"{shown} (replaced by replacement in test_kept.py)"
+    assert before.patched() == f"{shown} (replaced by replacement in test_originals.py)"
 
 
 def test_function_replaced_before_the_import_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
