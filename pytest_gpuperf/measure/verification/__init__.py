@@ -26,5 +26,6 @@ no doubt. A verification may take `replay.MOST_SECONDS`; slow calls are run agai
 
 The callable runs in this process and may know all of this. So the calls that run again and the other values
 are chosen by the system's random numbers, the reference runs after the callable, and clocks are those from
-before the first test (`device/originals.py`). What a call writes is restored in any case (`measure/restoration`).
+before the first test (`device/originals.py`). What a call writes is restored in any case
+(`measure/restoration`).
 """
