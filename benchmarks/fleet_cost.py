@@ -26,7 +26,7 @@ from benchmarks.fleet_project import MODEL, ROOT, Counting, git, largest_recordi
 from pytest_gpuperf.features.fleet import groups as sizes
 from pytest_gpuperf.features.fleet.cluster import Cluster
 from pytest_gpuperf.features.fleet.fleet import Fleet
-from pytest_gpuperf.features.fleet.messages import Answer, Job, Test, TestEnd, encode
+from pytest_gpuperf.features.fleet.messages import Answer, EndOfTest, Job, Test, encode
 from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def answer_at_once(data: bytes, model: str, count: int, nodeids: tuple[str, ...]
         for number, nodeid in enumerate(nodeids)
     ]
     results = tuple(TestResult(record, TestVerdict(Status.PASS)) for record in records)
-    whole, outcomes = msgspec.structs.replace(run, tests=()), dict.fromkeys(nodeids, TestEnd("passed", 1.0))
+    whole, outcomes = msgspec.structs.replace(run, tests=()), dict.fromkeys(nodeids, EndOfTest("passed", 1.0))
     return encode(Answer(0, outcomes=outcomes, run=whole, results=results))
 
 

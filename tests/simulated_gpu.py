@@ -65,7 +65,7 @@ class SimulatedGpu:
         }
         for name, function in replaced.items():
             patch.setattr(torch.cuda, name, function)
-        originals = {
+        functions = {
             "now": lambda: self.now / 1e6,
             "synchronize": self.synchronize,
             "event": lambda: _Event(self),
@@ -77,7 +77,7 @@ class SimulatedGpu:
             "sleep_on_gpu": lambda cycles: self.launch(cycles / CYCLES_PER_US, "spin_kernel"),
             "zero": lambda tensor: tensor.zero_(),
         }
-        for name, function in originals.items():
+        for name, function in functions.items():
             patch.setattr(originals, name, function)
         patch.setattr(l2, "forget", lambda: None)
         patch.setattr(graph, "free_bytes", lambda: self.free_bytes)

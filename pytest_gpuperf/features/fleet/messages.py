@@ -52,7 +52,7 @@ class Test(msgspec.Struct, frozen=True):
     gpus: int = 1
 
 
-class TestEnd(msgspec.Struct, frozen=True):
+class EndOfTest(msgspec.Struct, frozen=True):
     """The end of one test."""
 
     ending: Ending
@@ -67,7 +67,7 @@ class Answer(msgspec.Struct):
     status: int = -1
     """Exit status of pytest; below 0 if a signal ended it."""
     collected: tuple[Test, ...] = ()
-    outcomes: dict[str, TestEnd] = {}
+    outcomes: dict[str, EndOfTest] = {}
     """By node id."""
     run: Run | None = None
     """The run without its tests, in a replay the recorded one; None if no test measures."""

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.fleet.messages import Answer, Test, TestEnd, encode
+from pytest_gpuperf.features.fleet.messages import Answer, EndOfTest, Test, encode
 from pytest_gpuperf.features.fleet.on_worker import ANSWER_ENV, PARENT_ENV
 from pytest_gpuperf.records.runs import RUN_FILES, file_of_run
 from pytest_gpuperf.session.marker import Marker
@@ -50,7 +50,7 @@ class ResultCollector:
         before = self._answer.outcomes.get(report.nodeid)
         seconds = report.duration + (before.seconds if before else 0.0)
         if before is None or before.ending == "passed" or report.outcome == "failed":
-            self._answer.outcomes[report.nodeid] = TestEnd(report.outcome, seconds, _message(report))
+            self._answer.outcomes[report.nodeid] = EndOfTest(report.outcome, seconds, _message(report))
         else:
             self._answer.outcomes[report.nodeid] = msgspec.structs.replace(before, seconds=seconds)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.features.fleet.messages import TestEnd
+from pytest_gpuperf.features.fleet.messages import EndOfTest
 from pytest_gpuperf.records.merging import merge_runs
 from pytest_gpuperf.records.runs import RUN_FILES, encode_run, file_of_run, make_state_folder
 from pytest_gpuperf.records.writing import write_files
@@ -36,7 +36,7 @@ class ModelResults:
     def __init__(self, model: str, tests: Sequence[Test]) -> None:
         self.model = model
         self.nodeids = [test.nodeid for test in tests]
-        self.outcomes: dict[str, TestEnd] = {}
+        self.outcomes: dict[str, EndOfTest] = {}
         self.workers: dict[str, str] = {}
         """Worker that answered, by node id."""
         self._judged: dict[str, TestResult] = {}
@@ -73,7 +73,7 @@ class ModelResults:
             outcome = answer.outcomes.get(nodeid)
             if outcome is None:
                 why = f"pytest ended with {answer.status} before this test"
-                outcome = TestEnd("unjudged", 0.0, "\n".join(filter(None, (why, answer.output))))
+                outcome = EndOfTest("unjudged", 0.0, "\n".join(filter(None, (why, answer.output))))
             self.outcomes[nodeid], self.workers[nodeid] = outcome, worker
         if answer.run is not None:
             judged = {one.record.nodeid: one for one in answer.results if one.record.nodeid in new}
@@ -87,7 +87,7 @@ class ModelResults:
     def lose(self, group: TestGroup, why: str) -> None:
         """End the tests of a group that is not tried again."""
         for nodeid in group.tests:
-            self.outcomes.setdefault(nodeid, TestEnd("lost", 0.0, why))
+            self.outcomes.setdefault(nodeid, EndOfTest("lost", 0.0, why))
 
     @property
     def results(self) -> list[TestResult]:

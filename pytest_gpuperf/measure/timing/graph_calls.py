@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from pytest_gpuperf.measure.device import driver, kept
+from pytest_gpuperf.measure.device import driver, originals
 from pytest_gpuperf.measure.device.cuda_names import (
     CU_GRAPH_NODE_TYPE_CONDITIONAL,
     CU_GRAPH_NODE_TYPE_GRAPH,
@@ -95,7 +95,7 @@ class CapturedCalls:
         self.value = None
         if self._stream is None:
             # The callable may leave another one as the current stream.
-            self._stream = kept.current_stream().cuda_stream
+            self._stream = originals.current_stream().cuda_stream
         begin = self._count()
         self.value = self._fn()
         self._ranges.append((begin, self._count()))
@@ -105,14 +105,14 @@ class CapturedCalls:
         """Copy the graph, just before the capture ends."""
         with self._noted():
             graph = _captured_graph(self._stream)
-            originals = _nodes(graph)
+            recorded = _nodes(graph)
             driver.call("cuGraphClone", ctypes.byref(self._copy), graph)
             # The graph itself is gone when the capture has ended. The driver lists nodes in the order of
             # their creation, which it does not promise.
             self._nodes = _nodes(self._copy)
             _destroyed_with(self, "cuGraphDestroy", self._copy)
-            for at in {0, len(originals) // 2, len(originals) - 1} if originals else ():
-                if _in_copy(originals[at], self._copy) != self._nodes[at]:
+            for at in {0, len(recorded) // 2, len(recorded) - 1} if recorded else ():
+                if _in_copy(recorded[at], self._copy) != self._nodes[at]:
                     raise DriverError("the driver lists the nodes of a copied graph in another order")
 
     def __len__(self) -> int:
@@ -214,7 +214,8 @@ class OneCall:
 
     def launch(self) -> None:
         """Launch the call on the current stream."""
-        driver.call("cuGraphLaunch", self._executable, ctypes.c_void_p(kept.current_stream().cuda_stream))
+        stream = ctypes.c_void_p(originals.current_stream().cuda_stream)
+        driver.call("cuGraphLaunch", self._executable, stream)
 
 
 def _size(of_call: tuple[int, int]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.owner import detach
-from pytest_gpuperf.measure.device import kept
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.graph import (
@@ -244,14 +244,14 @@ def _probe(fn: Callable[[], Any]) -> _Probe:
     fn()
     fn()
     finish(fn())
-    start, end, stream = kept.event(), kept.event(), kept.current_stream()
+    start, end, stream = originals.event(), originals.event(), originals.current_stream()
     block_gpu(1000)
-    kept.record(start, stream)
-    begin = kept.now()
+    originals.record(start, stream)
+    begin = originals.now()
     for _ in range(5):
         fn()
-    enqueue_us = (kept.now() - begin) / 5 * 1e6
-    kept.record(end, stream)
-    kept.synchronize()
-    call_us = max(kept.elapsed_us(start, end) / 5, 0.1)
+    enqueue_us = (originals.now() - begin) / 5 * 1e6
+    originals.record(end, stream)
+    originals.synchronize()
+    call_us = max(originals.elapsed_us(start, end) / 5, 0.1)
     return _Probe(call_us, enqueue_us)

@@ -12,7 +12,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet import cluster, fleet
 from pytest_gpuperf.features.fleet.command import dask_worker
 from pytest_gpuperf.features.fleet.fleet import Fleet
-from pytest_gpuperf.features.fleet.messages import Answer, TestEnd, WorkerState, encode
+from pytest_gpuperf.features.fleet.messages import Answer, EndOfTest, WorkerState, encode
 from pytest_gpuperf.features.fleet.messages import Test as Collected
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class FakeCluster:
         self, model: str, count: int, arguments: Sequence[str], worker: str, done: Callable[[Any], None]
     ) -> FakeFuture:
         self.ran += arguments
-        outcomes = {nodeid: TestEnd("passed", 1.0) for nodeid in arguments}
+        outcomes = {nodeid: EndOfTest("passed", 1.0) for nodeid in arguments}
         future = FakeFuture(f"{worker}-{len(self.ran)}", encode(Answer(0, outcomes=outcomes)))
         if not set(arguments) & set(self._killers):
             done(future)
@@ -84,7 +84,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "LOOK_S", 0.001)
 
 
-def ran(workers: FakeCluster) -> tuple[dict[str, TestEnd], Counting]:
+def ran(workers: FakeCluster) -> tuple[dict[str, EndOfTest], Counting]:
     watch = Counting()
     own = Fleet(workers, (MODEL,), 0.05, watch)  # type: ignore[arg-type]
     assert own.prepare() == [MODEL]
