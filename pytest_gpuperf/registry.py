@@ -1,6 +1,6 @@
 """What features add to the core: a feature is a folder in `features/` with a function `register(registry)`.
 
-Registering imports nothing else: modules are named by text, and functions import what they need.
+Registering imports nothing else: modules are named by text, and functions import their needs.
 """
 
 from __future__ import annotations

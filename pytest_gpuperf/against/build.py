@@ -108,7 +108,7 @@ def _run(
 
 
 def _key(python: Path, command: str, capability: str, environment: Mapping[str, str]) -> str:
-    """Return a hash of what else a build depends on."""
+    """Return a hash of the other things that a build depends on."""
     compilers = [_identity(name, environment) for name in COMPILERS]
     parts = [command, capability, platform.machine(), sorted(installed(python).versions.items()), compilers]
     return hashlib.sha256(repr([*parts, *map(environment.get, FLAGS)]).encode()).hexdigest()[:16]

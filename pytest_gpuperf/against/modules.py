@@ -65,7 +65,7 @@ class Modules:
         self._packages = {init.parent.name for init in top} - {PACKAGE}
 
     def check(self) -> None:
-        """Check what is new since the last time.
+        """Check the modules and files that are new since the last time.
 
         Raises:
             GpuperfError: Some of it, or of what was found earlier, is of the other side, or an installed copy
@@ -82,7 +82,7 @@ class Modules:
             raise self._wrong
 
     def _new(self) -> Iterator[tuple[str, str]]:
-        """Return what was loaded, with its real path; each path once."""
+        """Return the loaded files, with their real paths; each path once."""
         found = [*_modules(), *_native(), *((f"file {Path(one).name}", one) for one in self._opened.copy())]
         for what, path in found:
             if path not in self._seen:

@@ -42,7 +42,7 @@ class Rounds:
         self._rng = Random(0)  # noqa: S311 - the order of blocks
 
     def run(self, calls: Mapping[Side, Callable[[], Any]], budget_s: float) -> Mapping[Side, PreparedCall]:
-        """Run a round, and return what was timed.
+        """Run a round, and return the timed blocks.
 
         Args:
             calls: The sides.

@@ -66,7 +66,7 @@ class Expectations:
     def expected(
         self, test: TestRecord, tolerance_pct: float, hints: Hints, compiled_hints: Hints
     ) -> tuple[Expected, Expected]:
-        """Return what the judge has to know: for measurements on the present GPU, and for compiled kernels.
+        """Return the facts that the judge needs: for measurements on this GPU, and for compiled kernels.
 
         Args:
             test: The record of the test.

@@ -82,7 +82,7 @@ def show(report: Report, form: str) -> None:
 
 
 def echo_data(text: str, *, is_raw: bool) -> None:
-    """Print data; a raw form without what a terminal or a log would execute, unless it goes to a file."""
+    """Print data; a raw form without characters that a terminal would execute, unless it goes to a file."""
     if is_raw:
         # As bytes: click would remove colours from a file.
         text = text if _is_file(sys.stdout) else printable_lines(text)

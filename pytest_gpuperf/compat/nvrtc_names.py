@@ -1,4 +1,4 @@
-"""Functions by which other libraries call NVRTC, with what is lost without them."""
+"""Functions by which other libraries call NVRTC, with the loss without them."""
 
 from __future__ import annotations
 

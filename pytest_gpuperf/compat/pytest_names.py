@@ -1,4 +1,4 @@
-"""Private names of pytest, pluggy and pytest-benchmark, with what takes the place of a missing one.
+"""Private names of pytest, pluggy and pytest-benchmark, with the replacement of a missing one.
 
 pytest 9.2 has all of them; the tests with the lowest dependencies run with pytest 8.0.
 """

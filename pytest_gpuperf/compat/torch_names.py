@@ -1,4 +1,4 @@
-"""Private names of torch, with what takes the place of a missing one, and what is lost then.
+"""Private names of torch, with the replacement of a missing one, and the loss then.
 
 torch 2.11 and 2.13 have all of them; a build without CUDA lacks those with `cuda`. What the timing path needs
 is taken once, at the import of `measure/device/originals.py`, so that no test can replace it.

@@ -1,4 +1,4 @@
-"""Private names of Triton, with what takes the place of a missing one, and what is lost then.
+"""Private names of Triton, with the replacement of a missing one, and the loss then.
 
 Nothing here imports Triton before a test has done so, except for what compiles without a GPU.
 """

@@ -1,4 +1,4 @@
-"""Private names of pytest-xdist and execnet, with what takes the place of a missing one.
+"""Private names of pytest-xdist and execnet, with the replacement of a missing one.
 
 pytest-xdist 3.8 has all of them; the tests with the lowest dependencies run with 3.6.
 """

@@ -55,7 +55,7 @@ def floor_of(measurement: Measurement, gpu: GpuInfo) -> Floor | None:
     """Return the longest of the times that the work of a call takes at least.
 
     Args:
-        measurement: The time, with what is known of the work.
+        measurement: The time, with the known work.
         gpu: The GPU that it was measured on.
 
     Returns:
@@ -75,7 +75,7 @@ def impossible_time(measurement: Measurement, gpu: GpuInfo) -> Finding | None:
     """Return a finding if a time is below the floor.
 
     Args:
-        measurement: The time, with what is known of the work.
+        measurement: The time, with the known work.
         gpu: The GPU that it was measured on.
     """
     timing, floor = measurement.timing, floor_of(measurement, gpu)

@@ -17,7 +17,7 @@ class Status(str, Enum):
 
     INVALID = "invalid"
     """Could not be judged for a reason the user must fix: no kernel matched, an unknown metric, a part of the
-    baseline that was not measured, a time below what the GPU can reach."""
+    baseline that was not measured, a time below the reach of the GPU."""
     WRONG = "wrong"
     """The output differs from the reference."""
     REGRESSED = "regressed"

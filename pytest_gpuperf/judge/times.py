@@ -96,7 +96,7 @@ def _settled(
     """Judge a time outside the screen by its settlement, unless that is of other sessions.
 
     Returns:
-        The comparison that decides, and what else than the code moved the time: `driver 580 -> 590`; empty if
+        The comparison that decides, and the other causes that moved the time: `driver 580 -> 590`; empty if
         nothing did.
     """
     if settlement is None or not {one.run for one in known.sessions}.issuperset(settlement.sessions):

@@ -131,7 +131,7 @@ class Controller:
             self._orders = self._planned()
 
     def _planned(self) -> Orders:
-        """Return the orders of all workers, with what the baselines know of the tests."""
+        """Return the orders of all workers, with the facts in the baselines about the tests."""
         if len(self._gpus) < 2:
             return self._orders
         store = BaselineStore(self._settings.baselines, state=self._settings.state)

@@ -70,7 +70,7 @@ class OwnErrors:
         """Keep an error, and return its line.
 
         Args:
-            place: The hook, or what else failed.
+            place: The hook, or another thing that failed.
             error: The error; raised again if it is not this plugin's: a request to end pytest, or the error
                 of a kernel, which torch and Triton report wherever the host waits next.
         """

@@ -211,7 +211,7 @@ class LateReport:
         """Return False if the report of the test that runs cannot wait.
 
         Args:
-            settle: Called when the fixtures have ended; raises what fails the test.
+            settle: Called when the fixtures have ended; raises the error that fails the test.
         """
         if self._can_wait:
             self._settle = settle

@@ -39,7 +39,7 @@ def find_files(folder: Path, pattern: str) -> list[Path]:
 
 
 def refuse_pipe(path: Path) -> None:
-    """Refuse to read what is neither a file nor a folder, and may never end.
+    """Refuse to read a path that is neither a file nor a folder, and may never end.
 
     Raises:
         GpuperfError: The path is a pipe or a device.

@@ -95,7 +95,7 @@ class TestRecord(Record, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> tuple[dict[str, Measurement], dict[str, Measurement]]:
-        """What a GPU measured and what was compiled, by label: each has a baseline of its own."""
+        """Results of a GPU and of a compiler, by label: each has a baseline of its own."""
         static = {label: one for label, one in self.measurements.items() if one.is_static}
         return {label: one for label, one in self.measurements.items() if label not in static}, static
 

@@ -100,7 +100,7 @@ def _read_otherwise(results: Sequence[TestResult]) -> list[str]:
 
 
 def _drifts(results: Sequence[TestResult]) -> list[str]:
-    """Name what moved tests that are alike in turn, with how far, and the one command that renews them."""
+    """Name the causes that moved tests alike in turn, with how far, and the one command that renews them."""
     lines = []
     for cause, tests in _by_reason(results, lambda result: [result.verdict.drift]):
         moved = [
@@ -115,7 +115,7 @@ def _drifts(results: Sequence[TestResult]) -> list[str]:
 
 
 def undecided(results: Sequence[TestResult]) -> list[str]:
-    """Return what a run leaves open, as the last lines: improvements, times not decided or doubted."""
+    """Return the open questions of a run, as the last lines: improvements, times not decided or doubted."""
     lines = []
     faster = [result for result in results if result.verdict.status is Status.IMPROVED]
     if faster:

@@ -184,7 +184,7 @@ def clock_line(timing: Timing) -> str:
 
 
 def first_calls_line(timing: Timing) -> str:
-    """Return what the first calls have told: memory, and compilers that worked; empty if nothing is known."""
+    """Return the facts of the first calls: memory, and compilers that worked; empty if nothing is known."""
     parts = []
     if timing.peak_memory_mb is not None:
         parts.append(f"a call takes {show_value(timing.peak_memory_mb)} MB beyond its arguments")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def finish_tests(
     report: RunReport, invocation: Invocation, terminal: Terminal | None
 ) -> dict[str, TestResult]:
-    """Do what is left to do of tests, and judge them again.
+    """Finish the tests, and judge them again.
 
     Args:
         report: The run, whose tests have ended.

@@ -161,7 +161,7 @@ class LiveRunner(Runner):
         self._display.news.no_counters = why
 
     def end(self) -> None:
-        """End the processes of this run, say what took the time, and let the next run measure."""
+        """End the processes of this run, say how long each phase took, and let the next run measure."""
         self._display.news.no_counters = self._counters.unavailable
         for one in self._live.processes:
             one.end()

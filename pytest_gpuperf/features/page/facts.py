@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def facts_of(measurement: Measurement, sanitizer: SanitizerResult | None) -> list[tuple[str, str]]:
-    """Return what is known about a measurement.
+    """Return the known facts about a measurement.
 
     Args:
         measurement: The measurement.

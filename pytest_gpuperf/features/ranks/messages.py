@@ -58,7 +58,7 @@ class Time:
 
 @dataclass(frozen=True)
 class Doing:
-    """Sign of life: what the rank does now."""
+    """Sign of life: the present step of the rank."""
 
     what: str
 

@@ -1,4 +1,4 @@
-"""Find out what the GPU of a rank does in a call, by torch.profiler's records of its kernels."""
+"""Record the work of a rank's GPU in a call, by torch.profiler's records of its kernels."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Team:
 
         Args:
             order: The same for all.
-            progress: Called with what they do.
+            progress: Called with their present step.
 
         Raises:
             GpuperfError: A rank has died, hangs or raised an exception; none lives any more.

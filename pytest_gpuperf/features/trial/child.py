@@ -37,7 +37,7 @@ FILES = {
     TEST_FILE: "from pytest_gpuperf.features.trial.plugin import pytest_generate_tests, test_solution\n",
 }
 LEAVING_S = 60
-"""Seconds for what is no part of a case: the start of the process, and its end."""
+"""Seconds outside of the cases: the start of the process, and its end."""
 LAST_LINES = 15
 DROPPED = ("PYTEST_ADDOPTS", "GITHUB_STEP_SUMMARY", "PYTEST_CURRENT_TEST")
 """Variables that belong to other runs of pytest."""

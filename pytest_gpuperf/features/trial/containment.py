@@ -26,7 +26,7 @@ def seal() -> None:
 
 @contextmanager
 def descendants_ended() -> Iterator[None]:
-    """Kill what was started in the block and still runs after it, also in sessions of its own."""
+    """Kill processes that were started in the block and still run after it, also in sessions of its own."""
     before = _children()
     # Processes whose parent has ended become children of this one.
     _prctl(PR_SET_CHILD_SUBREAPER, 1)

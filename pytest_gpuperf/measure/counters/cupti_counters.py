@@ -120,7 +120,7 @@ class CuptiCounters(CounterSource):
         return [one for one in sorted(activities, key=attrgetter("launch")) if one.name]
 
     def _kernel(self, launch: Activity) -> RawKernel:
-        """Return a launched kernel, with what is known of it before anything is counted."""
+        """Return a launched kernel, with the facts known before anything is counted."""
         return RawKernel(
             name=function_name(launch.name),
             demangled=launch.name,

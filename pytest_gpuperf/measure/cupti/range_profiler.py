@@ -96,7 +96,7 @@ class RangeProfiler:
             call: Launches kernels; it was called before, and is called once for each pass.
             metrics: Raw names, all known and at least one.
             kernels: Number of kernels that it launches.
-            before: Called before each pass; what it launches is not counted.
+            before: Called before each pass; its launches are not counted.
 
         Returns:
             Values by raw name for each kernel, in the order of their launches, in base units (`ns`, `byte`,

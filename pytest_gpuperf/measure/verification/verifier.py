@@ -84,7 +84,7 @@ class Verifier:
         return replace(timing, verification=replace(found, doubts=doubts))
 
     def replay(self, reruns: Callable[[], Sequence[Rerun]]) -> Verification:
-        """Look for what the callable has changed, and run some of the timed calls again.
+        """Look for changes that the callable has made, and run some of the timed calls again.
 
         Args:
             reruns: Returns the calls.

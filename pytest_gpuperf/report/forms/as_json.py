@@ -20,7 +20,7 @@ def render(report: Report, screen: Screen) -> str:
 
 
 def escaped(json: str) -> str:
-    """Escape what a terminal or GitHub's runner would execute: control characters, and `##[`."""
+    """Escape characters that a terminal or GitHub's runner would execute: control characters, and `##[`."""
     return _UNSAFE.sub(lambda match: _escape(match[0]), json)
 
 
