@@ -135,7 +135,7 @@ class Gpuperf(Recorder):
             options: Other arguments of `gpuperf(…)`, and keyword arguments of the callables.
 
         Returns:
-            By label of each but the first: the time of the first over its own, with an interval of 90 %.
+            The time of the first over that of each other, by its label, with an interval of 90 %.
         """
         __tracebackhide__ = True
         if not isinstance(fns, Mapping) or len(fns) < 2:
