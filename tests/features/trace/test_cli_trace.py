@@ -175,7 +175,6 @@ def test_chrome_file_is_named_as_long_as_it_exists(project: Path) -> None:
             "no kernel of t.py::test_a matches 'zzz'; expected a regex found in",
         ),
         (["--kernel", "zzz", "--csv"], "no kernel of the 2 traces matches 'zzz'"),
-        (["latest", "--csv", "--json"], "exclude each other"),
     ],
 )
 def test_invalid_arguments_are_refused(project: Path, arguments: list[str], said: str) -> None:
