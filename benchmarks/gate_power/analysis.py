@@ -1,4 +1,4 @@
-"""Summarise samples: suspects of the screen, verdicts of what settles them, and rules in common use."""
+"""Summarise samples: suspects of the screen, their verdicts when settled, and rules in common use."""
 
 from __future__ import annotations
 

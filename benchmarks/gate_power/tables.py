@@ -47,7 +47,7 @@ def effects(summary: Summary) -> str:
 
 
 def detection(summary: Summary) -> str:
-    """Format what fails end to end, and what unchanged tests cost, for each baseline and class of times.
+    """Format the shares that fail end to end, and the cost of unchanged tests, by baseline and class of times.
 
     Several sessions are shown for the main class of times only.
     Shares are in %, with 95 % bounds by card in brackets: those of the screen, times the share in turn.
@@ -82,7 +82,7 @@ def headline(summary: Summary) -> str:
 
 
 def settled(summary: Summary) -> str:
-    """Format the verdicts of what settles suspects, and of rules in common use, with shares in %."""
+    """Format the verdicts in turn, by fresh processes and by rules in common use, with shares in %."""
     rules = [
         *((f"in turn, {rule.name}", rule) for rule in summary.in_turn),
         *((f"fresh processes, {rule.name}", rule) for rule in summary.fresh),

@@ -48,7 +48,7 @@ PROBED = (1 << 16, 1 << 18, 1 << 20)
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What to do with one callable."""
+    """Orders for one callable."""
 
     name: str
     asked: tuple[str, ...]

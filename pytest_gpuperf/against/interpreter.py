@@ -29,7 +29,7 @@ print(json.dumps({"prefix": sys.prefix, "versions": {**versions, "python": platf
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """What an environment holds."""
+    """Content of an environment."""
 
     prefix: str
     """Its top folder."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Rounds:
-    """Rounds of two sides, each of which is prepared anew in each round.
+    """Rounds of two sides, each of which is prepared again in each round.
 
     Args:
         timer: Makes calls ready to be timed.

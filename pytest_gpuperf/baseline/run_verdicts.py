@@ -110,7 +110,7 @@ class Expectations:
         return f" (there are baselines for {', '.join(others)}, not for {own})" if others else ""
 
     def origin(self, nodeid: str) -> Origin:
-        """Return where a test's times are from: card and versions of the run, and those of its sessions."""
+        """Return the origin of a test's times: card and versions of the run, and those of its sessions."""
         environment = self._environment
         card = self._cards.get(nodeid, environment.gpu.uuid)
         return Origin(card, environment.toolchain, self.runs(nodeid))
