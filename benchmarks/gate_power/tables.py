@@ -47,7 +47,7 @@ def effects(summary: Summary) -> str:
 
 
 def detection(summary: Summary) -> str:
-    """Format the shares that fail end to end, and the cost of unchanged tests, by baseline and class of times.
+    """Format what fails end to end, and the cost of unchanged tests, by baseline and class of times.
 
     Several sessions are shown for the main class of times only.
     Shares are in %, with 95 % bounds by card in brackets: those of the screen, times the share in turn.

@@ -184,25 +184,31 @@ class ReplayRunner(Runner):
                 f"--gpuperf-update={settings.update} with a replay, which measures nothing",
                 next_step="accept a recorded run with `gpuperf baseline accept RUN`",
             )
+        self._runs = runs
+        self._reason = reason
         self._tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
         self._recorded = RecordedSource(runs)
         newest = runs[0]
         judge = self._judge = Judge(settings, newest.environment, runs)
         skipped = self._recorded.skipped
-        report = RunReport(judge, news, replayed_from=newest, skipped=skipped, link=link)
+        report = self._report = RunReport(judge, news, replayed_from=newest, skipped=skipped, link=link)
         super().__init__(settings, self._recorded, report)
         news.no_counters = newest.counters_unavailable
-        if reason:
-            several = f"; each test is of the newest of {len(runs)} recordings that has it"
-            news.note(f"nothing was measured: {reason}{several if len(runs) > 1 else ''}")
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Compile; a run that was named is shown as it was recorded, by whatever compiler."""
         return super().static(call) if self.settings.replay == "auto" else self._recorded.static(call)
 
     def begin(self, states: Sequence[ItemState], invocation: Invocation, terminal: Terminal | None) -> None:
-        """Take over what compute-sanitizer found."""
+        """Say which runs have the selected tests, and take over what compute-sanitizer found."""
         del invocation, terminal
+        # All workers select the same tests, and each runs some of them.
+        used = {id(self._recorded.run_of(nodeid)) for nodeid in self._report.facts.lines}
+        newest, *others = [run for run in self._runs if id(run) in used] or self._runs[:1]
+        self._report.replay_from(newest)
+        if self._reason:
+            several = f"; each test is of the newest of {len(others) + 1} recordings that has it"
+            self._report.news.note(f"nothing was measured: {self._reason}{several if others else ''}")
         for state in states:
             if (test := self._tests.get(state.nodeid)) is not None:
                 state.sanitized = test.sanitizer

@@ -52,8 +52,9 @@ class RunReport:
         self._updated = False
         self._results: dict[str, TestResult] = {}
         self._expected_failures: set[str] = set()
-        recorded = replace(replayed_from, tests=()) if replayed_from is not None else None
-        self._facts = Facts(judge.environment, {}, skipped if skipped is not None else {}, recorded)
+        self._facts = Facts(judge.environment, {}, skipped if skipped is not None else {}, None)
+        if replayed_from is not None:
+            self.replay_from(replayed_from)
 
     @property
     def results(self) -> list[TestResult]:
@@ -65,6 +66,10 @@ class RunReport:
     def facts(self) -> Facts:
         """The run without its results."""
         return self._facts
+
+    def replay_from(self, run: Run) -> None:
+        """Show a recorded run as the one that has the tests."""
+        self._facts.replayed_from = replace(run, tests=())
 
     def update(self, facts: Facts) -> None:
         """Add the facts of a worker."""

@@ -104,7 +104,7 @@ def test_model_to_replay_can_be_chosen(
     )
 
 
-def test_failure_names_the_recording_of_its_test(
+def test_failure_and_header_name_the_recording_of_their_test(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
     for name, day, test in (("old", "20", "test_k"), ("new", "21", "test_other")):
@@ -117,9 +117,15 @@ def test_failure_names_the_recording_of_its_test(
     result.stdout.fnmatch_lines(
         [
             "*gpuperf baseline accept baselines/nvidia-h200/recordings/old.json",
-            "gpuperf: nothing was measured: *; each test is of the newest of 2*",
+            "replayed from NVIDIA H200, *, 2026-11-20",
         ]
     )
+    result.stdout.no_fnmatch_line("*the newest of 2*")
+    pytester.makepyfile(
+        test_k="def test_k(gpuperf): gpuperf.profile(print)\ndef test_other(gpuperf): gpuperf.profile(print)"
+    )
+    both = pytester.runpytest("--gpuperf").stdout
+    both.fnmatch_lines(["replayed from NVIDIA H200, *, 2026-11-21", "*each test is of the newest of 2*"])
 
 
 def test_missing_counters_of_all_workers_fail_no_test(
