@@ -49,7 +49,7 @@ def test_square(gpuperf):
 
 
 def copy_project(root: Path, project: Path) -> None:
-    """Copy the suites, baselines and recordings; the newest recording is also the newest run.
+    """Copy the suites, baselines and recordings; the largest recording is also the newest run.
 
     The gallery and other GPUs, whose recordings may be newer, are left out.
     """
@@ -61,7 +61,8 @@ def copy_project(root: Path, project: Path) -> None:
     for run in newest_recordings(project / "baselines"):
         if is_of_gallery(run):
             recording_path(project / "baselines", run).unlink()
-    RunStore(project / ".gpuperf").write(newest_recordings(project / "baselines")[0])
+    store = RunStore(project / ".gpuperf", project / "baselines")
+    store.write(load_run(store.resolve()))
 
 
 def two_h100s(project: Path) -> None:

@@ -9,8 +9,8 @@ A comment in a page says what follows it, and this script puts it there:
     <!-- file: PATH -->                 the next code block is a file of the copy, for the next output
     <!-- generated: NAME -->            a table or an excerpt made by `docs.generated`
 
-The copy has no GPU, so `pytest --gpuperf` replays the newest recording in `baselines/`. The same run is also
-in `.gpuperf/runs/`, as if it had just been measured.
+The copy has no GPU, so `pytest --gpuperf` replays the recordings in `baselines/`. The largest is also in
+`.gpuperf/runs/`, as if it had just been measured.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -57,43 +58,27 @@ def operands(gpuperf: Gpuperf, shape: Shape) -> list[torch.Tensor]:
     return matrices(gpuperf, (m, k), (k, n), dtype=torch.bfloat16)
 
 
-def measure(
-    gpuperf: Gpuperf, matmul: Callable[..., torch.Tensor], shape: Shape, *args: Any, **options: Any
-) -> float:
-    """Check, time and profile a product.
-
-    Returns:
-        Time of a call, in microseconds.
-    """
-    a, b = operands(gpuperf, shape)
-    measured = gpuperf(
-        matmul,
-        a,
-        b,
-        *args,
-        expected=exact_product,
-        rtol=BFLOAT16_RTOL,
-        atol=accumulation_error(shape.k),
-        bytes=2 * (shape.m * shape.k + shape.k * shape.n + shape.m * shape.n),
-        flops=2 * shape.m * shape.n * shape.k,
-        **options,
-    )
-    assert measured.timing
-    return measured.timing.time_us
+def tolerance_and_work(shape: Shape) -> dict[str, Any]:
+    m, n, k = shape
+    return {
+        "rtol": BFLOAT16_RTOL,
+        "atol": accumulation_error(k),
+        "bytes": 2 * (m * k + k * n + m * n),
+        "flops": 2 * m * n * k,
+    }
 
 
-def measure_against_cublas(
-    gpuperf: Gpuperf,
-    matmul: Callable[..., torch.Tensor],
-    shape: Shape,
-    *args: Any,
-    at_most: float,
-    **options: Any,
+def compare_with_cublas(
+    gpuperf: Gpuperf, matmul: Callable[..., torch.Tensor], shape: Shape, *, at_most: float
 ) -> None:
-    """Measure, and demand at most `at_most` times the time of cuBLAS just before."""
-    cublas_us = measure(gpuperf, torch.mm, shape, label="cublas")
-    measure(gpuperf, matmul, shape, *args, **options)
-    gpuperf.limit(f"time_us <= {at_most * cublas_us:.2f}")
+    """Check, time and profile cuBLAS and a kernel, and demand at most `at_most` times the time of cuBLAS."""
+    gpuperf.compare(
+        {"cublas": torch.mm, "main": matmul},
+        *operands(gpuperf, shape),
+        expected=exact_product,
+        limits=f"main / cublas <= {at_most}",
+        **tolerance_and_work(shape),
+    )
 
 
 def skip_without_specialised_warps(gpuperf: Gpuperf) -> None:
@@ -107,12 +92,12 @@ def skip_without_specialised_warps(gpuperf: Gpuperf) -> None:
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
 def test_small_k_tiled(gpuperf: Gpuperf) -> None:
     """Start a block for each tile, which fills its pipeline, drains it and stores, all for few steps."""
-    measure_against_cublas(gpuperf, matmul_triton, SMALL_K, SMALL_TILE, at_most=1.7)
+    compare_with_cublas(gpuperf, partial(matmul_triton, tile=SMALL_TILE), SMALL_K, at_most=1.7)
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
 def test_small_k_persistent(gpuperf: Gpuperf) -> None:
-    measure_against_cublas(gpuperf, matmul_persistent, SMALL_K, SMALL_TILE, at_most=1.5)
+    compare_with_cublas(gpuperf, partial(matmul_persistent, tile=SMALL_TILE), SMALL_K, at_most=1.5)
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 30"})
@@ -121,12 +106,13 @@ def test_small_k_tma(gpuperf: Gpuperf, specialise: bool) -> None:
     """Copy for a tile while the last one is stored, like CUTLASS' ping-pong schedule."""
     if specialise:
         skip_without_specialised_warps(gpuperf)
-    measure_against_cublas(gpuperf, matmul_tma, SMALL_K, SMALL_TILE, specialise=specialise, at_most=1.25)
+    tma = partial(matmul_tma, tile=SMALL_TILE, specialise=specialise)
+    compare_with_cublas(gpuperf, tma, SMALL_K, at_most=1.25)
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
 def test_large_k_tiled(gpuperf: Gpuperf) -> None:
-    measure_against_cublas(gpuperf, matmul_triton, LARGE_K, LARGE_TILE, at_most=1.25)
+    compare_with_cublas(gpuperf, partial(matmul_triton, tile=LARGE_TILE), LARGE_K, at_most=1.25)
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
@@ -135,24 +121,31 @@ def test_large_k_tma(gpuperf: Gpuperf, specialise: bool) -> None:
     """Share the largest tile between two groups of four warps, like CUTLASS' cooperative schedule."""
     if specialise:
         skip_without_specialised_warps(gpuperf)
-    measure_against_cublas(gpuperf, matmul_tma, LARGE_K, LARGE_TILE, specialise=specialise, at_most=1.25)
+    tma = partial(matmul_tma, tile=LARGE_TILE, specialise=specialise)
+    compare_with_cublas(gpuperf, tma, LARGE_K, at_most=1.25)
 
 
 @pytest.mark.gpuperf(limits={"waves": "<= 1", "sm_throughput": "<= 50"})
 def test_small_mn_tiled(gpuperf: Gpuperf) -> None:
     """Eighteen tiles keep only eighteen SMs busy, which the next test improves."""
-    measure(gpuperf, matmul_triton, SMALL_MN, LARGE_TILE)
+    gpuperf(
+        matmul_triton,
+        *operands(gpuperf, SMALL_MN),
+        LARGE_TILE,
+        expected=exact_product,
+        **tolerance_and_work(SMALL_MN),
+    )
 
 
 @pytest.mark.gpuperf(limits={"tensor_active": ">= 20"})
 def test_small_mn_stream_k(gpuperf: Gpuperf) -> None:
-    measure_against_cublas(gpuperf, matmul_stream_k, SMALL_MN, LARGE_TILE, at_most=1.6)
+    compare_with_cublas(gpuperf, partial(matmul_stream_k, tile=LARGE_TILE), SMALL_MN, at_most=1.6)
 
 
 @pytest.mark.gpuperf(limits={"memory_throughput": ">= 40"})
 def test_few_rows(gpuperf: Gpuperf) -> None:
     """Each element of B serves only sixteen rows, as in decoding, so memory is the bound."""
-    measure_against_cublas(gpuperf, matmul_triton, FEW_ROWS, FLAT_TILE, at_most=1.25)
+    compare_with_cublas(gpuperf, partial(matmul_triton, tile=FLAT_TILE), FEW_ROWS, at_most=1.25)
 
 
 @pytest.mark.parametrize("matmul", [matmul_persistent, matmul_stream_k])

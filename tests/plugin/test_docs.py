@@ -13,7 +13,7 @@ import pytest_gpuperf
 # pytester unloads the imports of a run, and Triton can be loaded only once.
 import suites.kernels.square  # noqa: F401
 from docs.metric_lists import with_lists
-from docs.states import FIRST_TEST_CODE, is_of_gallery
+from docs.states import FIRST_TEST_CODE
 from docs.update_output import Block, blocks, contents, pages, with_installs
 from pytest_gpuperf.cli import commands, main
 from pytest_gpuperf.judge.result import Status
@@ -113,9 +113,10 @@ def test_block_shows_current_output(block: Block, wanted: dict[str, str]) -> Non
 
 
 def test_plot_shows_newest_recording() -> None:
-    runs = [run for run in newest_recordings(ROOT / "baselines") if not is_of_gallery(run)]
-    newest = [run.id for run in runs if run.environment.gpu.slug == "nvidia-h200"]
-    assert f">{newest[0]}: " in page("docs/square.svg"), "the command above it in the page"
+    runs = newest_recordings(ROOT / "baselines")
+    squares = (run for run in runs if any("test_square.py" in test.nodeid for test in run.tests))
+    newest = next(run.id for run in squares if run.environment.gpu.slug == "nvidia-h200")
+    assert f">{newest}: " in page("docs/square.svg"), "the command above it in the page"
 
 
 def test_markers_of_a_page_differ() -> None:
