@@ -14,7 +14,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, Baseline
 from pytest_gpuperf.records.decoding import decode_versioned
-from pytest_gpuperf.records.json_files import find_files, refuse_pipe, show_path
+from pytest_gpuperf.records.json_files import find_files, show_path
 from pytest_gpuperf.records.plausibility import in_baseline, refuse_first
 from pytest_gpuperf.records.runs import SAFE_NAME, STATE_FOLDER, make_state_folder
 from pytest_gpuperf.records.writing import remove_leftovers, write_files
@@ -93,7 +93,6 @@ class BaselineStore:
         """
         path = self.path(slug, suite)
         shown = show_path(path)
-        refuse_pipe(path)
         try:
             data = path.read_bytes()
         except FileNotFoundError:

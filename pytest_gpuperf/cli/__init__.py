@@ -13,7 +13,6 @@ from typing import IO, Any
 import click
 
 from pytest_gpuperf._version import __version__
-from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.registry import registry
@@ -38,7 +37,7 @@ class _UserError(click.ClickException):
         click.echo(f"gpuperf: error: {message}", err=True)
 
 
-class _Group(CommandGroup):
+class _Group(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(commands())
@@ -47,11 +46,6 @@ class _Group(CommandGroup):
         del ctx
         module = commands().get(cmd_name)
         return import_module(module).command if module else None
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if any("\0" in argument for argument in args):
-            raise _UserError("an argument has a NUL character, which no name of a file or test has")
-        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -65,10 +59,6 @@ class _Group(CommandGroup):
 
 
 def _explained(error: OSError) -> str:
-    try:
-        Path.cwd()
-    except OSError:
-        return "the working directory was removed; cd to another one"
     try:
         sys.stdout.flush()
     except OSError:

@@ -9,7 +9,6 @@ import click
 
 from pytest_gpuperf.baseline.merge import accept, in_order, plan
 from pytest_gpuperf.cli.baseline_status import status_command
-from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.cli.output import DEFAULT, echo, output_form, show
 from pytest_gpuperf.cli.project import Project, count_tests, project_options, show_run
 from pytest_gpuperf.errors import GpuperfError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 
-@click.group("baseline", cls=CommandGroup)
+@click.group("baseline")
 def command() -> None:
     """Accept runs as baselines, and list them."""
 

@@ -17,7 +17,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "doctor": (),
     "explain": ("compare", "ncu", "trace"),
     "export": (),
-    "fleet": (),
+    "fleet": ("github",),
     "fuzz": (),
     "github": (),
     "history": ("page",),

@@ -51,53 +51,10 @@ def combine(kernels: Sequence[KernelProfile]) -> dict[str, MetricValue]:
     weighable = [{**kernel.weights, **kernel.metrics} for kernel in kernels]
     for name in rows[0]:
         if all(name in row for row in rows):
-            value, _ = _combine(name, weighable)
+            value, _ = combined_value(name, weighable)
             if value is not None:
                 combined[name] = value
     return combined
-
-
-def combine_both(
-    old: Sequence[KernelProfile], new: Sequence[KernelProfile]
-) -> tuple[dict[str, MetricValue], dict[str, MetricValue]]:
-    """Combine each of two sides into one row, for a comparison.
-
-    Args:
-        old: Launches of one side.
-        new: Launches of the other.
-
-    Returns:
-        Both rows as `combine` makes them, without means that the two sides weight by different quantities:
-        the same launches would differ.
-    """
-    rows = combine(old), combine(new)
-    by_old, by_new = (
-        {name: weight for weight, names in weights_used(kernels, row).items() for name in names}
-        for kernels, row in zip((old, new), rows, strict=True)
-    )
-    unlike = {name for name in by_old.keys() & by_new.keys() if by_old[name] != by_new[name]}
-    before, after = ({name: row[name] for name in row if name not in unlike} for row in rows)
-    return before, after
-
-
-def weights_used(kernels: Sequence[KernelProfile], names: Iterable[str]) -> dict[str, list[str]]:
-    """Find the weight of each mean of the combined row.
-
-    Args:
-        kernels: The launches.
-        names: Metrics of the combined row.
-
-    Returns:
-        Metrics by weight (`cycles`, `sectors`, `duration` …), without metrics that are not a mean or that are
-        the same in all launches.
-    """
-    rows = [{**kernel.weights, **kernel.metrics} for kernel in kernels]
-    used: dict[str, list[str]] = {}
-    for name in names:
-        weight = _combine(name, rows)[1] if rows and all(name in row for row in rows) else ""
-        if weight:
-            used.setdefault(weight, []).append(name)
-    return used
 
 
 def combining_of(name: str) -> Combining:
@@ -145,7 +102,7 @@ def weights_to_ask_for(metrics: Iterable[str]) -> tuple[str, ...]:
     return _parts(weight for name in metrics for weight in _ends(_weights_of(name)))
 
 
-def _combine(name: str, rows: Sequence[Mapping[str, MetricValue]]) -> tuple[MetricValue | None, str]:
+def combined_value(name: str, rows: Sequence[Mapping[str, MetricValue]]) -> tuple[MetricValue | None, str]:
     """Combine one metric, and name its weight; empty if it is not a mean."""
     values = [row[name] for row in rows]
     same = all(value == values[0] for value in values)

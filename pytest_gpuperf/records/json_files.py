@@ -7,9 +7,6 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.file_kinds import type_of
-
 
 def find_files(folder: Path, pattern: str) -> list[Path]:
     """Return the paths below a folder that match, sorted; none if the folder does not exist.
@@ -22,7 +19,6 @@ def find_files(folder: Path, pattern: str) -> list[Path]:
 
     Raises:
         OSError: The folder, or one in it, is not a folder or cannot be read.
-        GpuperfError: One of the paths is a pipe or a device.
     """
     first, _, rest = pattern.partition("/")
     try:
@@ -31,22 +27,9 @@ def find_files(folder: Path, pattern: str) -> list[Path]:
         )
     except FileNotFoundError:
         return []
-    for path in paths:
-        refuse_pipe(path)
     if not rest:
         return paths
     return [path for below in paths if below.is_dir() for path in find_files(below, rest)]
-
-
-def refuse_pipe(path: Path) -> None:
-    """Refuse to read a path that is neither a file nor a folder, and may never end.
-
-    Raises:
-        GpuperfError: The path is a pipe or a device.
-    """
-    if type_of(path) == "other":
-        found = f"{show_path(path)} is a pipe or a device"
-        raise GpuperfError(found, expected="a file", next_step="remove it")
 
 
 def show_path(path: Path) -> str:

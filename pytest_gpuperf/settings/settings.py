@@ -111,8 +111,6 @@ class Settings:
         for option in all_options():
             given = None if option.key_only else config.getoption(option.ini)
             value = str(config.getini(option.ini) if given is None else given).strip()
-            if "\0" in value:
-                raise GpuperfError(f"{option.ini} has a NUL character: {value!r}")
             choices = ("yes", "no") if option.switch else option.choices
             if choices and value not in choices:
                 raise GpuperfError(f"{option.ini} is {value!r}", expected=f"one of {', '.join(choices)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.metrics.combine import weights_used
+from pytest_gpuperf.features.ncu.weights import weights_used
 from pytest_gpuperf.records.runs import load_run
 
 if TYPE_CHECKING:

@@ -74,14 +74,6 @@ def test_metrics_are_separated_by_commas(pytester: pytest.Pytester) -> None:
     assert found.metrics == ("dram__bytes_read.sum", "dram__bytes_write.sum")
 
 
-@pytest.mark.parametrize("key", ["gpuperf_baselines", "gpuperf_against", "gpuperf_replay"])
-def test_nul_character_in_an_ini_key_is_named(pytester: pytest.Pytester, key: str) -> None:
-    pytester.makepyprojecttoml(f'[tool.pytest.ini_options]\n{key} = "a\\u0000b"\n')
-    result = pytester.runpytest("--gpuperf")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: gpuperf: {key} has a NUL character: 'a\\x00b'"])
-
-
 @pytest.mark.parametrize("value", ["-1", "nan", "1.5", "many", "9" * 20])
 def test_impossible_number_of_runs_to_keep_is_named(pytester: pytest.Pytester, value: str) -> None:
     with pytest.raises(GpuperfError, match=f"gpuperf_keep is '{value}'; expected a whole number"):

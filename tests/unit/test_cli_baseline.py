@@ -252,11 +252,3 @@ def test_tolerance_of_the_configuration_decides_what_moved(project: Path) -> Non
 def test_impossible_tolerance_of_the_configuration_is_an_error(project: Path, value: str) -> None:
     (project / "pytest.ini").write_text(f"[pytest]\ngpuperf_tolerance = {value}\n", encoding="utf-8")
     assert "expected a number from 0 to 1,000" in gpuperf("baseline", "accept", "--dry-run").stderr
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [(["basline"], "baseline"), (["baseline", "acept"], "accept")],
-)
-def test_unknown_command_suggests_the_nearest(typed: list[str], meant: str) -> None:
-    assert f"Did you mean '{meant}'?" in gpuperf(*typed, status=2).output

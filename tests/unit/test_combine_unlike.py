@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_gpuperf.metrics import Combining
-from pytest_gpuperf.metrics.combine import combine, combine_both, combining_of, weight_names
-from pytest_gpuperf.records import KernelProfile
+from pytest_gpuperf.metrics.combine import combine, combining_of
 from run_builders import launches
 
 
@@ -44,25 +43,3 @@ def test_suffix_of_a_raw_name_tells_how_it_combines(name: str, combining: Combin
 def test_unknown_numbers_that_differ_are_left_out() -> None:
     name = "smsp__pcsamp_sample_buffer_full"
     assert combine(launches({name: 1.0}, {name: 2.0})) == {"kernels": 2.0}
-
-
-def test_means_with_different_weights_are_not_compared() -> None:
-    """Check a CSV without the cycles of the ncu report: its mean is weighted by duration."""
-
-    def of(**weights: float) -> list[KernelProfile]:
-        return [
-            KernelProfile(
-                name="k",
-                metrics={"sm_throughput": percent, "duration_us": us},
-                weights={name: value * us for name, value in weights.items()},
-            )
-            for percent, us in ((10.0, 1.0), (40.0, 3.0))
-        ]
-
-    by_cycles = of(**dict.fromkeys(weight_names(["sm_throughput"]), 2.0))
-    by_duration = of()
-    old, new = combine_both(by_cycles, by_duration)
-    assert "sm_throughput" not in {*old, *new}
-    assert old["duration_us"] == new["duration_us"] == 4
-    old, new = combine_both(by_duration, by_duration)
-    assert old["sm_throughput"] == new["sm_throughput"] == pytest.approx(32.5)

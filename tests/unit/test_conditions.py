@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpuperf.measure.device.conditions import Nvml, other_processes
+from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.records import Conditions
 
 if TYPE_CHECKING:
@@ -90,7 +90,6 @@ def test_values_that_nvml_does_not_tell_keep_their_defaults(
 
 def test_conditions_are_none_without_nvml(gpu: Callable[..., Nvml]) -> None:
     assert gpu(nvmlInit=not_supported).conditions() is None
-    assert other_processes("GPU-1") is None
 
 
 @pytest.mark.parametrize(("bits", "rate"), [(lambda gpu: 6016, 4814.3), (not_supported, 0), (None, 0)])
@@ -113,8 +112,3 @@ def test_settings_that_hold_the_clock_are_known(
         nvmlDeviceGetCurrentClocksEventReasons=lambda gpu: bits,
     )
     assert found.clocks_are_set is expected
-
-
-def test_other_processes_are_told_from_this_one(gpu: Callable[..., Nvml]) -> None:
-    gpu()
-    assert other_processes("GPU-1") == [-1]

@@ -16,7 +16,7 @@ from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import TRITON, CuptiError, copies
-from pytest_gpuperf.measure.device.conditions import Nvml, driver_version, other_processes
+from pytest_gpuperf.measure.device.conditions import Nvml, driver_version
 from pytest_gpuperf.measure.device.lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.counters import STATIC_SOURCE
@@ -114,13 +114,12 @@ def clocks(machine: Machine) -> Result:
 
 def processes(machine: Machine) -> Result:
     """Find other processes that compute on the GPU."""
-    others = other_processes(machine.gpu.uuid) if machine.gpu else None
-    if others is None:
+    now = Nvml(machine.gpu.uuid).conditions() if machine.gpu else None
+    if now is None:
         return Result("absent", "NVML does not say" if machine.gpu else NO_GPU)
-    if not others:
+    if not now.other_processes:
         return Result("ok", "nobody else computes on it (other containers may be hidden)")
-    pids = ", ".join(map(str, others))
-    return Result("warning", f"others compute on it: {pids} (as the host counts)", "nvidia-smi; end them")
+    return Result("warning", f"others compute on it: {now.other_processes}", "nvidia-smi; end them")
 
 
 def lock(machine: Machine) -> Result:

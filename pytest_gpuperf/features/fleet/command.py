@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import click
 
-from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.cli.output import output_form
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
@@ -30,7 +29,7 @@ _PLACES = ("--host", "--interface", "--listen-address", "--contact-address")
 """Options of `dask worker` that say on what it listens."""
 
 
-@click.group("fleet", cls=CommandGroup)
+@click.group("fleet")
 def command() -> None:
     """Run tests on the GPUs of many hosts."""
 

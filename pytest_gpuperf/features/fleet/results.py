@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.features.fleet.messages import EndOfTest
-from pytest_gpuperf.records.merging import merge_runs
+from pytest_gpuperf.features.github.merging import merge_runs
 from pytest_gpuperf.records.runs import RUN_FILES, encode_run, file_of_run, make_state_folder
 from pytest_gpuperf.records.writing import write_files
 

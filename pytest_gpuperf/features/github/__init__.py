@@ -3,6 +3,7 @@
 Commands: `gpuperf comment`, `gpuperf merge`.
 Key: `gpuperf_markdown`; the file of `GITHUB_STEP_SUMMARY` is its default.
 Adds `::error` lines below the summary under GitHub Actions.
+Public to other features: `merging`.
 """
 
 from __future__ import annotations

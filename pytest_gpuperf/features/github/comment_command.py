@@ -11,6 +11,7 @@ from pytest_gpuperf.baseline.run_verdicts import Expectations, judge_run, not_me
 from pytest_gpuperf.cli.output import output_file, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.github.merging import merge_runs
 from pytest_gpuperf.features.github.request_comment import (
     JudgedRun,
     RequestFacts,
@@ -19,7 +20,6 @@ from pytest_gpuperf.features.github.request_comment import (
 )
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.records.merging import merge_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

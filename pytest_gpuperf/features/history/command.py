@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.groups import CommandGroup
 from pytest_gpuperf.cli.output import echo, output_form, screen, show
 from pytest_gpuperf.cli.project import Project, project_options, show_run
 from pytest_gpuperf.errors import GpuperfError
@@ -53,7 +52,7 @@ def _web_address(_: click.Context, __: click.Parameter, value: str) -> str:
     return value
 
 
-@click.group("history", cls=CommandGroup)
+@click.group("history")
 def command() -> None:
     """Follow times over commits, and find steps."""
 

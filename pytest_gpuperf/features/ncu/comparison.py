@@ -9,7 +9,7 @@ from pytest_gpuperf.features.compare.changes import change_of, size_of, visibly_
 from pytest_gpuperf.features.compare.comparison import Comparison, Launches, MetricLine, ValueCell
 from pytest_gpuperf.features.compare.pairing import pair_the_rest, pair_up
 from pytest_gpuperf.features.ncu.launches import difference_notes, launch_name, measured
-from pytest_gpuperf.metrics.combine import combine_both
+from pytest_gpuperf.features.ncu.weights import combine_both
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -13,7 +13,8 @@ from pytest_gpuperf.features.ncu.launches import (
     launch_name,
     measured,
 )
-from pytest_gpuperf.metrics.combine import combine, weights_used
+from pytest_gpuperf.features.ncu.weights import weights_used
+from pytest_gpuperf.metrics.combine import combine
 from pytest_gpuperf.report.show import (
     count,
     number_in,

@@ -86,19 +86,6 @@ class Nvml:
         return next(filter(None, map(self._ask, names)), 0)
 
 
-def other_processes(uuid: str) -> list[int] | None:
-    """Return the process ids that compute on a GPU, without this one; None if NVML does not tell.
-
-    In a container, ids are those of the host.
-    """
-    with suppress(pynvml.NVMLError):
-        pynvml.nvmlInit()
-        gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        pids = [process.pid for process in pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)]
-        return [pid for pid in pids if pid != os.getpid()]
-    return None
-
-
 def driver_version() -> str:
     """Return the version of the NVIDIA driver, empty if NVML cannot be used."""
     with suppress(pynvml.NVMLError):

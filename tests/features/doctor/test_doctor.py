@@ -41,7 +41,6 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Return a machine with an idle H200 and an empty project."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(doctor, "GpuLock", lambda uuid: GpuLock(uuid, [tmp_path]))
-    monkeypatch.setattr(doctor, "other_processes", lambda uuid: [])
     nvml(monkeypatch, IDLE)
     project = Project(tmp_path, tmp_path / "baselines", 5.0)
     return Machine(project, H200, driver="580.159.04", system=tmp_path)
@@ -189,14 +188,17 @@ def test_clocks_that_are_held_spoil_times(
     assert (found.state, text in found.text) == (state, True)
 
 
-@pytest.mark.parametrize(("pids", "state"), [(None, "absent"), ([], "ok"), ([7, 8], "warning")])
-def test_other_processes_are_named(
-    there: Machine, monkeypatch: pytest.MonkeyPatch, pids: list[int] | None, state: str
+@pytest.mark.parametrize(
+    ("now", "state"),
+    [(None, "absent"), (IDLE, "ok"), (Conditions(other_processes=2), "warning")],
+)
+def test_other_processes_are_counted(
+    there: Machine, monkeypatch: pytest.MonkeyPatch, now: Conditions | None, state: str
 ) -> None:
-    monkeypatch.setattr(doctor, "other_processes", lambda uuid: pids)
+    nvml(monkeypatch, now)
     found = doctor.processes(there)
     assert found.state == state
-    assert ("7, 8" in found.text) == (state == "warning")
+    assert found.text.endswith("compute on it: 2") == (state == "warning")
 
 
 def test_run_that_measures_is_named_and_left_alone(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

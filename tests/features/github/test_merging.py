@@ -10,8 +10,8 @@ from msgspec import structs
 
 from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.github.merging import merge_runs
 from pytest_gpuperf.records import GpuInfo, Run, Trace
-from pytest_gpuperf.records.merging import merge_runs
 from pytest_gpuperf.records.runs import RunStore, encode_run, load_run
 from run_builders import H200, measured, record, run
 

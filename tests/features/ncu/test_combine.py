@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.features.ncu.report_file import read_report
+from pytest_gpuperf.features.ncu.weights import combine_both, weights_used
 from pytest_gpuperf.metrics import METRICS, Combining
 from pytest_gpuperf.metrics.combine import (
     combine,
     combining_of,
     weight_names,
     weights_to_ask_for,
-    weights_used,
 )
 from pytest_gpuperf.metrics.roofline import CEILINGS
 from pytest_gpuperf.records import KernelProfile
@@ -264,3 +264,25 @@ def test_only_the_best_weight_and_the_duration_are_asked_for(
 ) -> None:
     assert weights_to_ask_for(names) == asked
     assert set(asked) <= set(weight_names(names))
+
+
+def test_means_with_different_weights_are_not_compared() -> None:
+    """Check a CSV without the cycles of the ncu report: its mean is weighted by duration."""
+
+    def of(**weights: float) -> list[KernelProfile]:
+        return [
+            KernelProfile(
+                name="k",
+                metrics={"sm_throughput": percent, "duration_us": us},
+                weights={name: value * us for name, value in weights.items()},
+            )
+            for percent, us in ((10.0, 1.0), (40.0, 3.0))
+        ]
+
+    by_cycles = of(**dict.fromkeys(weight_names(["sm_throughput"]), 2.0))
+    by_duration = of()
+    old, new = combine_both(by_cycles, by_duration)
+    assert "sm_throughput" not in {*old, *new}
+    assert old["duration_us"] == new["duration_us"] == 4
+    old, new = combine_both(by_duration, by_duration)
+    assert old["sm_throughput"] == new["sm_throughput"] == pytest.approx(32.5)
