@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from docs import regressed as slower
 from docs.recorded_history import write_history
 from pytest_gpuperf.records import (
     NO_GPU,
@@ -116,6 +117,17 @@ def first_test_slower(project: Path) -> None:
             test.pop("limits", None)
             path.write_text(json.dumps(content | {"tests": {FIRST_TEST: test}}), encoding="utf-8")
     _first_test(project, "cuda[8192]")
+
+
+def regressed(project: Path) -> None:
+    """Leave only the project whose kernel got slower, after the run that found it."""
+    shutil.rmtree(project)
+    run = load_run(slower.RUN)
+    recordings = recording_path(project / "baselines", run).parent
+    recordings.mkdir(parents=True)
+    shutil.copy(slower.BASELINE, recordings.parent / "test_square.json")
+    slower.write(project, slower.files(slower.AFTER))
+    _write(project, run)
 
 
 def _first_test(project: Path, name: str) -> None:
