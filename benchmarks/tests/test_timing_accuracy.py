@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import pytest
@@ -11,12 +12,16 @@ import pytest
 from benchmarks.children import Child, ChildError
 from benchmarks.results_file import encode
 from benchmarks.timing_accuracy import measure as measuring
+from benchmarks.timing_accuracy import others
 from benchmarks.timing_accuracy.kernels import KERNELS
 from benchmarks.timing_accuracy.measure import gpu_jobs, host_jobs, measure
 from benchmarks.timing_accuracy.results import SCHEMA, Ours, Placement, Process, Results, Truth, read
 from benchmarks.timing_accuracy.tables import others_table, ours_table, placement_table, rows, summary
 from benchmarks.timing_accuracy.truth import by_call
 from pytest_gpuperf.errors import GpuperfError
+
+if TYPE_CHECKING:
+    from benchmarks.children import Parent
 
 
 @pytest.fixture
@@ -142,9 +147,15 @@ def test_untimed_kernel_has_no_figures() -> None:
 
 def test_jobs_are_complete_and_unique() -> None:
     names = [name for name, *_ in [*gpu_jobs(4), *host_jobs()]]
-    assert len(set(names)) == len(names) == 4 + 6
+    assert len(set(names)) == len(names) == 4 + 8
     assert sum("queued" in arguments for _, _, arguments, _ in gpu_jobs(4)) == 1
     assert len(KERNELS) == 12
+
+
+def test_triton_without_a_timer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("triton.testing.do_bench_proton", raising=False)
+    with pytest.raises(RuntimeError, match=r"Triton 3\.\d.* has no do_bench_proton"):
+        others.triton(cast("Parent", None), "do_bench_proton")
 
 
 def test_durations_are_summed_by_call() -> None:

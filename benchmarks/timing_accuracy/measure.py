@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     """Name, target, arguments, limit in seconds."""
 
 _HERE = "benchmarks.timing_accuracy"
+OF_TRITON = {
+    "do_bench": 30,
+    "do_bench_cudagraph": 30,
+    "do_bench_proton": 90,
+    "do_bench_cudagraph_proton": 150,
+}
+"""Timers of `triton.testing`, and the limit of each in seconds; those of Proton also flush L2."""
 
 
 def gpu_jobs(processes: int) -> list[Job]:
@@ -32,8 +39,7 @@ def gpu_jobs(processes: int) -> list[Job]:
     ]
     others: list[Job] = [
         ("placement", f"{_HERE}.placement:measure", (), 150),
-        ("do_bench", f"{_HERE}.others:do_bench", (), 30),
-        ("do_bench_cudagraph", f"{_HERE}.others:do_bench_cudagraph", (), 30),
+        *((name, f"{_HERE}.others:triton", (name,), limit_s) for name, limit_s in OF_TRITON.items()),
         ("gpucheck", f"{_HERE}.others:gpucheck", (), 30),
     ]
     return [*ours, *others]

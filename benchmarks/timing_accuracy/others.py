@@ -52,18 +52,22 @@ def test_kernel(gpu_benchmark, kernel):
 """
 
 
-def do_bench(parent: Parent) -> None:
-    """Time by `triton.testing.do_bench`: event pairs, with L2 flushed before each."""
-    from triton.testing import do_bench
+def triton(parent: Parent, name: str) -> None:
+    """Time by a function of `triton.testing`.
 
-    _each(parent, "triton", lambda fn: 1e3 * do_bench(fn, return_mode="median"))
+    `do_bench`: event pairs, with L2 flushed before each. `do_bench_cudagraph`: events around graphs of many
+    launches. `do_bench_proton` and `do_bench_cudagraph_proton`, from Triton 3.8 on: records of CUPTI, with L2
+    flushed before each launch.
 
+    Raises:
+        RuntimeError: The installed Triton has no such function.
+    """
+    from triton import testing
 
-def do_bench_cudagraph(parent: Parent) -> None:
-    """Time by `triton.testing.do_bench_cudagraph`: events around graphs of many launches."""
-    from triton.testing import do_bench_cudagraph
-
-    _each(parent, "triton", lambda fn: 1e3 * do_bench_cudagraph(fn, return_mode="median"))
+    bench = getattr(testing, name, None)
+    if bench is None:
+        raise RuntimeError(f"Triton {version('triton')} has no {name}, which came with 3.8")
+    _each(parent, "triton", lambda fn: 1e3 * bench(fn, return_mode="median"))
 
 
 def torch_benchmark(parent: Parent) -> None:

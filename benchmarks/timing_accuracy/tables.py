@@ -26,6 +26,8 @@ OTHERS: dict[str, tuple[Condition, str]] = {
     "torch.utils.benchmark": ("hot", "torch.utils.benchmark"),
     "pytest-benchmark": ("hot", "pytest-benchmark + synchronize"),
     "do_bench": ("cold", "triton.testing.do_bench"),
+    "do_bench_proton": ("cold", "triton.testing.do_bench_proton"),
+    "do_bench_cudagraph_proton": ("cold", "triton.testing.do_bench_cudagraph_proton"),
     "gpucheck": ("cold", "gpucheck"),
 }
 """Condition of each other tool's time: `cold` if it flushes L2 between calls."""
