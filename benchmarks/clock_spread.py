@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from benchmarks import results_file
 from benchmarks.markdown import provenance, table, us
 from pytest_gpuperf.records import ClockModel, Environment, Record
-from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.records.atomic_writing import write_files
 from pytest_gpuperf.statistics.clock_model import normalise
 
 if TYPE_CHECKING:
@@ -129,9 +129,9 @@ def measure() -> Results:
     from benchmarks.children import ROOT
     from benchmarks.timing_accuracy.kernels import matmul, softmax, square
     from pytest_gpuperf.measure.device.conditions import Nvml
+    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
-    from pytest_gpuperf.measure.device.gpu import gpu_info
-    from pytest_gpuperf.measure.timing.clock_shift import Burn
+    from pytest_gpuperf.measure.timing.sm_clock_variation import Burn
     from pytest_gpuperf.measure.timing.timer import Timer
 
     gpu = gpu_info()

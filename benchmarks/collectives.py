@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from benchmarks import results_file
 from benchmarks.markdown import provenance, table, us
 from pytest_gpuperf.records import Environment, Record
+from pytest_gpuperf.records.atomic_writing import write_files
 from pytest_gpuperf.records.ranks import BUS_FACTORS, Collective
-from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,8 +105,8 @@ def measure(world: int, nccl_tests: Path | None, rounds: int) -> Results:
     """Time all collectives by all methods, in turn."""
     from benchmarks.children import ROOT, say
     from pytest_gpuperf.features.ranks.team import Team
+    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
-    from pytest_gpuperf.measure.device.gpu import gpu_info
 
     cases = [(kind, size) for kind in KINDS for size in SIZES]
     found: dict[tuple[Collective, int], dict[str, list[float]]] = {
@@ -137,9 +137,9 @@ def measure(world: int, nccl_tests: Path | None, rounds: int) -> Results:
 
 def _by_plugin(team: Team, kind: Collective, size: int) -> tuple[float, float]:
     """Return time and skew."""
-    from pytest_gpuperf.features.ranks.callables import packed
+    from pytest_gpuperf.features.ranks.aggregation import timing_of
+    from pytest_gpuperf.features.ranks.callable_transfer import packed
     from pytest_gpuperf.features.ranks.messages import Time
-    from pytest_gpuperf.features.ranks.results import timing_of
     from suites.kernels.collectives import COLLECTIVES, buffers
 
     work = packed({"fn": COLLECTIVES[kind], "inputs": partial(buffers, kind, size)}, SEED)

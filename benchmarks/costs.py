@@ -33,7 +33,7 @@ from benchmarks.markdown import provenance, table
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.records.atomic_writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -274,8 +274,8 @@ def main() -> None:
         found = read(given.file)
         print(source(found) + report(found))
         return
+    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
-    from pytest_gpuperf.measure.device.gpu import gpu_info
 
     end_in_order_when_told()
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

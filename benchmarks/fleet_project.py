@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.records.runs import encode_run, newest_recordings, recording_path
+from pytest_gpuperf.records.run_store import encode_run, newest_recordings, recording_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

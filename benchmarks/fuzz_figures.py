@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import results_file
 from benchmarks.markdown import provenance
 from pytest_gpuperf.records import Environment, Fuzzing, Record
+from pytest_gpuperf.records.atomic_writing import write_files
 from pytest_gpuperf.records.call import LAYOUTS, FuzzCall, Reference
-from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,9 +96,9 @@ def measure() -> Results:
     from benchmarks.planted_bugs import PLANTED
     from pytest_gpuperf.measure import correctness
     from pytest_gpuperf.measure.correctness.arguments import Arguments
-    from pytest_gpuperf.measure.correctness.red_zones import call_between_red_zones
+    from pytest_gpuperf.measure.correctness.guarded_call import call_between_red_zones
+    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
-    from pytest_gpuperf.measure.device.gpu import gpu_info
 
     bugs = {
         bug.fn.__name__: _fuzz(bug.fn, bug.expected, bug.shapes, dtypes=(bug.dtype,), **bug.options)

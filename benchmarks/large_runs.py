@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.records.runs import encode_run, newest_recordings, recording_path
+from pytest_gpuperf.records.run_store import encode_run, newest_recordings, recording_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

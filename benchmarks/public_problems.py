@@ -30,7 +30,7 @@ from benchmarks.markdown import provenance, table, us
 from pytest_gpuperf.features.trial.record import TrialResult
 from pytest_gpuperf.features.trial.report import trial_report
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.records.atomic_writing import write_files
 from pytest_gpuperf.report.forms import render
 from pytest_gpuperf.report.table import Screen
 
@@ -225,8 +225,8 @@ def measure(folder: Path, seconds: float, words: list[str]) -> None:
         seconds: After this time no further trial starts.
         words: Parts of names of trials to run; empty for all.
     """
+    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
-    from pytest_gpuperf.measure.device.gpu import gpu_info
 
     until = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as made, ThreadPoolExecutor(JOBS) as pool:

@@ -29,8 +29,8 @@ from benchmarks.children import ROOT, end_in_order_when_told, say
 from benchmarks.markdown import provenance, table
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.runs import load_run
-from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.run_store import load_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -323,8 +323,8 @@ def main() -> None:
         found = [read(path) for path in given.files]
         print(report(found) + source(found))
         return
+    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
-    from pytest_gpuperf.measure.device.gpu import gpu_info
 
     end_in_order_when_told()
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

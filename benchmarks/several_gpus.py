@@ -28,8 +28,8 @@ from benchmarks import results_file
 from benchmarks.children import ROOT, say
 from benchmarks.markdown import provenance, table
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.runs import load_run
-from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.run_store import load_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,9 +118,9 @@ def joined(results: Sequence[Results]) -> Results:
 
 def measure(out: Path, runs: int, numbers: Sequence[int], arguments: list[str]) -> None:
     """Run the suites on each number of GPUs, in turn; the file is written after each run."""
+    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
-    from pytest_gpuperf.measure.device.gpu import gpu_info
-    from pytest_gpuperf.measure.device.visible import visible_gpus
+    from pytest_gpuperf.measure.device.visible_gpus import visible_gpus
 
     visible = len(visible_gpus())
     numbers = numbers or (1, max(2, visible))

@@ -21,12 +21,12 @@ import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile
 
-from pytest_gpuperf.measure.cupti.owner import detach
-from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.device.kernels import STAMP
-from pytest_gpuperf.measure.timing.graph import block_gpu, capture, waits_for_gpu
+from pytest_gpuperf.measure.cupti.ownership import detach
+from pytest_gpuperf.measure.device.ptx_kernels import STAMP
+from pytest_gpuperf.measure.device.synchronisation import finish
+from pytest_gpuperf.measure.timing.clock_stamps import Stamps
+from pytest_gpuperf.measure.timing.graph_capture import block_gpu, capture, waits_for_gpu
 from pytest_gpuperf.measure.timing.prepared_call import prepare
-from pytest_gpuperf.measure.timing.stamp import Stamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

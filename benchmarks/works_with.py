@@ -20,8 +20,8 @@ import msgspec
 from benchmarks import results_file
 from benchmarks.markdown import provenance, us
 from pytest_gpuperf.records import Environment, Record
+from pytest_gpuperf.records.atomic_writing import write_files
 from pytest_gpuperf.records.timing import TimingMode
-from pytest_gpuperf.records.writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

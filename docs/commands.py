@@ -26,8 +26,8 @@ COLUMNS = 100
 SLOW_IMPORTS = (
     "triton",
     "torch.fx.experimental.symbolic_shapes",  # for tensors without data
-    "pytest_gpuperf.session.replay",
-    "pytest_gpuperf.report.run_summary",
+    "pytest_gpuperf.session.replay_runner",
+    "pytest_gpuperf.report.terminal_summary",
 )
 _PROGRAMS: dict[str, Callable[[list[str]], object]] = {"pytest": pytest.main, "gpuperf": cli.main}
 _KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "TRITON_CACHE_DIR")

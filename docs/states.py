@@ -26,7 +26,7 @@ from pytest_gpuperf.records import (
 )
 from pytest_gpuperf.records.baseline import Baseline
 from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.records.runs import RunStore, encode_run, load_run, newest_recordings, recording_path
+from pytest_gpuperf.records.run_store import RunStore, encode_run, load_run, newest_recordings, recording_path
 
 ROOT = Path(__file__).parent.parent
 CAPTURES = ROOT / "tests" / "data" / "captures"

@@ -12,12 +12,12 @@ from pytest_gpuperf._version import __version__
 if TYPE_CHECKING:
     from pytest_gpuperf.errors import GpuperfError
     from pytest_gpuperf.features.compare.break_even import BreakEven, break_even
-    from pytest_gpuperf.features.export.frame import to_frame
+    from pytest_gpuperf.features.export.data_frame import to_frame
     from pytest_gpuperf.features.fuzz.case import FuzzCase
     from pytest_gpuperf.features.ncu.report_file import ReportKernel, read_report
     from pytest_gpuperf.features.ranks.facade import GpuperfRanks
     from pytest_gpuperf.measure.device.occupancy import Occupancy, occupancy
-    from pytest_gpuperf.metrics.combine import combine
+    from pytest_gpuperf.metrics.combination import combine
     from pytest_gpuperf.plugin.facade import Gpuperf
     from pytest_gpuperf.records import (
         Accuracy,
@@ -64,7 +64,7 @@ _HOMES = {
     "Gpuperf": "plugin.facade",
     "GpuperfError": "errors",
     "Occupancy": "measure.device.occupancy",
-    "combine": "metrics.combine",
+    "combine": "metrics.combination",
     "occupancy": "measure.device.occupancy",
 }
 

@@ -82,13 +82,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calls on tensors of the host be verified."""
-    for module in ("timing.call_elsewhere", "verification.replay"):
+    for module in ("timing.relocated_calls", "verification.reexecution"):
         monkeypatch.setattr(f"pytest_gpuperf.measure.{module}.on_gpu", lambda _: True)
 
 
 @pytest.fixture
 def gpu_with_cupti(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hold the GPU of `cupti_runs`, which the test processes have, too."""
-    from pytest_gpuperf.measure.device.lock import HELD_ENV
+    from pytest_gpuperf.measure.device.gpu_lock import HELD_ENV
 
     monkeypatch.setenv(HELD_ENV, "GPU-with-cupti")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-import pytest_gpuperf.session.live as live
+import pytest_gpuperf.session.live_runner as live
 from fake_cupti import CONTEXT, FakeCupti, activity
 from pytest_gpuperf.measure.counters import cupti_counters, profiling_pass
 from pytest_gpuperf.measure.cupti import activity as cupti_activity
 from pytest_gpuperf.measure.cupti import range_profiler
-from pytest_gpuperf.measure.device import gpu
+from pytest_gpuperf.measure.device import device_properties
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.records import GpuInfo
 from pytest_gpuperf.records.passes import PassFolder
@@ -46,7 +46,7 @@ def install(*, refusals: dict[str, int] | None = None, missing: str = "", has_nc
     vars(live).update(why_not_live=lambda: "")
     if not has_ncu:
         vars(live).update(find_ncu=lambda _: None)
-    vars(gpu).update(gpu_info=lambda: info)
+    vars(device_properties).update(gpu_info=lambda: info)
     nothing = {name: lambda *_: None for name in ("cudaProfilerStart", "cudaProfilerStop")}
     vars(torch.cuda).update(
         synchronize=lambda: None,

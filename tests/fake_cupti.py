@@ -9,17 +9,17 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.measure.cupti import activity as activity_records
-from pytest_gpuperf.measure.cupti import module_callbacks, owner
+from pytest_gpuperf.measure.cupti import module_callbacks, ownership
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import Cupti, refusal
-from pytest_gpuperf.measure.cupti.owner import Owner
+from pytest_gpuperf.measure.cupti.ownership import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pytest
 
-    from pytest_gpuperf.measure.cupti import params
+    from pytest_gpuperf.measure.cupti import param_structs
 
 HOST, PROFILER, CONTEXT = 4711, 4712, 4713
 NAN = float("nan")
@@ -126,87 +126,87 @@ class FakeCupti(Cupti):
         self.state = after
         return 0
 
-    def _ProfilerInitialize(self, asked: params.Params) -> int:
+    def _ProfilerInitialize(self, asked: param_structs.Params) -> int:
         # The real CUPTI does the same after cuptiFinalize.
         return self._move("away", "initialised") if self.attached else 15
 
-    def _ProfilerDeInitialize(self, asked: params.Params) -> int:
+    def _ProfilerDeInitialize(self, asked: param_structs.Params) -> int:
         return self._move("initialised", "away")
 
-    def _DeviceGetChipName(self, asked: params.ChipName) -> int:
+    def _DeviceGetChipName(self, asked: param_structs.ChipName) -> int:
         asked.pChipName = b"GH100"
         return self._move("initialised", "initialised")
 
-    def _ProfilerGetCounterAvailability(self, asked: params.CounterAvailability) -> int:
+    def _ProfilerGetCounterAvailability(self, asked: param_structs.CounterAvailability) -> int:
         asked.counterAvailabilityImageSize = 8
         return 0 if asked.ctx == CONTEXT else 3
 
-    def _RangeProfilerEnable(self, asked: params.Enable) -> int:
+    def _RangeProfilerEnable(self, asked: param_structs.Enable) -> int:
         asked.pRangeProfilerObject = PROFILER
         return self._move("initialised", "enabled") if asked.ctx == CONTEXT else 3
 
-    def _RangeProfilerDisable(self, asked: params.WithProfiler) -> int:
+    def _RangeProfilerDisable(self, asked: param_structs.WithProfiler) -> int:
         return 7 if self.state == "counting" else self._move(self.state, "initialised")
 
-    def _RangeProfilerGetCounterDataSize(self, asked: params.CounterDataSize) -> int:
+    def _RangeProfilerGetCounterDataSize(self, asked: param_structs.CounterDataSize) -> int:
         asked.counterDataSize = 16 * asked.maxNumOfRanges
         return 0
 
-    def _RangeProfilerCounterDataImageInitialize(self, asked: params.CounterDataInitialize) -> int:
+    def _RangeProfilerCounterDataImageInitialize(self, asked: param_structs.CounterDataInitialize) -> int:
         self.image = asked.pCounterData
         return 0
 
-    def _RangeProfilerSetConfig(self, asked: params.SetConfig) -> int:
+    def _RangeProfilerSetConfig(self, asked: param_structs.SetConfig) -> int:
         same = (asked.pCounterDataImage, asked.range, asked.replayMode) == (self.image, 1, 3)
         self.passes = 0
         self.room = asked.maxRangesPerPass
         return 0 if same and ctypes.string_at(asked.pConfig, asked.configSize) == b"image" else 1
 
-    def _RangeProfilerStart(self, asked: params.WithProfiler) -> int:
+    def _RangeProfilerStart(self, asked: param_structs.WithProfiler) -> int:
         return self._move("enabled", "counting")
 
-    def _RangeProfilerStop(self, asked: params.Stop) -> int:
+    def _RangeProfilerStop(self, asked: param_structs.Stop) -> int:
         self.passes += 1
         return self._move("counting", "enabled")
 
-    def _RangeProfilerDecodeData(self, asked: params.Decode) -> int:
+    def _RangeProfilerDecodeData(self, asked: param_structs.Decode) -> int:
         asked.numOfRangeDropped = max(0, len(self.kernels) - self.room)
         return self._move("enabled", "enabled") if self.passes == PASSES else 7
 
-    def _RangeProfilerGetCounterDataInfo(self, asked: params.CounterDataInfo) -> int:
+    def _RangeProfilerGetCounterDataInfo(self, asked: param_structs.CounterDataInfo) -> int:
         asked.numTotalRanges = min(len(self.kernels), self.room)
         return 0 if asked.pCounterDataImage == self.image else 1
 
-    def _ProfilerHostInitialize(self, asked: params.HostInitialize) -> int:
+    def _ProfilerHostInitialize(self, asked: param_structs.HostInitialize) -> int:
         asked.pHostObject = HOST
         return 0 if asked.pChipName == b"GH100" and asked.pCounterAvailabilityImage else 46
 
-    def _ProfilerHostDeinitialize(self, asked: params.WithHost) -> int:
+    def _ProfilerHostDeinitialize(self, asked: param_structs.WithHost) -> int:
         return 0
 
-    def _ProfilerHostGetBaseMetrics(self, asked: params.BaseMetrics) -> int:
+    def _ProfilerHostGetBaseMetrics(self, asked: param_structs.BaseMetrics) -> int:
         names = sorted({name.partition(".")[0] for row in self.kernels for name in row})
         names = names if asked.metricType == 0 else []
         self.names = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
         asked.ppMetricNames, asked.numMetrics = self.names, len(names)
         return 0
 
-    def _ProfilerHostConfigAddMetrics(self, asked: params.AddMetrics) -> int:
+    def _ProfilerHostConfigAddMetrics(self, asked: param_structs.AddMetrics) -> int:
         return int(self.bad.encode() in asked.ppMetricNames[: asked.numMetrics])
 
-    def _ProfilerHostGetConfigImageSize(self, asked: params.ConfigImageSize) -> int:
+    def _ProfilerHostGetConfigImageSize(self, asked: param_structs.ConfigImageSize) -> int:
         asked.configImageSize = 5
         return 0
 
-    def _ProfilerHostGetConfigImage(self, asked: params.ConfigImage) -> int:
+    def _ProfilerHostGetConfigImage(self, asked: param_structs.ConfigImage) -> int:
         ctypes.memmove(asked.pConfigImage, b"image", asked.configImageSize)
         return 0
 
-    def _ProfilerHostGetNumOfPasses(self, asked: params.NumOfPasses) -> int:
+    def _ProfilerHostGetNumOfPasses(self, asked: param_structs.NumOfPasses) -> int:
         asked.numOfPasses = PASSES
         return 0
 
-    def _ProfilerHostEvaluateToGpuValues(self, asked: params.Evaluate) -> int:
+    def _ProfilerHostEvaluateToGpuValues(self, asked: param_structs.Evaluate) -> int:
         row = self.kernels[asked.rangeIndex]
         for index in range(asked.numMetrics):
             asked.pMetricValues[index] = row.get(asked.ppMetricNames[index].decode(), NAN)
@@ -255,12 +255,12 @@ class Client:
 
 def install(patch: pytest.MonkeyPatch, cupti: FakeCupti) -> Owner:
     """Give a process that uses CUDA this CUPTI, which no torch.profiler has used."""
-    vars(owner.OWNER).update(vars(Owner()))
+    vars(ownership.OWNER).update(vars(Owner()))
     patch.setattr("torch.cuda.is_initialized", lambda: True)
-    patch.setattr(owner, "kineto_has_run", lambda: False)
-    for module in (owner, activity_records, module_callbacks):
+    patch.setattr(ownership, "kineto_has_run", lambda: False)
+    for module in (ownership, activity_records, module_callbacks):
         patch.setattr(module, "cupti", lambda: cupti)
-    return owner.OWNER
+    return ownership.OWNER
 
 
 def recording(*activities: Activity) -> Any:

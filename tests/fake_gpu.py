@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-import pytest_gpuperf.plugin.isolation
-from pytest_gpuperf.against.rounds import time_in_turn
-from pytest_gpuperf.measure.cupti.owner import OWNER
-from pytest_gpuperf.measure.device.visible import VisibleGpu
+import pytest_gpuperf.plugin.xdist_setup
+from pytest_gpuperf.against.callable_rounds import time_in_turn
+from pytest_gpuperf.measure.cupti.ownership import OWNER
+from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
 from pytest_gpuperf.session.live_source import LiveSource
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def visible_gpus() -> list[VisibleGpu]:
     return [VisibleGpu(entry, "nvidia-h200") for entry in entries]
 
 
-vars(pytest_gpuperf.plugin.isolation).update(may_measure=lambda: True, visible_gpus=visible_gpus)
+vars(pytest_gpuperf.plugin.xdist_setup).update(may_measure=lambda: True, visible_gpus=visible_gpus)
 numbers = random.Random()
 stand_in("torch", cuda=FakeCuda, device=lambda *_: "cuda", manual_seed=numbers.seed, rand=numbers.random)
 
@@ -151,23 +151,23 @@ class FakeSource(LiveSource):
 def pytest_configure() -> None:
     """Replace the GPU after the plugin is loaded."""
     import pytest_gpuperf.against.engine
-    import pytest_gpuperf.session.live
-    from pytest_gpuperf.measure.device.lock import GpuLock
+    import pytest_gpuperf.session.live_runner
+    from pytest_gpuperf.measure.device.gpu_lock import GpuLock
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
     from pytest_gpuperf.statistics import sequential
     from run_builders import H200, one_test
 
     # Runs of other projects need not wait for this one.
     GpuLock.__init__.__defaults__ = ((Path(tempfile.gettempdir()),),)
-    pytest_gpuperf.session.live.why_not_live = lambda: ""
+    pytest_gpuperf.session.live_runner.why_not_live = lambda: ""
     own = replace(H200, uuid=os.environ.get("CUDA_VISIBLE_DEVICES", H200.uuid))
-    stand_in("pytest_gpuperf.measure.device.gpu", gpu_info=lambda: own)
+    stand_in("pytest_gpuperf.measure.device.device_properties", gpu_info=lambda: own)
     environment = one_test().environment
     environment = replace(environment, gpu=own, toolchain=replace(environment.toolchain, python="3.12.3"))
     stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: environment)
     stand_in("pytest_gpuperf.measure.device.originals", Originals=lambda _: None)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
-    vars(pytest_gpuperf.session.live)["LiveSource"] = FakeSource
+    vars(pytest_gpuperf.session.live_runner)["LiveSource"] = FakeSource
     CodeReader.read = FakeSource.code  # type: ignore[method-assign,assignment]
     if restarts := os.environ.get("FAKE_GPU_RESTARTS"):
         for module in (sequential, pytest_gpuperf.against.engine):

@@ -22,7 +22,7 @@ import pytest
 from _pytest import unraisableexception
 
 import loaded_once
-from pytest_gpuperf.against import launching
+from pytest_gpuperf.against import process_launcher
 from pytest_gpuperf.processes import children
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def fork_children(patch: Callable[[ModuleType, str, ModuleType], None], *others:
     """
     forking = type(subprocess)("subprocess")
     vars(forking).update(vars(subprocess), Popen=_started)
-    for module in (children, launching, *others):
+    for module in (children, process_launcher, *others):
         patch(module, "subprocess", forking)
 
 

@@ -16,20 +16,22 @@ UUID = "GPU-c4101d6e-0f0c-4b6e-9c3e-000000000001"
 GPU = """
 import sys
 from types import SimpleNamespace
-import pytest_gpuperf.measure.device.gpu, pytest_gpuperf.session.live
+import pytest_gpuperf.measure.device.device_properties, pytest_gpuperf.session.live_runner
 from pytest_gpuperf.records import GpuInfo
 
 sys.modules["pytest_gpuperf.measure.device.originals"] = SimpleNamespace(Originals=lambda _: None)
 sys.modules["pytest_gpuperf.measure.timing.timer"] = SimpleNamespace(Timer=lambda *_, **__: None)
 
-pytest_gpuperf.session.live.why_not_live = lambda: ""
-pytest_gpuperf.measure.device.gpu.gpu_info = lambda: GpuInfo(name="A GPU", slug="a-gpu", uuid={uuid!r})
+pytest_gpuperf.session.live_runner.why_not_live = lambda: ""
+pytest_gpuperf.measure.device.device_properties.gpu_info = lambda: GpuInfo(
+    name="A GPU", slug="a-gpu", uuid={uuid!r}
+)
 """
 """conftest.py for a live run without a GPU."""
 HOLD = """
 import sys
 from pathlib import Path
-from pytest_gpuperf.measure.device.lock import GpuLock
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 
 lock = GpuLock(sys.argv[1], [Path(folder) for folder in sys.argv[2:]] or GpuLock("")._folders)
 lock.acquire()

@@ -26,12 +26,12 @@ MODULES = (
     "pytest_gpuperf.measure.identity.code_reader",
     "pytest_gpuperf.measure.identity.loaded_modules",
     "pytest_gpuperf.measure.verification.verifier",
-    "pytest_gpuperf.plugin.activation",
+    "pytest_gpuperf.plugin.hook_selection",
     "pytest_gpuperf.plugin.facade",
-    "pytest_gpuperf.report.run_summary",
-    "pytest_gpuperf.report.verdicts",
-    "pytest_gpuperf.session.live",
-    "pytest_gpuperf.session.replay",
+    "pytest_gpuperf.report.terminal_summary",
+    "pytest_gpuperf.report.verdict_json",
+    "pytest_gpuperf.session.live_runner",
+    "pytest_gpuperf.session.replay_runner",
 )
 
 

@@ -12,7 +12,7 @@ import pytest
 import loaded_once
 from against_project import PLUGIN, TESTS
 from forked import run_forked
-from pytest_gpuperf.records.runs import encode_run, recording_path
+from pytest_gpuperf.records.run_store import encode_run, recording_path
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:

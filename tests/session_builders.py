@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.baseline.merge import accept
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.run_store import load_run
 from run_builders import NODEID, measured, record, run
 
 if TYPE_CHECKING:

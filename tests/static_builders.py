@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.features.static import triton_kernel
+from pytest_gpuperf.features.static import triton_compilation
 from pytest_gpuperf.records import StaticKernel
-from pytest_gpuperf.records.runs import RunStore, load_run
+from pytest_gpuperf.records.run_store import RunStore, load_run
 
 if TYPE_CHECKING:
     import pytest
@@ -49,7 +49,7 @@ def fake_compiler(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def compile_triton(_: Any, archs: Any, **__: Any) -> dict[str, StaticKernel]:
         return {arch: kernel(arch, **fields) for arch in archs}
 
-    monkeypatch.setattr(triton_kernel, "compile_triton", compile_triton)
+    monkeypatch.setattr(triton_compilation, "compile_triton", compile_triton)
     return fields
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.features.trace.chrome import ChromeTrace, parse_chrome_trace
+from pytest_gpuperf.features.trace.chrome_traces import ChromeTrace, parse_chrome_trace
 from pytest_gpuperf.features.trace.summary import summarise
 
 if TYPE_CHECKING:

@@ -69,14 +69,14 @@ def pytest_configure() -> None:
     """Replace the GPU after the plugin is loaded."""
     import torch
 
-    from pytest_gpuperf.measure.device.lock import GpuLock
+    from pytest_gpuperf.measure.device.gpu_lock import GpuLock
     from pytest_gpuperf.plugin.facade import Gpuperf
-    from pytest_gpuperf.session import live
+    from pytest_gpuperf.session import live_runner
     from run_builders import H200, one_test
 
     GpuLock.__init__.__defaults__ = ((Path(tempfile.gettempdir()),),)
-    vars(live)["why_not_live"] = lambda: ""
-    stand_in("pytest_gpuperf.measure.device.gpu", gpu_info=lambda: H200)
+    vars(live_runner)["why_not_live"] = lambda: ""
+    stand_in("pytest_gpuperf.measure.device.device_properties", gpu_info=lambda: H200)
     stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: one_test().environment)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=Timer)
     Gpuperf.device = property(lambda _: torch.device("cpu"))  # type: ignore[assignment]

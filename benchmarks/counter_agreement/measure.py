@@ -18,8 +18,8 @@ from benchmarks.counter_agreement.kernels import METRICS, longest, reading
 from benchmarks.counter_agreement.nsight_python import with_nsight_python
 from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS, SCHEMA, Agreement, Results
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.environment import environment
-from pytest_gpuperf.measure.device.gpu import gpu_info
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, find_ncu
 from pytest_gpuperf.metrics import ncu_metric_names

@@ -39,7 +39,7 @@ from benchmarks.defences.results import (
     summary,
     themes_table,
 )
-from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.records.atomic_writing import write_files
 
 if TYPE_CHECKING:
     from exploits.verdicts import Outcome
@@ -115,8 +115,8 @@ def fate(one: Outcome) -> str:
 
 def measure(out: Path, minutes: float, only: tuple[str, ...], part: str) -> None:
     """Run what is named in `only`, and write the results after each."""
+    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
-    from pytest_gpuperf.measure.device.gpu import gpu_info
 
     end = time.monotonic() + 60 * minutes
 

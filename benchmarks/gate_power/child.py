@@ -17,9 +17,9 @@ from benchmarks.children import ROOT
 from benchmarks.gate_power.kernels import POWER_LIMITED, build_again, build_all, modes
 from benchmarks.gate_power.samples import Began, Failed, SessionSample, model_key
 from pytest_gpuperf.measure.device.conditions import Nvml
+from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.environment import environment
-from pytest_gpuperf.measure.device.gpu import gpu_info
-from pytest_gpuperf.measure.timing.graph import block_gpu, elapsed_us, event
+from pytest_gpuperf.measure.timing.graph_capture import block_gpu, elapsed_us, event
 from pytest_gpuperf.measure.timing.timer import Timer
 from pytest_gpuperf.statistics.clock_model import ClockModel
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from benchmarks.children import Parent
     from benchmarks.gate_power.kernels import Call
-    from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
     from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+    from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
     from pytest_gpuperf.records import TimingMode, TimingSource
 
     Key = tuple[str, int]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.works_with import FILE, Compared, Results, exceptions, read, summary, times_table
 from pytest_gpuperf.records import NO_GPU, Environment, Toolchain
-from pytest_gpuperf.records.runs import newest_recordings
+from pytest_gpuperf.records.run_store import newest_recordings
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing

@@ -32,7 +32,7 @@ from benchmarks.children import ROOT, Child, ChildError, end_in_order_when_told,
 from benchmarks.zoo.cases import zoo
 from benchmarks.zoo.child import Order
 from benchmarks.zoo.results import SCHEMA, Results, Run, Tried, passes, read, report, summary
-from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.records.atomic_writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -200,8 +200,8 @@ def plan(
 
 def measure(given: argparse.Namespace) -> Results:
     """Run the zoo, and write the file after every callable that took part."""
+    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
-    from pytest_gpuperf.measure.device.gpu import gpu_info
 
     path: Path = given.files[0]
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

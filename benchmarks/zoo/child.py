@@ -17,15 +17,15 @@ from benchmarks.zoo.cases import zoo
 from benchmarks.zoo.results import Fate, Tried
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.owner import detach
-from pytest_gpuperf.measure.device import l2, originals
+from pytest_gpuperf.measure.cupti.ownership import detach
+from pytest_gpuperf.measure.device import l2_flush, originals
 from pytest_gpuperf.measure.device.conditions import Nvml
-from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.device.gpu import gpu_info
+from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.measure.identity.code_reader import CodeReader
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.timer import Timer
-from pytest_gpuperf.measure.verification.records import audit
+from pytest_gpuperf.measure.verification.cupti_records import audit
 from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, Reference
 from pytest_gpuperf.session.live_source import LiveSource, restored
@@ -137,7 +137,7 @@ class Bench:
         return torch.empty(self._flush_bytes, dtype=torch.int8, device="cuda")
 
     def _flush(self) -> None:
-        l2.forget()
+        l2_flush.forget()
         originals.zero(self._buffer)
 
 

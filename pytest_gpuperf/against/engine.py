@@ -14,8 +14,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.build import build
-from pytest_gpuperf.against.launching import Launcher
 from pytest_gpuperf.against.messages import CollectionEnd
+from pytest_gpuperf.against.process_launcher import Launcher
 from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.against.side_process import CRASH, LostError, SideProcess
 from pytest_gpuperf.against.sides import Sides
@@ -23,7 +23,7 @@ from pytest_gpuperf.against.turns import RestartResult, Turns
 from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.processes.signals import signals_held_off
 from pytest_gpuperf.records.change import printable
-from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.file_paths import show_path
 from pytest_gpuperf.statistics.thresholds import FRESH, LOOKS
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SidePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of a side process; `start.py` reads `checkout`, `tree`, `built` and `first` by these names."""
+    """The plan of a side process; `side_main.py` reads `checkout`, `tree`, `built`, `first` by name."""
 
     channel: int
     """Descriptor of the side's end of the socket."""

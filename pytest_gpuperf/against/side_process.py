@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.against.launching import Launcher
     from pytest_gpuperf.against.messages import Answer, Command, SidePlan
+    from pytest_gpuperf.against.process_launcher import Launcher
     from pytest_gpuperf.against.sides import Sides
     from pytest_gpuperf.statistics.sequential import Side
 

@@ -11,7 +11,7 @@ from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.file_paths import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, passes
 from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, ncu_metric_names
 from pytest_gpuperf.metrics.chips import CHIPS, find_chip
 from pytest_gpuperf.metrics.presets import PRESETS, check_presets, metrics_of
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:

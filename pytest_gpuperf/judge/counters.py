@@ -12,7 +12,7 @@ from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics import Tier
 from pytest_gpuperf.records.change import Change, show_pair, show_signed
-from pytest_gpuperf.records.values import EXACT_VALUES, VALUES
+from pytest_gpuperf.records.named_values import EXACT_VALUES, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.metrics.compiled import COMPILED
-from pytest_gpuperf.metrics.memory import MEMORY
+from pytest_gpuperf.metrics.compiler_metrics import COMPILED
+from pytest_gpuperf.metrics.memory_traffic import MEMORY
 from pytest_gpuperf.metrics.metric import Combining, Metric, Source, Tier
 from pytest_gpuperf.metrics.ncu_units import to_base
-from pytest_gpuperf.metrics.occupancy import OCCUPANCY
+from pytest_gpuperf.metrics.occupancy_metrics import OCCUPANCY
 from pytest_gpuperf.metrics.operations import ARITHMETIC
 from pytest_gpuperf.metrics.roofline import CEILINGS
-from pytest_gpuperf.metrics.speed import SPEED
+from pytest_gpuperf.metrics.speed_of_light import SPEED
 from pytest_gpuperf.metrics.stalls import STALLS
 from pytest_gpuperf.records.counters import WORDS, is_raw_name
 from pytest_gpuperf.records.plausibility import impossible

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.metrics.metric import EVERY_CHIP, Combining, Metric, Source, Tier, but, scaled, since
-from pytest_gpuperf.metrics.speed import OWN_MEMORY
+from pytest_gpuperf.metrics.speed_of_light import OWN_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.plugin.facade import Gpuperf
-from pytest_gpuperf.session.child import ChildRunner, ChildSource
-from pytest_gpuperf.session.live import why_not_live
+from pytest_gpuperf.session.child_runner import ChildRunner, ChildSource
+from pytest_gpuperf.session.live_runner import why_not_live
 from pytest_gpuperf.session.live_source import check, fuzz
 from pytest_gpuperf.session.marker import ItemState, Marker
 from pytest_gpuperf.session.seeds import random_numbers_kept, seed, seed_of

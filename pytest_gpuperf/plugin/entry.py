@@ -10,7 +10,7 @@ import pytest
 
 from pytest_gpuperf.compat.pytest_names import early_options
 from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, ncu
-from pytest_gpuperf.plugin.own_errors import guarded
+from pytest_gpuperf.plugin.internal_errors import guarded
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.settings import options
 
@@ -41,7 +41,7 @@ def pytest_load_initial_conftests(
     """
     flag = getattr(early_options(early_config), "gpuperf", "--gpuperf" in args or None)
     if early_config.getini("gpuperf") if flag is None else flag:
-        from pytest_gpuperf.plugin.isolation import isolate
+        from pytest_gpuperf.plugin.xdist_setup import isolate
 
         isolate(early_config, args)
     return (yield)
@@ -53,7 +53,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Start a worker for each GPU under `-n auto`."""
     if not options.is_enabled(config):
         return None
-    from pytest_gpuperf.plugin.isolation import auto_workers
+    from pytest_gpuperf.plugin.xdist_setup import auto_workers
 
     return auto_workers(config)
 
@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "gpus: number of GPUs, a rank for each, of a test with gpuperf_ranks",
     )
     if options.is_enabled(config):
-        from pytest_gpuperf.plugin.activation import activate
+        from pytest_gpuperf.plugin.hook_selection import activate
 
         activate(config, FIRST_ON_PATH)
     else:

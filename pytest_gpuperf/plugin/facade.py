@@ -27,9 +27,9 @@ from pytest_gpuperf.plugin.recorder import (
 )
 from pytest_gpuperf.records import Profile
 from pytest_gpuperf.records.call import LAYOUTS, Call, FuzzCall, Selection, check_kernels, check_launches
-from pytest_gpuperf.records.compiled import ARCHITECTURES, label_of, profile_of
+from pytest_gpuperf.records.static_profiles import ARCHITECTURES, label_of, profile_of
 from pytest_gpuperf.registry import instrument
-from pytest_gpuperf.session.child import ANY_NUMBER
+from pytest_gpuperf.session.child_runner import ANY_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

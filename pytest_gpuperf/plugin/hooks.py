@@ -9,24 +9,24 @@ import pytest
 
 from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
-from pytest_gpuperf.measure.counters.name_check import check_names
-from pytest_gpuperf.plugin.own_errors import COLLECTED, OwnErrors, is_of_measuring, register
+from pytest_gpuperf.measure.counters.metric_name_check import check_names
+from pytest_gpuperf.plugin.internal_errors import COLLECTED, OwnErrors, is_of_measuring, register
 from pytest_gpuperf.plugin.reports import LateReport, Reports, invocation_of, properties, stop_timers
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.durations import load_durations
+from pytest_gpuperf.session.load_balancing import spread
 from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of
 from pytest_gpuperf.session.orphans import known_name, orphans, shifted
 from pytest_gpuperf.session.progress import RemoteTerminal
 from pytest_gpuperf.session.runner import RUNNER
 from pytest_gpuperf.session.seeds import forget_compiled_code
-from pytest_gpuperf.session.spread import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Generator, Mapping
 
-    from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.session.runner import Runner
+    from pytest_gpuperf.session.worker_link import Link
     from pytest_gpuperf.settings.settings import Settings
 
 WITHOUT_EFFECT = (

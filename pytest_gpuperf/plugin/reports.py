@@ -11,7 +11,7 @@ import pytest
 
 from pytest_gpuperf.compat.pytest_names import calls_held
 from pytest_gpuperf.errors import GpuperfError, of_system
-from pytest_gpuperf.plugin.own_errors import OwnErrors
+from pytest_gpuperf.plugin.internal_errors import OwnErrors
 from pytest_gpuperf.records.counters import top_stall
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.registry import registry
@@ -177,7 +177,7 @@ class Reports:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
     def _write_json(self, session: pytest.Session, report: RunReport, *, complete: bool) -> None:
-        from pytest_gpuperf.report.verdicts import End, write_verdicts
+        from pytest_gpuperf.report.verdict_json import End, write_verdicts
 
         if self._settings.json is not None:
             end = End(complete, int(session.exitstatus), self._failed)
@@ -188,7 +188,7 @@ class Reports:
         if self._nothing:
             terminalreporter.write_line(f"gpuperf: error: {self._nothing}")
         if self.report is not None:
-            from pytest_gpuperf.report.run_summary import publish
+            from pytest_gpuperf.report.terminal_summary import publish
 
             publish(self.report.summary(), terminalreporter, brief=self._settings.brief)
 

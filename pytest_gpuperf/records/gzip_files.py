@@ -8,7 +8,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.file_paths import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from pytest_gpuperf.records.runs import STATE_FOLDER
+from pytest_gpuperf.records.run_store import STATE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

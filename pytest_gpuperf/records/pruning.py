@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_gpuperf.records.json_files import find_files
-from pytest_gpuperf.records.runs import RUN_FILES, RUN_ID
+from pytest_gpuperf.records.file_paths import find_files
+from pytest_gpuperf.records.run_store import RUN_FILES, RUN_ID
 
 REPORTS = ("ncu", "sanitizer", "traces", "against", "code")
 """Folders of a run with reports, logs, traces and machine code."""

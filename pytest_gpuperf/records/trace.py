@@ -31,7 +31,7 @@ KernelClass: TypeAlias = Literal[
     "communication",
     "other",
 ]
-"""Role of a kernel in a call, by the rules of `pytest_gpuperf.features.trace.classes`."""
+"""Role of a kernel in a call, by the rules of `pytest_gpuperf.features.trace.kernel_classes`."""
 KERNEL_CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
 
 KernelCategory: TypeAlias = Literal[
@@ -45,7 +45,7 @@ KernelCategory: TypeAlias = Literal[
     "communication",
     "other",
 ]
-"""Work of a kernel, by its name alone: `pytest_gpuperf.features.trace.categories`."""
+"""Work of a kernel, by its name alone: `pytest_gpuperf.features.trace.kernel_categories`."""
 
 SpanSource: TypeAlias = Literal["profiler", "cupti", "events"]
 """Source of a span: torch.profiler, CUPTI's activity records, or CUDA events without a profiler."""
@@ -181,7 +181,7 @@ class Trace(Record, frozen=True, kw_only=True):
 
     @property
     def values(self) -> dict[str, float]:
-        """Values that limits can name, with their units in `records/values.py`."""
+        """Values that limits can name, with their units in `records/named_values.py`."""
         counts = ("launches", "host_launches", "copies", "memsets", "synchronizations")
         shares = {f"class.{name}": self.class_shares_pct.get(name, 0.0) for name in KERNEL_CLASSES}
         found = {

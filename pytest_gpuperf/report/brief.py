@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.notices import undecided
+from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.rows import build_rows, counts_by_status, failures, header_lines
-from pytest_gpuperf.report.show import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

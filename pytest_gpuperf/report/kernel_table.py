@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.measure.ncu.kernel_name import RETURNS
 from pytest_gpuperf.records import TracedKernel
 from pytest_gpuperf.report.forms.as_text import cut_middle
-from pytest_gpuperf.report.show import (
+from pytest_gpuperf.report.number_format import (
     count,
     show_extent,
     show_shared_memory,

@@ -8,8 +8,8 @@ from pytest_gpuperf.judge.counters import LEFT_OUT
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.timing import OTHER_CLIENT
+from pytest_gpuperf.report.number_format import count, not_captured
 from pytest_gpuperf.report.rows import split_names
-from pytest_gpuperf.report.show import count, not_captured
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

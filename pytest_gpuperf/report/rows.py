@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
-from pytest_gpuperf.report.show import (
+from pytest_gpuperf.report.number_format import (
     show_accuracy,
     show_change,
     show_compiled,

@@ -8,9 +8,9 @@ from pytest_gpuperf.errors import NoGpuError
 from pytest_gpuperf.registry import instrument
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.session.link import Link
     from pytest_gpuperf.session.news import News
     from pytest_gpuperf.session.runner import Runner
+    from pytest_gpuperf.session.worker_link import Link
     from pytest_gpuperf.settings.settings import Settings
 
 
@@ -28,19 +28,19 @@ def start(settings: Settings, news: News, link: Link | None = None) -> Runner:
         GpuperfError: The run to replay cannot be read, or an option asks for something impossible.
     """
     if settings.profiling_pass is not None:
-        from pytest_gpuperf.session.profiling import ProfilingRunner
+        from pytest_gpuperf.session.ncu_child import ProfilingRunner
 
         return ProfilingRunner(settings, settings.profiling_pass)
     if settings.sanitizing_pass is not None:
         runner: Runner = instrument("sanitizer").child_runner(settings, settings.sanitizing_pass)
         return runner
     if settings.side is not None:
-        from pytest_gpuperf.session.side import SideRunner
+        from pytest_gpuperf.session.side_child import SideRunner
 
         return SideRunner(settings, settings.side)
     reason = ""
     if settings.replay in ("auto", "never"):
-        from pytest_gpuperf.session.live import LiveRunner, why_not_live
+        from pytest_gpuperf.session.live_runner import LiveRunner, why_not_live
 
         reason = why_not_live()
         if not reason:
@@ -55,7 +55,7 @@ def start(settings: Settings, news: News, link: Link | None = None) -> Runner:
                 # A compiled kernel has no time to compare.
                 raise missing
             return _compile_only(settings, missing, news, link)
-    from pytest_gpuperf.session.replay import ReplayRunner
+    from pytest_gpuperf.session.replay_runner import ReplayRunner
 
     try:
         return ReplayRunner(settings, reason, news, link)

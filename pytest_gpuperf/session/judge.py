@@ -14,13 +14,13 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
 from pytest_gpuperf.judge.verdict import judge
-from pytest_gpuperf.measure.counters.name_check import check_names
+from pytest_gpuperf.measure.counters.metric_name_check import check_names
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import NO_GPU, TestRecord
 from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.file_paths import show_path
 from pytest_gpuperf.records.quantities import MOST_LIMITS
-from pytest_gpuperf.records.runs import STATE_FOLDER, recording_path
+from pytest_gpuperf.records.run_store import STATE_FOLDER, recording_path
 from pytest_gpuperf.session.orphans import is_shallow, last_change, last_values
 
 if TYPE_CHECKING:

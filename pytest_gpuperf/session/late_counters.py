@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
-from pytest_gpuperf.measure.device.lock import GpuLock
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.call import Call, Selection

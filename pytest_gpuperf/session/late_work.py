@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.measure.device.lock import GpuLock
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.session.judge import Judge
 from pytest_gpuperf.session.late_counters import read_unread
 from pytest_gpuperf.session.marker import ItemState, Marker

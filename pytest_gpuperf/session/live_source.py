@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.against.rounds import time_in_turn
+from pytest_gpuperf.against.callable_rounds import time_in_turn
 from pytest_gpuperf.compat.triton_names import choices_pinned
-from pytest_gpuperf.judge.choices import other_choices
-from pytest_gpuperf.judge.code import is_same_code
-from pytest_gpuperf.measure.device.lock import HOST, GpuLock
+from pytest_gpuperf.judge.autotuner_choices import other_choices
+from pytest_gpuperf.judge.code_changes import is_same_code
+from pytest_gpuperf.measure.device.gpu_lock import HOST, GpuLock
 from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.phases import Phases
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
-    from pytest_gpuperf.measure.restoration.before import Before
+    from pytest_gpuperf.measure.restoration.snapshot import Before
     from pytest_gpuperf.measure.timing.first_calls import FirstCalls
     from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
     from pytest_gpuperf.measure.timing.timer import Timer
@@ -159,8 +159,8 @@ class LiveSource:
         return replace(call, fn=first_calls.watched(call.fn))
 
     def _time(self, call: Call, *, mode: str, bytes: int, flops: int, verify: str) -> Timing:
-        from pytest_gpuperf.measure.restoration.before import Before
-        from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
+        from pytest_gpuperf.measure.restoration.snapshot import Before
+        from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
         from pytest_gpuperf.measure.verification.verifier import Verifier
 
         code, before = None, None
@@ -195,7 +195,7 @@ class LiveSource:
 
     def in_turn(self, first: Call, other: Call, *, mode: str) -> AgainstTiming:
         """Time both calls in turn, in rounds on tensors at three places in memory."""
-        from pytest_gpuperf.measure.timing.call_elsewhere import copied_call
+        from pytest_gpuperf.measure.timing.relocated_calls import copied_call
 
         self.display.show(f"{first.nodeid}: {first.label} and {other.label} in turn")
         alone = self.display.alone(GpuLock(HOST)) if mode == "host" else nullcontext()
@@ -290,7 +290,7 @@ def fuzz(call: FuzzCall, progress: Callable[[str], None]) -> Fuzzing:
 @contextmanager
 def restored(call: Call) -> Iterator[Before]:
     """Restore what the calls of the block write, and random numbers."""
-    from pytest_gpuperf.measure.restoration.before import Before
+    from pytest_gpuperf.measure.restoration.snapshot import Before
 
     with random_numbers_kept():
         before = Before(call)

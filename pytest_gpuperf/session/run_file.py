@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import RUN_SCHEMA, Environment, Run
-from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.file_paths import show_path
 from pytest_gpuperf.records.pruning import find_old
-from pytest_gpuperf.records.runs import RunStore
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.records.run_store import RunStore
+from pytest_gpuperf.report.number_format import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.records import TestRecord
     from pytest_gpuperf.session.news import News
-    from pytest_gpuperf.session.orders import Orders
+    from pytest_gpuperf.session.worker_orders import Orders
     from pytest_gpuperf.settings.settings import Settings
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.runs import STATE_FOLDER
+from pytest_gpuperf.records.run_store import STATE_FOLDER
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, all_options, number_of, runs_kept, whole_number
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from docs.screenshots import ROOT, write_report
 from pytest_gpuperf.records import GpuInfo
-from pytest_gpuperf.records.runs import encode_run, load_run, recordings
+from pytest_gpuperf.records.run_store import encode_run, load_run, recordings
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:

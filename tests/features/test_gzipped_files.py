@@ -9,7 +9,7 @@ import pytest
 
 from command_line import gpuperf
 from pytest_gpuperf.records import Measurement, gzip_files
-from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.records.run_store import RunStore
 from run_builders import record, run
 from trace_builders import BLOCK
 

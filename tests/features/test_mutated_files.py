@@ -17,7 +17,7 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.judge.verdict import Expected, judge
-from pytest_gpuperf.records.runs import encode_run, load_run
+from pytest_gpuperf.records.run_store import encode_run, load_run
 from whole_run import KNOWN, NEW
 
 if TYPE_CHECKING:

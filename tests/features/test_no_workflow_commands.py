@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from command_line import gpuperf
 from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Timing, Toolchain
-from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.records.run_store import RunStore
 from pytest_gpuperf.report.forms import FORMS
 from run_builders import record, run
 from trace_builders import BLOCK

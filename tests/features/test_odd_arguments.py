@@ -28,7 +28,7 @@ from pytest_gpuperf.records import (
     Trace,
     WarmUp,
 )
-from pytest_gpuperf.records.runs import encode_run
+from pytest_gpuperf.records.run_store import encode_run
 from pytest_gpuperf.session.marker import MARKER_CHECKS, ItemState, Marker
 from run_builders import H200, run, timing
 

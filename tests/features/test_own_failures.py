@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import pytest
 
 # pytester unloads what a run imports: a module is replaced only if it was loaded before.
-import pytest_gpuperf.features.export.benchmark_timer
-import pytest_gpuperf.features.github.annotations
-import pytest_gpuperf.features.github.step_summary
-import pytest_gpuperf.features.page.page
-import pytest_gpuperf.features.trace.capture
-import pytest_gpuperf.measure.device.conditions
-import pytest_gpuperf.plugin.hooks
-import pytest_gpuperf.plugin.isolation
-import pytest_gpuperf.plugin.reports  # noqa: F401
-from pytest_gpuperf.measure.device.lock import HELD_ENV
-from pytest_gpuperf.plugin.own_errors import ISSUES
+from pytest_gpuperf.measure.device.gpu_lock import HELD_ENV
+from pytest_gpuperf.plugin.internal_errors import ISSUES
 from pytest_gpuperf.records import Correctness, Trace
 from run_builders import H200, one_test, profile, timing
 
@@ -26,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Conditions, Timing
 
-LIVE = "pytest_gpuperf.session.live"
+LIVE = "pytest_gpuperf.session.live_runner"
 TESTS = """
 import pytest
 
@@ -70,7 +61,7 @@ def _fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "pytest_gpuperf.measure.counters.cupti_counters.CuptiCounters.lookup": lambda *_: found,
         "pytest_gpuperf.measure.cupti.range_profiler.why_no_range_profiler": lambda: "",
         "pytest_gpuperf.measure.device.environment.environment": lambda *_: one_test().environment,
-        "pytest_gpuperf.measure.device.gpu.gpu_info": lambda: H200,
+        "pytest_gpuperf.measure.device.device_properties.gpu_info": lambda: H200,
         "pytest_gpuperf.measure.timing.timer.Timer": FakeTimer,
         "pytest_gpuperf.features.trace.capture.capture": lambda *_: Trace(),
     }
@@ -96,7 +87,7 @@ class Broken(NamedTuple):
 SETUP, CALL, FINISH = "pytest_runtest_setup", "pytest_runtest_call", "pytest_sessionfinish"
 FAILED, ERROR = {"passed": 1, "failed": 1}, {"passed": 1, "errors": 1}
 EACH = [
-    Broken("pytest_gpuperf.plugin.isolation.isolate", "pytest_load_initial_conftests"),
+    Broken("pytest_gpuperf.plugin.xdist_setup.isolate", "pytest_load_initial_conftests"),
     Broken("pytest_gpuperf.settings.settings.Settings.from_config", "pytest_configure", {}, 4, has_run=False),
     Broken("pytest_gpuperf.plugin.hooks.start", "pytest_collection_modifyitems", ERROR, 1, has_run=False),
     Broken(
@@ -134,9 +125,9 @@ EACH = [
     Broken(
         "pytest_gpuperf.features.page.page.page_pieces", FINISH, arguments=("--gpuperf-html=report.html",)
     ),
-    Broken("pytest_gpuperf.report.verdicts.write_verdicts", FINISH, arguments=("--gpuperf-json=v.json",)),
+    Broken("pytest_gpuperf.report.verdict_json.write_verdicts", FINISH, arguments=("--gpuperf-json=v.json",)),
     Broken(f"{LIVE}.LiveRunner.end", FINISH),
-    Broken("pytest_gpuperf.report.run_summary.publish", "pytest_terminal_summary"),
+    Broken("pytest_gpuperf.report.terminal_summary.publish", "pytest_terminal_summary"),
     Broken("pytest_gpuperf.features.github.annotations.error_annotations", "pytest_terminal_summary"),
 ]
 

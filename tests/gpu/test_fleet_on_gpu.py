@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.fleet_project import git
-from pytest_gpuperf.measure.device.visible import visible_gpus
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.measure.device.visible_gpus import visible_gpus
+from pytest_gpuperf.records.run_store import load_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_gpuperf.features.export.benchmark_timer import gpu_clock
+from pytest_gpuperf.features.export.pytest_benchmark_timer import gpu_clock
 from pytest_gpuperf.measure.timing.batch import HotBatch
 
 

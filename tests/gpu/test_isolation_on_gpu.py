@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.run_store import load_run
 
 SUITE = """
 import ctypes, os

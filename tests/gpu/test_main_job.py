@@ -13,7 +13,7 @@ import pytest
 
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs
 from pytest_gpuperf.measure.ncu.tool import find_ncu
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.run_store import load_run
 
 needs_ncu = pytest.mark.skipif(
     not (shutil.which("ncu") or Path("/usr/local/cuda/bin/ncu").exists()), reason="needs ncu"

@@ -9,7 +9,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.sanitizer.tool import find_sanitizer
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.run_store import load_run
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import SanitizerHit, SanitizerResult

@@ -10,7 +10,7 @@ import torch
 
 triton = pytest.importorskip("triton")
 
-from pytest_gpuperf.features.static.compile import compile_static  # noqa: E402
+from pytest_gpuperf.features.static.compilation import compile_static  # noqa: E402
 from suites.kernels.gemm import GROUP_ROWS, TILES, Tile, matmul_kernel  # noqa: E402
 from suites.kernels.square import block_of, square_kernel  # noqa: E402
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.features.ncu.weights import weights_used
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.run_store import load_run
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Profile

@@ -7,8 +7,8 @@ import os
 import pytest
 import torch
 
-from pytest_gpuperf.measure.device.visible import visible_gpus
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.measure.device.visible_gpus import visible_gpus
+from pytest_gpuperf.records.run_store import load_run
 
 SUITE = """
 import pytest, torch

@@ -14,7 +14,7 @@ import pytest
 
 from against_environment import environment
 from against_pass_project import TEST, K, found, record, ten_microseconds
-from pytest_gpuperf.against import fork_server, launching
+from pytest_gpuperf.against import fork_server, process_launcher
 
 if TYPE_CHECKING:
     from against_project import Project
@@ -40,7 +40,7 @@ def project(tmp_path: Path, witness: Path, monkeypatch: pytest.MonkeyPatch) -> P
     folder = tmp_path / "packages"
     folder.mkdir()
     (folder / "slow_package.py").write_text(NOTE.format(str(witness)))
-    monkeypatch.setattr(launching, "SLOW", ("slow_package",))
+    monkeypatch.setattr(process_launcher, "SLOW", ("slow_package",))
     loaded = ModuleType("slow_package")
     loaded.__file__ = "slow_package.py"
     monkeypatch.setitem(sys.modules, "slow_package", loaded)
@@ -109,7 +109,7 @@ def test_server_has_the_environment_of_the_runs_start(monkeypatch: pytest.Monkey
     """Packages read variables when they are imported, and a test may have set one for itself."""
     before = dict(os.environ)
     monkeypatch.setenv("TORCH_LOGS", "recompiles")
-    server = launching.ForkServer(sys.executable, before, ["/"])
+    server = process_launcher.ForkServer(sys.executable, before, ["/"])
     place = Path(f"/proc/{vars(server)['_process'].pid}/environ")
     assert b"TORCH_LOGS" not in place.read_bytes()
     server.close()
@@ -136,10 +136,10 @@ if not others:
 
 def test_a_fork_that_nobody_asks_for_its_status_has_ended() -> None:
     """In a container, the process that inherits the forks of a lost server may never ask."""
-    server = launching.ForkServer(sys.executable, os.environ, ["/"])
+    server = process_launcher.ForkServer(sys.executable, os.environ, ["/"])
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    fork = launching._Forked(server, child.pid)
+    fork = process_launcher._Forked(server, child.pid)
     server.close()
     assert fork.wait(timeout=5) == -signal.SIGKILL
     child.wait()
@@ -200,9 +200,9 @@ def test_triton_hashes_itself_once_for_all_processes(monkeypatch: pytest.MonkeyP
 
 
 def test_no_server_starts_if_nothing_slow_was_imported() -> None:
-    assert launching.slow_imports({"numpy": fork_server}) == []
-    assert launching.slow_imports({"torch": ModuleType("torch")}) == []
-    assert launching.slow_imports({"torch": fork_server, "numpy": fork_server}) == ["numpy", "torch"]
+    assert process_launcher.slow_imports({"numpy": fork_server}) == []
+    assert process_launcher.slow_imports({"torch": ModuleType("torch")}) == []
+    assert process_launcher.slow_imports({"torch": fork_server, "numpy": fork_server}) == ["numpy", "torch"]
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, True), (201, True), (3, False)])

@@ -41,7 +41,7 @@ def ordinary(pytester: pytest.Pytester) -> pytest.Pytester:
 def test_outputs_are_checked_and_nothing_is_timed(
     ordinary: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_gpuperf.session.live.why_not_live", lambda: "")
+    monkeypatch.setattr("pytest_gpuperf.session.live_runner.why_not_live", lambda: "")
     done = ordinary.runpytest_inprocess("-rs")
     done.assert_outcomes(passed=2, failed=1, skipped=1)
     done.stdout.fnmatch_lines(["*test_square?wrong?*", "*run pytest with --gpuperf", "*1 failed, 2 passed*"])

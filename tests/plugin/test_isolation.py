@@ -245,7 +245,7 @@ def test_own_errors_of_both_processes_are_told_and_the_tests_go_on(pytester: pyt
     pytester.makeconftest(
         """
         import pytest_gpuperf.plugin.hooks
-        from pytest_gpuperf.records.runs import RunStore
+        from pytest_gpuperf.records.run_store import RunStore
 
         def broken(*_): raise KeyError("boom")
 

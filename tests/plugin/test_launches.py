@@ -9,7 +9,7 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.call_profile import CounterSource
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-from pytest_gpuperf.metrics.combine import combine
+from pytest_gpuperf.metrics.combination import combine
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile
 from pytest_gpuperf.records.call import Call, Launches, Selection, check_launches
 from run_builders import record, run

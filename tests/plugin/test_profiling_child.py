@@ -14,7 +14,7 @@ from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.call import Call, Selection
 from pytest_gpuperf.records.passes import Invocation, PassFolder, SelectedTest
-from pytest_gpuperf.session.child import ANY_NUMBER
+from pytest_gpuperf.session.child_runner import ANY_NUMBER
 
 if TYPE_CHECKING:
     from pathlib import Path

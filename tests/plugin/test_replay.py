@@ -22,8 +22,8 @@ from pytest_gpuperf.records import (
     Settlement,
     Workload,
 )
-from pytest_gpuperf.records.runs import encode_run
-from pytest_gpuperf.session.replay import LONGEST_REASON
+from pytest_gpuperf.records.run_store import encode_run
+from pytest_gpuperf.session.replay_runner import LONGEST_REASON
 from pytest_gpuperf.session.runner import RUNNER
 from run_builders import H200, measured, profile, record, run, timing
 

@@ -13,7 +13,7 @@ import pytest
 import gpu_locks
 from fake_reporter import Reporter
 from gpu_locks import held_elsewhere, let_go
-from pytest_gpuperf.measure.device.lock import GpuLock, Holder
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock, Holder
 from pytest_gpuperf.session.progress import Progress
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_run_holds_the_lock_to_its_end(pytester: pytest.Pytester, gpu: str) -> N
     pytester.makepyfile(
         test_k=f"""
         import os
-        from pytest_gpuperf.measure.device.lock import GpuLock
+        from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 
         def test_k(gpuperf):
             gpuperf._keep("main")
@@ -62,8 +62,8 @@ def test_lock_is_held_before_ncu_starts(pytester: pytest.Pytester, gpu: str) -> 
     pytester.makeconftest(
         GPU.format(uuid=gpu)
         + f"""
-from pytest_gpuperf.measure.device.lock import GpuLock
-from pytest_gpuperf.session.live import LiveRunner
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock
+from pytest_gpuperf.session.live_runner import LiveRunner
 
 def run_passes(*_):
     assert GpuLock({gpu!r}).holder() is not None
@@ -80,8 +80,8 @@ def test_lock_is_released_before_the_process_ends(pytester: pytest.Pytester, gpu
         GPU.format(uuid=gpu)
         + f"""
 import atexit
-from pytest_gpuperf.measure.device.lock import GpuLock
-from pytest_gpuperf.session.live import LiveRunner
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock
+from pytest_gpuperf.session.live_runner import LiveRunner
 
 def show():
     print("held by", GpuLock({gpu!r}).holder())
@@ -167,7 +167,7 @@ def test_a_replay_takes_no_lock(pytester: pytest.Pytester, replay: None) -> None
     pytester.makepyfile(
         test_k="""
         import os
-        from pytest_gpuperf.measure.device.lock import HELD_ENV
+        from pytest_gpuperf.measure.device.gpu_lock import HELD_ENV
 
         def test_k(gpuperf):
             gpuperf._keep("main")

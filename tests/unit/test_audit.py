@@ -7,9 +7,9 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.timing import marks
-from pytest_gpuperf.measure.timing.marks import refuse_elsewhere
-from pytest_gpuperf.measure.verification.records import Audit, audit_of
+from pytest_gpuperf.measure.timing import marker_kernels
+from pytest_gpuperf.measure.timing.marker_kernels import refuse_elsewhere
+from pytest_gpuperf.measure.verification.cupti_records import Audit, audit_of
 
 SPIN = Activity(0, 1000, "spin_kernel", launch=1)
 
@@ -111,12 +111,12 @@ def test_very_short_times_may_differ() -> None:
     assert not audited(us=2.5).doubt(0.9)
 
 
-@pytest.mark.parametrize(("threads", "waits"), [(1, []), (2, [marks.THREADS_S])])
+@pytest.mark.parametrize(("threads", "waits"), [(1, []), (2, [marker_kernels.THREADS_S])])
 def test_other_threads_get_time_to_launch(
     monkeypatch: pytest.MonkeyPatch, threads: int, waits: list[float]
 ) -> None:
     waited: list[float] = []
     monkeypatch.setattr("sys._current_frames", lambda: dict.fromkeys(range(threads)))
     monkeypatch.setattr("time.sleep", waited.append)
-    marks.wait_for_threads()
+    marker_kernels.wait_for_threads()
     assert waited == waits

@@ -9,8 +9,8 @@ from msgspec import structs
 
 from command_line import gpuperf
 from pytest_gpuperf._version import __version__
-from pytest_gpuperf.records.runs import RunStore, encode_run, recording_path
-from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.run_store import RunStore, encode_run, recording_path
 from run_builders import H200, NODEID, measured, one_test, record, run
 
 if TYPE_CHECKING:

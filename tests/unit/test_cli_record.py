@@ -6,7 +6,7 @@ import pytest
 
 from command_line import gpuperf
 from pytest_gpuperf.records import GpuInfo, Run
-from pytest_gpuperf.records.runs import RunStore, newest_recordings
+from pytest_gpuperf.records.run_store import RunStore, newest_recordings
 from run_builders import H200, measured, one_test, record, run
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_gpuperf.metrics import Combining
-from pytest_gpuperf.metrics.combine import combine, combining_of
+from pytest_gpuperf.metrics.combination import combine, combining_of
 from run_builders import launches
 
 

@@ -18,7 +18,7 @@ import xdist.dsession
 import pytest_gpuperf
 from pytest_gpuperf.compat import nvrtc_names, pytest_names, torch_names, triton_names, xdist_names
 from pytest_gpuperf.measure.correctness.guarded_pool import can_guard
-from pytest_gpuperf.measure.device import kernels, originals
+from pytest_gpuperf.measure.device import originals, ptx_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,21 +122,21 @@ def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) 
         assert f".entry {name}(" in ptx
         return SimpleNamespace(launch=lambda *arguments: launched.append(arguments))
 
-    monkeypatch.setattr(kernels, "load", load)
+    monkeypatch.setattr(ptx_kernels, "load", load)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(originals, "_SLEEP", None)
     monkeypatch.setattr(originals, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
-    kernels.kernel.cache_clear()
+    ptx_kernels.kernel.cache_clear()
     originals.sleep_on_gpu(2000)
-    kernels.kernel.cache_clear()
+    ptx_kernels.kernel.cache_clear()
     assert launched == [(1, 1, 2000, 7)]
 
 
-@pytest.mark.parametrize("name", kernels.PTX)
+@pytest.mark.parametrize("name", ptx_kernels.PTX)
 def test_own_kernels_are_valid_ptx(tmp_path: Path, name: str) -> None:
     import triton
 
-    (tmp_path / "kernel.ptx").write_text(kernels.PTX[name])
+    (tmp_path / "kernel.ptx").write_text(ptx_kernels.PTX[name])
     folder = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
     ptxas = [str(folder / "ptxas"), "-arch=sm_90", "-o", os.devnull, str(tmp_path / "kernel.ptx")]
     subprocess.run(ptxas, check=True)

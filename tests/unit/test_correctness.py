@@ -9,7 +9,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.correctness.own_check import ReferenceWithCheck
+from pytest_gpuperf.measure.correctness.custom_check import ReferenceWithCheck
 from pytest_gpuperf.measure.correctness.poison import poisoned_memory
 
 if TYPE_CHECKING:

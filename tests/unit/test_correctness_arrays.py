@@ -12,7 +12,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure import correctness
-from pytest_gpuperf.measure.correctness import arrays, check
+from pytest_gpuperf.measure.correctness import check, foreign_arrays
 
 
 class Array:
@@ -55,7 +55,7 @@ def test_wrong_array_of_another_library_fails() -> None:
 
 
 def test_changed_argument_of_another_library_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "ON_GPU", {1})
+    monkeypatch.setattr(foreign_arrays, "ON_GPU", {1})
 
     def doubled_in_place(x: Array) -> Array:
         x.tensor *= 2
@@ -75,7 +75,7 @@ def test_unreadable_output_is_refused_by_name() -> None:
 
 
 def test_unreadable_argument_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "ON_GPU", {1})
+    monkeypatch.setattr(foreign_arrays, "ON_GPU", {1})
     assert check(lambda _: torch.ones(1), (Unreadable(),), {}, expected=torch.ones(1)).passed
 
 
@@ -86,7 +86,7 @@ def test_output_on_another_device_than_a_torch_reference_still_fails() -> None:
 
 def test_arrays_of_a_reference_move_to_the_device_of_the_output() -> None:
     there = torch.device("meta")
-    found = arrays.moved({"a": [np.ones(2), torch.ones(2)], "n": 3}, there)
+    found = foreign_arrays.moved({"a": [np.ones(2), torch.ones(2)], "n": 3}, there)
     assert [one.device.type for one in found["a"]] == ["meta", "cpu"]
     assert found["n"] == 3
 
@@ -96,7 +96,7 @@ def test_numpy_reference_moves(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def moved(value: object, device: torch.device) -> object:
         devices.append(device)
-        return arrays.moved(value, device)
+        return foreign_arrays.moved(value, device)
 
     monkeypatch.setattr(correctness, "moved", moved)
     assert check(lambda: torch.ones(2), (), {}, expected=lambda: np.ones(2, np.float32)).passed

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.file_kinds import Kind, kind_of
-from pytest_gpuperf.records.runs import encode_run, load_run
+from pytest_gpuperf.records.run_store import encode_run, load_run
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:

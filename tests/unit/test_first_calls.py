@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.first_calls import FirstCalls
 from pytest_gpuperf.records.timing import CompilerWork, FirstCall
-from pytest_gpuperf.report.terminal import first_calls_line
+from pytest_gpuperf.report.terminal_table import first_calls_line
 from run_builders import timing
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gpu_locks import UUID, held_elsewhere, let_go
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device.lock import GpuLock, Holder
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock, Holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

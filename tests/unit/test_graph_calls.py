@@ -19,7 +19,7 @@ from pytest_gpuperf.measure.device.driver import DriverError
 from pytest_gpuperf.measure.timing import graph_calls
 from pytest_gpuperf.measure.timing.batch import HotBatch
 from pytest_gpuperf.measure.timing.graph_calls import CapturedCalls
-from pytest_gpuperf.measure.verification import rerun
+from pytest_gpuperf.measure.verification import retiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,9 +159,15 @@ def test_sample_has_the_last_call_and_one_of_each_kind(
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
     numbers = itertools.count()
     calls = capture(driver, lambda: driver.kernel("work" if next(numbers) == 17 else "idle!"), 100)
-    found = rerun.reruns_of(batch_of(calls, others=[lambda: None] * 2))
+    found = retiming.reruns_of(batch_of(calls, others=[lambda: None] * 2))
     in_graph = [not one.live for one in found]
-    assert in_graph == [True, False, False, *[True] * (rerun.RERUN_CALLS - 1), *[False] * rerun.PLAIN_CALLS]
+    assert in_graph == [
+        True,
+        False,
+        False,
+        *[True] * (retiming.RERUN_CALLS - 1),
+        *[False] * retiming.PLAIN_CALLS,
+    ]
     for one in (found[0], found[3]):
         one._call()
     assert driver.launched == [["idle!"], ["work"]]
@@ -186,7 +192,7 @@ def test_refusal_of_the_driver_does_not_end_the_capture(driver: Driver, function
     calls = capture(driver, lambda: driver.kernel("k"), 2)
     assert calls.unavailable == f"the CUDA driver's {function} failed with error 999"
     with pytest.raises(GpuperfError, match=function):
-        rerun.reruns_of(batch_of(calls))
+        retiming.reruns_of(batch_of(calls))
 
 
 def test_former_value_is_gone_before_the_next_call(driver: Driver) -> None:
@@ -243,7 +249,7 @@ def test_single_call_is_queued_behind_a_kernel_that_blocks(monkeypatch: pytest.M
     monkeypatch.setattr(originals, "record", lambda _: steps.append("record"))
     monkeypatch.setattr(originals, "synchronize", lambda: steps.append("synchronize"))
     monkeypatch.setattr(originals, "elapsed_us", lambda *_: 7.0)
-    monkeypatch.setattr(rerun, "block_gpu", steps.append)
-    call = rerun.Rerun(lambda: steps.append("call"), rerun.by_events(1e6))
+    monkeypatch.setattr(retiming, "block_gpu", steps.append)
+    call = retiming.Rerun(lambda: steps.append("call"), retiming.by_events(1e6))
     assert call.run(lambda: steps.append("before")) == 7
     assert steps == ["before", "synchronize", 1e6, "record", "call", "record", "synchronize"]

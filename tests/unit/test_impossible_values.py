@@ -15,7 +15,7 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.screen import Origin, screen
 from pytest_gpuperf.records import Measurement, OtherTime
-from pytest_gpuperf.records.runs import encode_run, load_run, recordings
+from pytest_gpuperf.records.run_store import encode_run, load_run, recordings
 from pytest_gpuperf.statistics.decision import trimmed_mean
 from run_builders import NODEID, one_test, record, run, timing
 from whole_run import MODEL, NEW

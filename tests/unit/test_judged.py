@@ -15,7 +15,7 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limit
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.records.runs import encode_run, load_run
+from pytest_gpuperf.records.run_store import encode_run, load_run
 from run_builders import NODEID, in_turn, measured, one_test, record, run
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from pytest_gpuperf.records import (
     TestRecord,
     Trace,
 )
+from pytest_gpuperf.records.named_values import VALUES, is_of
 from pytest_gpuperf.records.timing import FirstCall
-from pytest_gpuperf.records.values import VALUES, is_of
 from pytest_gpuperf.session.marker import ItemState, Marker
 from run_builders import measured, profile, record, timing
 

@@ -9,9 +9,9 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.memory import fingerprint
-from pytest_gpuperf.measure.timing.call_elsewhere import copies
-from pytest_gpuperf.measure.verification import other_inputs as values_module
-from pytest_gpuperf.measure.verification.other_inputs import Values
+from pytest_gpuperf.measure.timing.relocated_calls import copies
+from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
+from pytest_gpuperf.measure.verification.perturbed_inputs import Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.records.pruning import find_old
-from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.records.run_store import RunStore
 from run_builders import one_test, run
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.rows import Summary
 from pytest_gpuperf.report.table import Screen
-from pytest_gpuperf.report.terminal import summary_lines
+from pytest_gpuperf.report.terminal_table import summary_lines
 from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
-from pytest_gpuperf.measure.verification import records
-from pytest_gpuperf.measure.verification.records import Audit, UncontainedError, contained
+from pytest_gpuperf.measure.verification import cupti_records
+from pytest_gpuperf.measure.verification.cupti_records import Audit, UncontainedError, contained
 from pytest_gpuperf.records import Conditions, OtherTime
 from run_builders import timing
 from timer_bench import Blocks
@@ -49,7 +49,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
                 raise found
             return found
 
-        monkeypatch.setattr(records, "audited", audit)
+        monkeypatch.setattr(cupti_records, "audited", audit)
         monkeypatch.setattr(PreparedCall, "in_short_graph_us", lambda _: in_short_graph_us)
         prepared = PreparedCall(
             Blocks(lambda _: timed.us_by("events") or 0.0), "hot", fn=fn, captured=captured
@@ -129,7 +129,7 @@ def test_calls_by_kernels_are_not_recorded_again(compared: Callable[..., Timing]
 def test_without_cupti_the_host_waits_for_the_device(
     compared: Callable[..., Timing], monkeypatch: pytest.MonkeyPatch, doubt: str
 ) -> None:
-    monkeypatch.setattr(records, "lagging", lambda _: doubt)
+    monkeypatch.setattr(cupti_records, "lagging", lambda _: doubt)
     found = compared(CuptiError("there is no CUPTI"), fn=print)
     assert (found.not_compared, found.doubts) == ("there is no CUPTI", (doubt,) if doubt else ())
 
@@ -144,6 +144,6 @@ def test_only_work_of_the_calls_themselves_may_lag(
     monkeypatch.setattr(originals, "has_passed", lambda _: True)
     for name in ("event", "record", "current_stream", "synchronize"):
         monkeypatch.setattr(originals, name, lambda *_, name=name: steps.append(name))
-    assert bool(records.lagging(lambda: steps.append("call"))) is told
+    assert bool(cupti_records.lagging(lambda: steps.append("call"))) is told
     one = ["current_stream", "event", "synchronize", *["call"] * 20, "record", "synchronize"]
     assert steps == one * 3

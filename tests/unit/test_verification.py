@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.restoration.before import Before
-from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
+from pytest_gpuperf.measure.restoration.snapshot import Before
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
-from pytest_gpuperf.measure.verification import replay, rerun
-from pytest_gpuperf.measure.verification.rerun import Rerun, by_events
+from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
+from pytest_gpuperf.measure.verification import reexecution, retiming
+from pytest_gpuperf.measure.verification.retiming import Rerun, by_events
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, Reference
@@ -79,7 +79,7 @@ def test_former_output_is_doubted(expected: Any) -> None:
 
 @pytest.fixture
 def _no_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rerun, "block_gpu", lambda _: None)
+    monkeypatch.setattr(retiming, "block_gpu", lambda _: None)
     for name in ("event", "record", "synchronize", "elapsed_us"):
         monkeypatch.setattr(originals, name, lambda *_: 10.0)
 
@@ -215,7 +215,7 @@ def test_expected_tensors_are_compared_on_the_timed_values() -> None:
 
 
 def test_long_calls_are_run_again_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(reexecution, "MOST_SECONDS", 0.0)
     calls: list[object] = []
 
     def fn(x: torch.Tensor) -> torch.Tensor:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device import visible
-from pytest_gpuperf.measure.device.visible import visible_gpus
+from pytest_gpuperf.measure.device import visible_gpus
 
 NAMES = ["NVIDIA H200", "NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3 MIG 1g.10gb"]
 UUIDS = [str(uuid.UUID(int=number)) for number in (3, 1, 2)]
@@ -39,14 +38,14 @@ def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
             raise NvmlError
 
     fake = SimpleNamespace(NVMLError=NvmlError, nvmlInit=lambda: None, nvmlDeviceGetHandleByUUID=by_uuid)
-    monkeypatch.setattr(visible, "pynvml", fake)
-    monkeypatch.setattr(visible, "call", call)
-    answered = SimpleNamespace(stdout=visible._devices())
-    monkeypatch.setattr(visible, "ask_apart", lambda *_: answered)
+    monkeypatch.setattr(visible_gpus, "pynvml", fake)
+    monkeypatch.setattr(visible_gpus, "call", call)
+    answered = SimpleNamespace(stdout=visible_gpus._devices())
+    monkeypatch.setattr(visible_gpus, "ask_apart", lambda *_: answered)
 
 
 def test_gpus_have_the_order_of_cuda() -> None:
-    assert visible_gpus() == [
+    assert visible_gpus.visible_gpus() == [
         (f"GPU-{UUIDS[0]}", "nvidia-h200"),
         (f"GPU-{UUIDS[1]}", "nvidia-h100-80gb-hbm3"),
         (f"MIG-{UUIDS[2]}", "nvidia-h100-80gb-hbm3-mig-1g-10gb"),
@@ -57,11 +56,11 @@ def test_without_a_driver_there_are_none(monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(*_: object) -> None:
         raise GpuperfError("the CUDA driver cannot be loaded")
 
-    monkeypatch.setattr(visible, "call", fail)
-    assert visible._devices() == b""
+    monkeypatch.setattr(visible_gpus, "call", fail)
+    assert visible_gpus._devices() == b""
 
 
 def test_child_answers_on_its_own() -> None:
-    from pytest_gpuperf.processes.isolation import ask_apart
+    from pytest_gpuperf.processes.module_process import ask_apart
 
-    assert ask_apart(visible.__name__, b"").returncode == 0
+    assert ask_apart(visible_gpus.__name__, b"").returncode == 0

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.compare.names import number_of
+from pytest_gpuperf.features.compare.measurement_names import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_gpuperf.features.compare.names import Name
+    from pytest_gpuperf.features.compare.measurement_names import Name
 
 _FIRST = 2
 """Index of the first parameter in `Name.parts`."""

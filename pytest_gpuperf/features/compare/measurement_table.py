@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.comparison import Comparison, MetricLine, ValueCell
-from pytest_gpuperf.features.compare.names import pair_names, short, told_apart, varying
+from pytest_gpuperf.features.compare.measurement_names import pair_names, short, told_apart, varying
 from pytest_gpuperf.features.compare.values import (
     MODE,
     change,
@@ -24,7 +24,7 @@ from pytest_gpuperf.records.counters import top_stall
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_gpuperf.features.compare.names import Name
+    from pytest_gpuperf.features.compare.measurement_names import Name
     from pytest_gpuperf.features.compare.selectors import ChosenMeasurements, RunMeasurement
     from pytest_gpuperf.records import MetricValue
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.records.change import show_pair
-from pytest_gpuperf.report.show import show_duration, show_metric, show_movement
+from pytest_gpuperf.report.number_format import show_duration, show_metric, show_movement
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:

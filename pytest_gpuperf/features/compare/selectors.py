@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.compare.names import Name, name_of
+from pytest_gpuperf.features.compare.measurement_names import Name, name_of
 from pytest_gpuperf.features.compare.values import values_of
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.file_kinds import type_of

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.features.compare.changes import change_of
 from pytest_gpuperf.judge.counters import is_read_alike
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.records.values import VALUES, is_of
+from pytest_gpuperf.records.named_values import VALUES, is_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Checks that the machine can measure: driver, counters, clocks, other processes, toolchain.
 
 Command: `gpuperf doctor`, with one function for each check in `command`.
-It measures nothing, except one counter in `one_counter` to see if CUPTI may read any.
+It measures nothing, except one counter in `counter_access` to see if CUPTI may read any.
 """
 
 from __future__ import annotations

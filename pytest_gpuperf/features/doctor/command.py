@@ -17,10 +17,10 @@ from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import TRITON, CuptiError, copies
 from pytest_gpuperf.measure.device.conditions import Nvml, driver_version
-from pytest_gpuperf.measure.device.lock import GpuLock
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.table import Column, Report, Table
 from pytest_gpuperf.settings.pytest_config import find_config
 
@@ -64,11 +64,11 @@ class Machine:
 def look(project: Project) -> Machine:
     """Find the GPU and the driver."""
     try:
-        from pytest_gpuperf.session.live import why_not_live
+        from pytest_gpuperf.session.live_runner import why_not_live
 
         if why := why_not_live():
             return Machine(project, None, why, driver_version())
-        from pytest_gpuperf.measure.device.gpu import gpu_info
+        from pytest_gpuperf.measure.device.device_properties import gpu_info
 
         return Machine(project, gpu_info(), driver=driver_version())
     except Exception as error:  # whatever a broken installation, or a GPU that is in use, raises
@@ -143,7 +143,7 @@ def counters(machine: Machine) -> Result:
         return Result("absent", NO_GPU)
     if lock(machine).state != "ok":
         return Result("absent", "not tried: another run may measure now")
-    from pytest_gpuperf.features.doctor.one_counter import read_one
+    from pytest_gpuperf.features.doctor.counter_access import read_one
 
     try:
         read_one()

@@ -3,7 +3,7 @@
 Command: `gpuperf explain`, for runs and files of ncu.
 Adds an explanation below the first broken limit of a label, and to `gpuperf trace`.
 A rule is a function in `bounds` or `causes`, below its condition.
-Public to other features: `explained` and `report`, for details of the HTML page.
+Public to other features: `diagnosis_rows` and `report`, for details of the HTML page.
 """
 
 from __future__ import annotations
@@ -22,6 +22,6 @@ def register(registry: Registry) -> None:
 
 
 def _lines(measurement: Measurement) -> tuple[str, ...]:
-    from pytest_gpuperf.features.explain.explained import explain_lines
+    from pytest_gpuperf.features.explain.diagnosis_rows import explain_lines
 
     return explain_lines(measurement)

@@ -12,10 +12,10 @@ from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.selectors import choose_all
-from pytest_gpuperf.features.explain.explained import explain_kernels, explain_measurement
+from pytest_gpuperf.features.explain.diagnosis_rows import explain_kernels, explain_measurement
 from pytest_gpuperf.features.explain.report import ExplainedMeasurement, explain_report
+from pytest_gpuperf.features.ncu.launch_tables import header_lines as ncu_header_lines
 from pytest_gpuperf.features.ncu.launches import failure_note
-from pytest_gpuperf.features.ncu.report import header_lines as ncu_header_lines
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kinds import kind_of, type_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_gpuperf.features.explain.diagnosis import lines_of
 from pytest_gpuperf.records.call import with_label
-from pytest_gpuperf.report.show import show_time
+from pytest_gpuperf.report.number_format import show_time
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:

@@ -17,5 +17,5 @@ if TYPE_CHECKING:
 def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["export"] = "pytest_gpuperf.features.export.command"
-    registry.names["to_frame"] = "pytest_gpuperf.features.export.frame"
-    registry.plugins.append("pytest_gpuperf.features.export.plugin")
+    registry.names["to_frame"] = "pytest_gpuperf.features.export.data_frame"
+    registry.plugins.append("pytest_gpuperf.features.export.pytest_benchmark_plugin")

@@ -10,9 +10,9 @@ import click
 from pytest_gpuperf.cli.output import echo_data, output_file, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.export.file_schemas import FILES, shown
 from pytest_gpuperf.features.export.row_files import to_csv, to_json, to_parquet
-from pytest_gpuperf.features.export.schemas import FILES, shown
-from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.file_paths import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ def _parquet(*runs: Run) -> bytes:
 
 
 def _pytest_benchmark(*runs: Run) -> bytes:
-    from pytest_gpuperf.features.export.pytest_benchmark import to_pytest_benchmark
+    from pytest_gpuperf.features.export.pytest_benchmark_file import to_pytest_benchmark
 
     if len(runs) > 1:
         raise GpuperfError(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.features.export.frame import COLUMNS, rows, to_frame
+from pytest_gpuperf.features.export.data_frame import COLUMNS, rows, to_frame
 from pytest_gpuperf.report.forms.as_json import escaped
-from pytest_gpuperf.report.own_files import PARQUET_WRITER
+from pytest_gpuperf.report.overwrite_check import PARQUET_WRITER
 
 if TYPE_CHECKING:
     import pandas as pd

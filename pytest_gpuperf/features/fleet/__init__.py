@@ -1,7 +1,7 @@
 """One run on many GPUs of many hosts, by a Dask cluster.
 
 Commands: `gpuperf fleet run` and, on each host, `gpuperf fleet worker`.
-A worker runs groups of tests with `plugin`, a plugin of pytest; `results` merges what comes back.
+A worker runs groups of tests with `worker_plugin`, a plugin of pytest; `results` merges what comes back.
 Extra: `fleet` (distributed).
 """
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pytest_gpuperf._version import __version__, requirement
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet.messages import Job, WorkerState, decode, encode
-from pytest_gpuperf.features.fleet.on_worker import admit, run_tests
+from pytest_gpuperf.features.fleet.worker_functions import admit, run_tests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,6 +11,7 @@ import click
 
 from pytest_gpuperf.cli.output import output_form
 from pytest_gpuperf.cli.project import Project, project_options
+from pytest_gpuperf.cli.suggestions import CommandGroup
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def run_command(
 
     TESTS are files, folders and node ids, as for pytest. The exit status is pytest's.
     """
-    from pytest_gpuperf.features.fleet.running import CommandOptions, run_on_fleet
+    from pytest_gpuperf.features.fleet.run_command import CommandOptions, run_on_fleet
 
     split = tests.index("--") if "--" in tests else len(tests)
     choice = CommandOptions(scheduler, models, replay, wait_s, tests[:split], tests[split + 1 :])
@@ -87,7 +88,7 @@ def worker_command(scheduler: str, claimed: tuple[str, ...], options: tuple[str,
     those of `dask worker`.
     """
     from pytest_gpuperf.features.fleet.cluster import require_distributed
-    from pytest_gpuperf.features.fleet.gpus import resources
+    from pytest_gpuperf.features.fleet.gpu_pool import resources
 
     require_distributed()
     offered = _claimed(claimed) if claimed else resources()

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.features.fleet.messages import EndOfTest
 from pytest_gpuperf.features.github.merging import merge_runs
-from pytest_gpuperf.records.runs import RUN_FILES, encode_run, file_of_run, make_state_folder
-from pytest_gpuperf.records.writing import write_files
+from pytest_gpuperf.records.run_store import RUN_FILES, encode_run, file_of_run, make_state_folder
+from pytest_gpuperf.records.atomic_writing import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.fleet.messages import Answer, Test
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Run
-    from pytest_gpuperf.records.runs import RunStore
+    from pytest_gpuperf.records.run_store import RunStore
 
 FAILING = ("failed", "lost", "unjudged")
 """Ends of a test that fail the run."""

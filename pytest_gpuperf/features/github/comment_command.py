@@ -12,14 +12,14 @@ from pytest_gpuperf.cli.output import output_file, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.github.merging import merge_runs
-from pytest_gpuperf.features.github.request_comment import (
+from pytest_gpuperf.features.github.pull_request_comment import (
     JudgedRun,
     RequestFacts,
     refused_comment,
     request_comment,
 )
 from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.file_paths import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

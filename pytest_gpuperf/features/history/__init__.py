@@ -2,7 +2,7 @@
 
 Commands: `gpuperf history add` and `gpuperf history show`.
 Key: `gpuperf_history`, a folder.
-`store` keeps lines (`record`); `change_points` searches a `series`; `site` writes the page.
+`store` keeps `lines`; `change_points` searches a `series`; `dashboard` writes the page.
 """
 
 from __future__ import annotations

@@ -10,23 +10,24 @@ import click
 
 from pytest_gpuperf.cli.output import echo, output_form, screen, show
 from pytest_gpuperf.cli.project import Project, project_options, show_run
+from pytest_gpuperf.cli.suggestions import CommandGroup
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.history.order import commit_date, order_of
-from pytest_gpuperf.features.history.ranges import accepted_runs, find_ranges
-from pytest_gpuperf.features.history.run_lines import lines_of
+from pytest_gpuperf.features.history.commit_order import commit_date, order_of
+from pytest_gpuperf.features.history.commit_ranges import accepted_runs, find_ranges
+from pytest_gpuperf.features.history.line_extraction import lines_of
 from pytest_gpuperf.features.history.series import series_of
 from pytest_gpuperf.features.history.series_report import detailed, overview
 from pytest_gpuperf.features.history.steps_report import steps_report
 from pytest_gpuperf.features.history.store import HistoryStore
-from pytest_gpuperf.records.json_files import show_path
-from pytest_gpuperf.report.own_files import refuse_other_file
-from pytest_gpuperf.report.show import count, show_size
+from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.report.number_format import count, show_size
+from pytest_gpuperf.report.overwrite_check import refuse_other_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.features.history.order import Order
-    from pytest_gpuperf.features.history.ranges import Range
+    from pytest_gpuperf.features.history.commit_order import Order
+    from pytest_gpuperf.features.history.commit_ranges import Range
     from pytest_gpuperf.features.history.series import TimeSeries
 
 DEFAULT_FOLDER = "perf-history"
@@ -169,7 +170,7 @@ def _search(project: Project, store: str, test: str) -> tuple[list[TimeSeries], 
 def _write_site(
     project: Project, series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order, output: Path
 ) -> None:
-    from pytest_gpuperf.features.history.site import PAGE, write_site
+    from pytest_gpuperf.features.history.dashboard import PAGE, write_site
     from pytest_gpuperf.features.page.source_links import source_links
 
     refuse_other_file(output / PAGE, "name another folder, or remove that file")

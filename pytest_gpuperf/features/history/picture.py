@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.features.history.series_report import marks_of, show_four_digits
 from pytest_gpuperf.features.history.steps_report import show_interval
 from pytest_gpuperf.features.page.picture import Axis, Band, Picture, Points
-from pytest_gpuperf.features.page.picture_of_times import time_axis
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.features.page.time_pictures import time_axis
+from pytest_gpuperf.report.number_format import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.features.history.order import Order
-    from pytest_gpuperf.features.history.ranges import Range
+    from pytest_gpuperf.features.history.commit_order import Order
+    from pytest_gpuperf.features.history.commit_ranges import Range
     from pytest_gpuperf.features.history.series import RunTime, TimeSeries
     from pytest_gpuperf.features.page.picture import Tone
     from pytest_gpuperf.features.page.section import SourceLinks

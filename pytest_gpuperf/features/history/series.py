@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.features.history.change_points import Step
+    from pytest_gpuperf.features.history.commit_order import Order
     from pytest_gpuperf.features.history.lines import HistoryLine
-    from pytest_gpuperf.features.history.order import Order
 
 _SAME = ("gpu", "test", "label", "mode", "source")
 """Fields of a line by which it is of a series."""

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.features.history.ranges import SeriesStep
+from pytest_gpuperf.features.history.commit_ranges import SeriesStep
 from pytest_gpuperf.features.history.steps_report import TONES, searched_line, show_interval
 from pytest_gpuperf.records.change import show_value
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.features.history.order import Order
-    from pytest_gpuperf.features.history.ranges import Range
+    from pytest_gpuperf.features.history.commit_order import Order
+    from pytest_gpuperf.features.history.commit_ranges import Range
     from pytest_gpuperf.features.history.series import RunTime, TimeSeries
 
 _OTHERS = 44

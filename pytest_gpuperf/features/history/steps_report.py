@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.records.change import show_signed
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_gpuperf.features.history.order import Order
-    from pytest_gpuperf.features.history.ranges import Range, SeriesStep, Status
+    from pytest_gpuperf.features.history.commit_order import Order
+    from pytest_gpuperf.features.history.commit_ranges import Range, SeriesStep, Status
     from pytest_gpuperf.features.history.series import TimeSeries
     from pytest_gpuperf.report.table import Tone
 

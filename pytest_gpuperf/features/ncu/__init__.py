@@ -3,7 +3,7 @@
 Command: `gpuperf ncu`, for one file or two of them next to each other.
 Names: `read_report` and `ReportKernel`. `measure/ncu` reads what ncu itself has written.
 Extra: `ncu` (ncu-report).
-Public to other features: `launches`, `report` and `report_file`.
+Public to other features: `launches`, `launch_tables` and `report_file`.
 """
 
 from __future__ import annotations

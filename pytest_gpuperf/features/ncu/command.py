@@ -66,7 +66,7 @@ def command(
     """
     from pytest_gpuperf.features.compare.report import movers_report
     from pytest_gpuperf.features.ncu.comparison import compare_kernels
-    from pytest_gpuperf.features.ncu.report import (
+    from pytest_gpuperf.features.ncu.launch_tables import (
         OVERVIEW,
         header_lines,
         header_table,

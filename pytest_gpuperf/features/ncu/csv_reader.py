@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.csv_values import CsvValue, Launch, broken, read_launches
-from pytest_gpuperf.features.ncu.details_page import raw_name, rule_of
+from pytest_gpuperf.features.ncu.details_labels import raw_name, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -15,7 +15,7 @@ from pytest_gpuperf.metrics.ncu_units import to_base
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.measure.ncu.rules import RuleResult
+    from pytest_gpuperf.measure.ncu.rule_results import RuleResult
 
     Extent = tuple[int, int, int]
 

@@ -15,16 +15,16 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.csv_reader import NoHeaderError, read_csv
-from pytest_gpuperf.features.ncu.other_files import EXPECTED, errors_in, is_console_text, not_from_ncu
+from pytest_gpuperf.features.ncu.file_errors import EXPECTED, errors_in, is_console_text, not_from_ncu
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
-from pytest_gpuperf.measure.ncu.rules import RuleResult  # noqa: TC001
+from pytest_gpuperf.measure.ncu.rule_results import RuleResult  # noqa: TC001
 from pytest_gpuperf.metrics import METRICS, nearest, source_names
-from pytest_gpuperf.metrics.combine import weight_names
+from pytest_gpuperf.metrics.combination import weight_names
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kinds import kind_of, refuse_trace
 from pytest_gpuperf.records.gzip_files import unpacked
-from pytest_gpuperf.report.show import count
+from pytest_gpuperf.report.number_format import count
 
 if TYPE_CHECKING:
     import os

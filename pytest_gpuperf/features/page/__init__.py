@@ -2,7 +2,7 @@
 
 Command: `gpuperf report`. Option: `--gpuperf-html`.
 A picture is plain data (`picture`), which `svg` draws for pages and files (`picture_file`).
-Public to other features: `picture`, `picture_file`, `picture_of_times`, `svg`, `markup`, `section` and
+Public to other features: `picture`, `picture_file`, `time_pictures`, `svg`, `markup`, `section` and
 `source_links`.
 """
 
@@ -35,6 +35,6 @@ def register(registry: Registry) -> None:
 
 def _write(report: RunReport) -> None:
     if report.judge.settings.of_features["html"]:
-        from pytest_gpuperf.features.page.output import write_html
+        from pytest_gpuperf.features.page.html_output import write_html
 
         write_html(report)

@@ -9,7 +9,7 @@ import click
 from pytest_gpuperf.cli.output import output_file, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.file_paths import show_path
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +32,8 @@ def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
     from pytest_gpuperf.features.page.page import page_pieces
     from pytest_gpuperf.features.page.section import Section
     from pytest_gpuperf.features.page.source_links import source_links
+    from pytest_gpuperf.report.number_format import count
     from pytest_gpuperf.report.rows import Summary
-    from pytest_gpuperf.report.show import count
 
     loaded = [run for ref in runs or [None] for run in project.load_all(ref)]
     links = source_links(project.root)

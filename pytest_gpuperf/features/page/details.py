@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.facts import facts_of
 from pytest_gpuperf.features.page.markup import html_table, link, sentence, text
-from pytest_gpuperf.features.page.pictures import pictures_of
+from pytest_gpuperf.features.page.measurement_pictures import pictures_of
 from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.metrics import METRICS
@@ -15,10 +15,10 @@ from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.kernel_table import kernel_table, region_line, trace_line
+from pytest_gpuperf.report.number_format import show_movement
 from pytest_gpuperf.report.rows import TONES
-from pytest_gpuperf.report.show import show_movement
 from pytest_gpuperf.report.table import Column, Table
-from pytest_gpuperf.report.terminal import kernel_columns
+from pytest_gpuperf.report.terminal_table import kernel_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -81,7 +81,7 @@ def _parts(section: Section, result: TestResult, label: str, measurement: Measur
         table = _moved_table(moved)
         yield _part("Counters that moved", table, kind="tall")
     if "explain" in registry().features:
-        from pytest_gpuperf.features.explain.explained import explain_measurement
+        from pytest_gpuperf.features.explain.diagnosis_rows import explain_measurement
         from pytest_gpuperf.features.explain.report import explain_report
 
         chip = chip_name(gpu.compute_capability, gpu.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.change import show_value
-from pytest_gpuperf.report.show import (
+from pytest_gpuperf.report.number_format import (
     count,
     fuzz_line,
     not_captured,
@@ -19,7 +19,7 @@ from pytest_gpuperf.report.show import (
     show_time,
     show_timing,
 )
-from pytest_gpuperf.report.terminal import clock_line, first_calls_line
+from pytest_gpuperf.report.terminal_table import clock_line, first_calls_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

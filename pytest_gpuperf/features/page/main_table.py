@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_gpuperf.features.page.markup import sentence, text
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.call import with_label
+from pytest_gpuperf.report.number_format import number_in, show_time
 from pytest_gpuperf.report.rows import SEVERITY, build_rows, failure_message
-from pytest_gpuperf.report.show import number_in, show_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ import msgspec
 
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.records.change import printable
-from pytest_gpuperf.report.own_files import GENERATOR
+from pytest_gpuperf.report.overwrite_check import GENERATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

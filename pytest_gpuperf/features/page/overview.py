@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.markup import html_table
+from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.rows import SEVERITY
-from pytest_gpuperf.report.show import count
 from pytest_gpuperf.report.table import Column, Table
 
 if TYPE_CHECKING:

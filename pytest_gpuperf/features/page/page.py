@@ -12,8 +12,8 @@ from pytest_gpuperf.features.page.markup import AT_ONCE, items, link, packed, se
 from pytest_gpuperf.features.page.overview import overview
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.notices import notices, undecided
+from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.rows import SEVERITY, header_lines
-from pytest_gpuperf.report.show import count
 from pytest_gpuperf.session.news import ERROR
 
 if TYPE_CHECKING:

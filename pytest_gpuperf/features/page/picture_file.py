@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.page.svg import svg
-from pytest_gpuperf.report.own_files import COMMENT
+from pytest_gpuperf.report.overwrite_check import COMMENT
 
 if TYPE_CHECKING:
     from pathlib import Path

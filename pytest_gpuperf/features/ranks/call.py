@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed
 
-from pytest_gpuperf.features.ranks.callables import unpacked
-from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.features.ranks.callable_transfer import unpacked
+from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.records.call import made_arguments
 
 if TYPE_CHECKING:

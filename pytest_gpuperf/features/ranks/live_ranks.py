@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.features.ranks.callables import packed
+from pytest_gpuperf.features.ranks.aggregation import correctness_of, timing_of
+from pytest_gpuperf.features.ranks.callable_transfer import packed
 from pytest_gpuperf.features.ranks.messages import Check, Time
-from pytest_gpuperf.features.ranks.results import correctness_of, timing_of
 from pytest_gpuperf.features.ranks.team import Team
 
 if TYPE_CHECKING:

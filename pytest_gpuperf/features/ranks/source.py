@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.session.live_source import LiveSource
-from pytest_gpuperf.session.replay import RecordedSource
+from pytest_gpuperf.session.replay_runner import RecordedSource
 
 if TYPE_CHECKING:
     from pytest_gpuperf.features.ranks.live_ranks import LiveRanks

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ranks.messages import Doing, Done, Raised, Start
-from pytest_gpuperf.processes.isolation import program
+from pytest_gpuperf.processes.module_process import program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,7 +151,7 @@ class _RankHandle:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the rank lives
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603
-                [*program("pytest_gpuperf.features.ranks.rank"), str(theirs.fileno())],
+                [*program("pytest_gpuperf.features.ranks.rank_process"), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,

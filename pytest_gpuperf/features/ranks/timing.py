@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.ranks.messages import TimesOfRank
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.graph import block_gpu
+from pytest_gpuperf.measure.timing.graph_capture import block_gpu
 from pytest_gpuperf.records.ranks import RankTime
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def time_call(call: RankedCall, budget_s: float) -> TimesOfRank:
     call.meet()
     recorded = RankTime(time_us=round(fmean(fmean(block.times_us) for block in blocks), 6))
     if call.on_gpu:
-        from pytest_gpuperf.features.ranks.recording import recorded_time
+        from pytest_gpuperf.features.ranks.profiler_capture import recorded_time
 
         call.doing("records its kernels")
         recorded = recorded_time(call, recorded.time_us)
@@ -138,7 +138,7 @@ def _conditions(call: RankedCall) -> Conditions | None:
     from msgspec.structs import replace
 
     from pytest_gpuperf.measure.device.conditions import Nvml
-    from pytest_gpuperf.measure.device.gpu import gpu_info
+    from pytest_gpuperf.measure.device.device_properties import gpu_info
 
     found = Nvml(gpu_info().uuid).conditions()
     if found is not None and found.other_processes and not call.rank:

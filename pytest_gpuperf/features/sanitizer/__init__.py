@@ -1,6 +1,6 @@
 """Memory errors, races and wrong barriers in the kernels of tests, found by NVIDIA's compute-sanitizer.
 
-Option: `--gpuperf-sanitize`: the core then runs the tests first in a pass of `instrument`.
+Option: `--gpuperf-sanitize`: the core then runs the tests first in a pass of `core_interface`.
 Record part: `TestRecord.sanitizer`, whose type is in `records/correctness.py`, since verdicts have it.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def register(registry: Registry) -> None:
     """Add the parts named above."""
-    registry.instruments["sanitizer"] = "pytest_gpuperf.features.sanitizer.instrument"
+    registry.instruments["sanitizer"] = "pytest_gpuperf.features.sanitizer.core_interface"
     registry.options.append(
         Option(
             "sanitize",

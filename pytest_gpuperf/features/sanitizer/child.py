@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.records.passes import Event, PassFolder
-from pytest_gpuperf.session.child import ChildRunner, ChildSource
+from pytest_gpuperf.session.child_runner import ChildRunner, ChildSource
 from pytest_gpuperf.session.marker import STATE, name_of
 
 if TYPE_CHECKING:

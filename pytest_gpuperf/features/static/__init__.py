@@ -1,8 +1,8 @@
 """Kernels compiled for GPUs that are not there: Triton kernels, and CUDA source by nvcc or NVRTC.
 
-Measures for `gpuperf.static()` of the core, by `compile`.
-Record part: `StaticKernel`, kept as a profile by `records/compiled.py`, since limits and baselines have it.
-Public to other features: `ptx`.
+Measures for `gpuperf.static()` of the core, by `compilation`.
+Record part: `StaticKernel`, kept as a profile by `records/static_profiles.py` for limits and baselines.
+Public to other features: `ptx_reader`.
 Extra: `triton`.
 """
 
@@ -16,4 +16,4 @@ if TYPE_CHECKING:
 
 def register(registry: Registry) -> None:
     """Add the parts named above."""
-    registry.instruments["static"] = "pytest_gpuperf.features.static.compile"
+    registry.instruments["static"] = "pytest_gpuperf.features.static.compilation"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static.kernel import CudaOutput, CudaSource, shortened
+from pytest_gpuperf.features.static.kernel_record import CudaOutput, CudaSource, shortened
 from pytest_gpuperf.processes.children import version_of
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static.kernel import CudaOutput, CudaSource, shortened
+from pytest_gpuperf.features.static.kernel_record import CudaOutput, CudaSource, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

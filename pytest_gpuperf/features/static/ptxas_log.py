@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_gpuperf.features.static.kernel import Resources
+from pytest_gpuperf.features.static.kernel_record import Resources
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _USED = re.compile(r"Used (?P<registers>\d+) registers(?P<more>[^\n]*)")

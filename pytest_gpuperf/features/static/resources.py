@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static.kernel import Resources
+from pytest_gpuperf.features.static.kernel_record import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

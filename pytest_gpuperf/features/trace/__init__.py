@@ -2,7 +2,7 @@
 
 Command: `gpuperf trace`. Measures for `gpuperf.trace()` of the core, by `capture`.
 Record part: `Measurement.trace`, whose types are in `records/trace.py`, since limits and baselines have it.
-Public to other features: `chrome`, `summary` and `overlap` (the reader), and `kernel_names`.
+Public to other features: `chrome_traces`, `summary` and `overlap` (the reader), and `kernel_names`.
 """
 
 from __future__ import annotations

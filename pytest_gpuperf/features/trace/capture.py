@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from msgspec.structs import replace
 
-from pytest_gpuperf.features.trace.chrome import read_chrome_trace
+from pytest_gpuperf.features.trace.chrome_traces import read_chrome_trace
 from pytest_gpuperf.features.trace.overlap import union_us
 from pytest_gpuperf.features.trace.regions import CALL_MARK
 from pytest_gpuperf.features.trace.summary import summarise, with_span
-from pytest_gpuperf.features.trace.triton_code import TritonCode
+from pytest_gpuperf.features.trace.triton_tensor_cores import TritonCode
 from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.owner import detach
-from pytest_gpuperf.measure.timing.graph import elapsed_us, event
+from pytest_gpuperf.measure.cupti.ownership import detach
+from pytest_gpuperf.measure.timing.graph_capture import elapsed_us, event
 from pytest_gpuperf.records.timing import OTHER_CLIENT
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.report.kernel_table import short_name
-from pytest_gpuperf.report.show import count, show_time
+from pytest_gpuperf.report.number_format import count, show_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.features.trace.chrome import ChromeTrace, TraceActivity
+    from pytest_gpuperf.features.trace.chrome_traces import ChromeTrace, TraceActivity
 
 OVERLAP_US = 2.0
 """Kernels of one stream may overlap by this, if both are rounded to whole µs."""

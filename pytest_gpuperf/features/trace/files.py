@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trace.chrome import read_chrome_trace
+from pytest_gpuperf.features.trace.chrome_traces import read_chrome_trace
 from pytest_gpuperf.features.trace.regions import CALL_MARK, STEPS, annotations_of, regions_of
 from pytest_gpuperf.features.trace.summary import devices_of, no_annotation, summarise_gpu, table
 from pytest_gpuperf.records.file_kinds import kind_of
-from pytest_gpuperf.records.json_files import show_path
+from pytest_gpuperf.records.file_paths import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.features.trace.chrome import Annotation, ChromeTrace
+    from pytest_gpuperf.features.trace.chrome_traces import Annotation, ChromeTrace
     from pytest_gpuperf.features.trace.regions import Region
     from pytest_gpuperf.records import Trace
 

@@ -20,13 +20,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_gpuperf.features.trace.categories import category_of
+from pytest_gpuperf.features.trace.kernel_categories import category_of
 from pytest_gpuperf.records.trace import Communication, Idle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_gpuperf.features.trace.chrome import TraceActivity
+    from pytest_gpuperf.features.trace.chrome_traces import TraceActivity
 
     Interval = tuple[float, float]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.trace.summary import share_pct
-from pytest_gpuperf.report.show import show_time
+from pytest_gpuperf.report.number_format import show_time
 from pytest_gpuperf.report.table import Column, Table
 
 if TYPE_CHECKING:

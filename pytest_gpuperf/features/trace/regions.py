@@ -11,7 +11,7 @@ from pytest_gpuperf.records.call import check_regex
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.features.trace.chrome import Annotation, ChromeTrace, TraceActivity
+    from pytest_gpuperf.features.trace.chrome_traces import Annotation, ChromeTrace, TraceActivity
 
 CALL_MARK = "gpuperf.call"
 """Annotation around each call that the plugin records; between two of them the host waits for the GPU."""

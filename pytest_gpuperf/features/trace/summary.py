@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trace.categories import category_of
-from pytest_gpuperf.features.trace.classes import classify
+from pytest_gpuperf.features.trace.kernel_categories import category_of
+from pytest_gpuperf.features.trace.kernel_classes import classify
 from pytest_gpuperf.features.trace.kernel_names import tensor_cores_of
 from pytest_gpuperf.features.trace.overlap import split_span
 from pytest_gpuperf.features.trace.regions import CALL_MARK, annotations_of, regions_of, whole
@@ -20,7 +20,7 @@ from pytest_gpuperf.records import Trace, TracedKernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_gpuperf.features.trace.chrome import ChromeTrace, Device, TraceActivity
+    from pytest_gpuperf.features.trace.chrome_traces import ChromeTrace, Device, TraceActivity
     from pytest_gpuperf.features.trace.regions import Region
     from pytest_gpuperf.records.trace import SpanSource
 

@@ -1,7 +1,8 @@
 """Solutions of public problems (KernelBench, GPU MODE and others), checked and timed against a reference.
 
 Command: `gpuperf try`, which runs the cases in a child pytest with `plugin`.
-`problem`, `forms` and `modules` read problems; `in_turn` times the two sides; `record` is the result.
+`problem`, `problem_forms` and `file_import` read problems; `round_timing` times both sides; `record` is
+the result.
 Extra: `try` (PyYAML).
 """
 

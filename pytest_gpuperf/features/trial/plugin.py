@@ -102,7 +102,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_solution(gpuperf: Gpuperf, trial_case: int, request: pytest.FixtureRequest) -> None:
     """Check and time the solution in one case."""
     __tracebackhide__ = True
-    from pytest_gpuperf.features.trial.in_turn import RefusedTimeError
+    from pytest_gpuperf.features.trial.round_timing import RefusedTimeError
     from pytest_gpuperf.measure.device.originals import ReplacedError
 
     trial = _Trial(gpuperf, request.path.parent, trial_case)
@@ -171,7 +171,7 @@ class _Trial:
         inputs: Callable[[int], tuple[Any, ...]] | None = None,
     ) -> None:
         __tracebackhide__ = True
-        from pytest_gpuperf.measure.correctness.own_check import ReferenceWithCheck
+        from pytest_gpuperf.measure.correctness.custom_check import ReferenceWithCheck
 
         self._gpuperf.check(
             self._solution,
@@ -189,9 +189,9 @@ class _Trial:
     def _time(self, problem: Problem) -> None:
         """Time the solution with all defences, then reference and solution in turn."""
         __tracebackhide__ = True
-        from pytest_gpuperf.features.trial.in_turn import InTurn, RefusedTimeError
+        from pytest_gpuperf.features.trial.round_timing import InTurn, RefusedTimeError
         from pytest_gpuperf.measure.correctness.comparison import Tolerance
-        from pytest_gpuperf.measure.device.gpu import gpu_info
+        from pytest_gpuperf.measure.device.device_properties import gpu_info
         from pytest_gpuperf.measure.device.originals import library_unchanged
         from pytest_gpuperf.measure.timing.timer import Timer
 

@@ -17,8 +17,8 @@ import numpy
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trial.forms import FORMS
-from pytest_gpuperf.features.trial.modules import Unchanged, load
+from pytest_gpuperf.features.trial.file_import import Unchanged, load
+from pytest_gpuperf.features.trial.problem_forms import FORMS
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
 from pytest_gpuperf.measure.trees import mapped

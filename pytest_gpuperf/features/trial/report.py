@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.report.show import count, show_time, three_digits
+from pytest_gpuperf.report.number_format import count, show_time, three_digits
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:

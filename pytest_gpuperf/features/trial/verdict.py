@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf._version import __version__
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.trial.ratio_intervals import mean_bounds, rounded
 from pytest_gpuperf.features.trial.record import (
     TIMED,
     TRIAL_SCHEMA,
@@ -19,8 +20,7 @@ from pytest_gpuperf.features.trial.record import (
     SolutionFloor,
     TrialResult,
 )
-from pytest_gpuperf.features.trial.rounds import mean_bounds, rounded
-from pytest_gpuperf.judge.floor import floor_of
+from pytest_gpuperf.judge.time_lower_bound import floor_of
 from pytest_gpuperf.judge.times import speed_up
 from pytest_gpuperf.records import NO_GPU
 

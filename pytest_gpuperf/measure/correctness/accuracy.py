@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.measure.correctness.comparison import dtype_name, unravel
-from pytest_gpuperf.measure.correctness.error import WIDE, error_of, has_ulp
 from pytest_gpuperf.measure.correctness.float64_reference import NotWidenedError
 from pytest_gpuperf.measure.correctness.poison import same_bits
+from pytest_gpuperf.measure.correctness.ulp_error import WIDE, error_of, has_ulp
 from pytest_gpuperf.records import Accuracy
 
 if TYPE_CHECKING:

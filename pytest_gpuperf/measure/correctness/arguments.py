@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.arrays import as_tensor, is_on_gpu
+from pytest_gpuperf.measure.correctness.foreign_arrays import as_tensor, is_on_gpu
 from pytest_gpuperf.measure.correctness.poison import copy, fill, same_bits
 from pytest_gpuperf.measure.device.memory import alias, bytes_of
 

@@ -9,8 +9,8 @@ import torch
 
 from pytest_gpuperf.errors import show_repr
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
-from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.memory import free_bytes
+from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.measure.trees import mapped
 
 if TYPE_CHECKING:

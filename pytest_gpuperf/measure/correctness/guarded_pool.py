@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_gpuperf.compat import torch_names
-from pytest_gpuperf.measure.correctness.zones import Neighbour, Zone
+from pytest_gpuperf.measure.correctness.red_zone import Neighbour, Zone
 from pytest_gpuperf.measure.device.memory import bytes_at, free_bytes
 
 if TYPE_CHECKING:

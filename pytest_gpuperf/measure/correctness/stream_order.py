@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_gpuperf.measure.correctness.arguments import named_tensors
-from pytest_gpuperf.measure.correctness.arrays import is_on_gpu
+from pytest_gpuperf.measure.correctness.foreign_arrays import is_on_gpu
 from pytest_gpuperf.measure.correctness.poison import PATTERNS, poisoned_memory
-from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.held_gpu import held_gpu
 from pytest_gpuperf.measure.device.originals import now
+from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.measure.trees import values_in
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
-from pytest_gpuperf.metrics.combine import combine, weights_to_ask_for
+from pytest_gpuperf.metrics.combination import combine, weights_to_ask_for
 from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pytest_gpuperf.measure.counters.launch_facts import launch_facts
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
-from pytest_gpuperf.measure.device.l2 import FLUSHED_SIZES, CleanFlush, set_aside_restored
+from pytest_gpuperf.measure.device.l2_flush import FLUSHED_SIZES, CleanFlush, set_aside_restored
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.records import Profile

@@ -17,8 +17,8 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.measure.cupti.libcupti import cupti
-from pytest_gpuperf.measure.cupti.owner import OWNER
-from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.cupti.ownership import OWNER
+from pytest_gpuperf.measure.device.synchronisation import finish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

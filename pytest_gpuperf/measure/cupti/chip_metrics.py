@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.host import Host, chips
 from pytest_gpuperf.measure.cupti.libcupti import Cupti, copies
-from pytest_gpuperf.processes.isolation import ask_apart, serve
+from pytest_gpuperf.measure.cupti.profiler_host import Host, chips
+from pytest_gpuperf.processes.module_process import ask_apart, serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

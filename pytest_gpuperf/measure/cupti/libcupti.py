@@ -13,7 +13,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.ncu_failures import BUSY_ADVICE, PERMISSION_ADVICE
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.measure.cupti.params import AnyParams
+    from pytest_gpuperf.measure.cupti.param_structs import AnyParams
 
 WHEELS = "torch's CUDA wheels"
 TOOLKIT = "the CUDA toolkit"

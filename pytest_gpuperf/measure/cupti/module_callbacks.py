@@ -9,7 +9,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
-from pytest_gpuperf.measure.cupti.owner import OWNER, Callback
+from pytest_gpuperf.measure.cupti.ownership import OWNER, Callback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.measure.cupti.host import Configuration, Host
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
-from pytest_gpuperf.measure.cupti.owner import OWNER, refused_clients
-from pytest_gpuperf.measure.cupti.params import (
+from pytest_gpuperf.measure.cupti.ownership import OWNER, refused_clients
+from pytest_gpuperf.measure.cupti.param_structs import (
     ChipName,
     CounterAvailability,
     CounterDataInfo,
@@ -32,6 +31,7 @@ from pytest_gpuperf.measure.cupti.params import (
     Stop,
     WithProfiler,
 )
+from pytest_gpuperf.measure.cupti.profiler_host import Configuration, Host
 from pytest_gpuperf.measure.device.driver import DriverError, call
 
 if TYPE_CHECKING:

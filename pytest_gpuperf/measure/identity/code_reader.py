@@ -9,8 +9,8 @@ from pytest_gpuperf.compat.triton_names import launches_noted
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.module_callbacks import watched_modules
-from pytest_gpuperf.measure.cupti.owner import kept_attached
-from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.cupti.ownership import kept_attached
+from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.measure.identity.cubin import Cubin
 from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
 from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.measure.ncu.rules import RuleResult
+from pytest_gpuperf.measure.ncu.rule_results import RuleResult
 from pytest_gpuperf.metrics import short_metrics
-from pytest_gpuperf.metrics.combine import weight_names
+from pytest_gpuperf.metrics.combination import weight_names
 from pytest_gpuperf.records import KernelProfile, MetricValue
 
 if TYPE_CHECKING:

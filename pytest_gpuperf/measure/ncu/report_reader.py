@@ -18,14 +18,14 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-from pytest_gpuperf.measure.ncu.rules import rules_from_report
+from pytest_gpuperf.measure.ncu.rule_results import rules_from_report
 from pytest_gpuperf.measure.ncu.tool import ncu_path
-from pytest_gpuperf.processes.isolation import ask_apart, serve
+from pytest_gpuperf.processes.module_process import ask_apart, serve
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from pytest_gpuperf.measure.ncu.rules import RuleResult
+    from pytest_gpuperf.measure.ncu.rule_results import RuleResult
     from pytest_gpuperf.records import MetricValue
 
 NVIDIA_PACKAGES = Path("/opt/nvidia/nsight-compute")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.measure.timing.call_elsewhere import PLAIN
+from pytest_gpuperf.measure.timing.relocated_calls import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

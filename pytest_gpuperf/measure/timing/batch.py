@@ -9,20 +9,20 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import l2, originals
-from pytest_gpuperf.measure.device.finish import finish
-from pytest_gpuperf.measure.device.kernels import STAMP
-from pytest_gpuperf.measure.timing.graph import block_gpu, capture, replay_us
+from pytest_gpuperf.measure.device import l2_flush, originals
+from pytest_gpuperf.measure.device.ptx_kernels import STAMP
+from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.measure.timing.graph_calls import CapturedCalls
-from pytest_gpuperf.measure.timing.marks import SPIN
+from pytest_gpuperf.measure.timing.graph_capture import block_gpu, capture, replay_us
+from pytest_gpuperf.measure.timing.marker_kernels import SPIN
 from pytest_gpuperf.statistics.decision import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
-    from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
-    from pytest_gpuperf.measure.timing.stamp import Stamps
+    from pytest_gpuperf.measure.timing.clock_stamps import Stamps
+    from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
     from pytest_gpuperf.records import StreamWork
 
 MAX_CALLS = 2000
@@ -128,7 +128,7 @@ class ColdBatch(_Calls):
 
     def flush(self) -> None:
         """Empty the L2 before a single call, also of memory that persists in it."""
-        l2.forget()
+        l2_flush.forget()
         originals.zero(self._buffer)
 
     def run(self) -> Block:
@@ -142,7 +142,7 @@ class ColdBatch(_Calls):
                 "the time is refused: the buffer that flushes the L2 was changed",
                 expected="a callable that leaves the tensors of this plugin alone",
             )
-        l2.forget()
+        l2_flush.forget()
         flushes_us = replay_us(self._flushes)
         both_us = replay_us(self.graph)
         return Block((both_us - flushes_us) / self.calls, _clock(self._stamps))

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.compat import nvrtc_names, torch_names, triton_names
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.device.finish import finish
 from pytest_gpuperf.measure.device.memory import peak_requested
+from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.measure.trees import values_in
 from pytest_gpuperf.records.timing import CompilerWork, FirstCall
 

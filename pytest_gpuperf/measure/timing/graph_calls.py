@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from pytest_gpuperf.measure.device import driver, originals
-from pytest_gpuperf.measure.device.cuda_names import (
+from pytest_gpuperf.measure.device.cuda_constants import (
     CU_GRAPH_NODE_TYPE_CONDITIONAL,
     CU_GRAPH_NODE_TYPE_GRAPH,
     CU_GRAPH_NODE_TYPE_KERNEL,

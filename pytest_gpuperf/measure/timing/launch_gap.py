@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpuperf.measure.timing.batch import HotBatch
-from pytest_gpuperf.measure.timing.marks import mark
+from pytest_gpuperf.measure.timing.marker_kernels import mark
 
 CALLS = 1000
 BLOCKS = 11

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.owner import detach
+from pytest_gpuperf.measure.cupti.ownership import detach
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.device.finish import finish
+from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, ColdBatch, HostBatch, HotBatch, QueuedBatch
-from pytest_gpuperf.measure.timing.graph import (
+from pytest_gpuperf.measure.timing.graph_capture import (
     NotCapturableError,
     NothingLaunchedError,
     OutOfMemoryError,
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_gpuperf.measure.timing.batch import Batch, Block
-    from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
+    from pytest_gpuperf.measure.timing.clock_stamps import Stamps
     from pytest_gpuperf.measure.timing.graph_calls import CapturedCalls
-    from pytest_gpuperf.measure.timing.stamp import Stamps
+    from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
     from pytest_gpuperf.measure.timing.warm_up import Warmed
     from pytest_gpuperf.records import TimingMode
 

@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.owner import detach
-from pytest_gpuperf.measure.device import l2, originals
+from pytest_gpuperf.measure.cupti.ownership import detach
+from pytest_gpuperf.measure.device import l2_flush, originals
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
-from pytest_gpuperf.measure.timing.clock_shift import BURN_S, Burn, at_other_clocks
+from pytest_gpuperf.measure.timing.clock_stamps import Stamps
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
 from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, launch_gap_us
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall, prepare
-from pytest_gpuperf.measure.timing.stamp import Stamps
-from pytest_gpuperf.measure.verification.records import UncontainedError, contained
+from pytest_gpuperf.measure.timing.sm_clock_variation import BURN_S, Burn, at_other_clocks
+from pytest_gpuperf.measure.verification.cupti_records import UncontainedError, contained
 from pytest_gpuperf.records import HELD_BACK, OtherTime, Timing, Workload
 from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks, scaled
 from pytest_gpuperf.statistics.decision import interquartile_range, standard_error, trimmed_mean
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from pytest_gpuperf.measure.timing.batch import Block
-    from pytest_gpuperf.measure.timing.call_elsewhere import CallElsewhere
+    from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
     Verify: TypeAlias = Callable[[PreparedCall, Timing, str], Timing]
@@ -138,7 +138,7 @@ class Timer:
                 launches nothing, one too short to be timed cold, or a time that is refused.
         """
         progress("compiles")
-        with l2.reset_after(), originals.library_unchanged():
+        with l2_flush.reset_after(), originals.library_unchanged():
             try:
                 prepared = replace_fields(self.prepare(fn, mode), elsewhere=elsewhere)
                 timing = self._undisturbed(prepared, progress, known)

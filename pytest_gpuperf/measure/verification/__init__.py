@@ -3,18 +3,19 @@
 `Timer.time` enters here once: it hands a `Verifier` the callable and its time, and gets the time back with
 what speaks against it. The threat is a callable that looks faster than it is, by intent or by mistake.
 
-1. **Records** (`records.py`). CUPTI records a few single calls, on all streams and devices. Work that the
-   capture does not have, work before or after a call, and calls that launch nothing prove that the time does
-   not contain all of it. In mode `auto` the kernels are timed instead.
+1. **Records** (`cupti_records.py`). CUPTI records a few single calls, on all streams and devices. Work that
+   the capture does not have, work before or after a call, and calls that launch nothing prove that the time
+   does not contain all of it. In mode `auto` the kernels are timed instead.
 2. **State** (`verifier.py`). Arguments that must stay, settings of the process and functions of libraries
    have to be as before the timing.
-3. **Replay** (`rerun.py`, `replay.py`). Some of the timed calls run once more, by the instrument that timed
-   them: calls of a graph without the callable, plain calls, and calls on tensors elsewhere. They run on the
-   timed values, then on other ones in the same memory (`other_inputs.py`), each time into poisoned memory.
-   `outputs.py` compares with the reference, or without one with a plain call on copies of the arguments.
-4. **Seen and unseen values** (`replay.py`). A call must not take longer on values that it has not seen.
+3. **Re-execution** (`retiming.py`, `reexecution.py`). Some of the timed calls run once more, by the
+   instrument that timed them: calls of a graph without the callable, plain calls, and calls on tensors
+   elsewhere. They run on the timed values, then on other ones in the same memory (`perturbed_inputs.py`),
+   each time into poisoned memory. `outputs.py` compares with the reference, or without one with a plain call
+   on copies of the arguments.
+4. **Seen and unseen values** (`reexecution.py`). A call must not take longer on values that it has not seen.
 
-A floor by the hardware's limits is judged with the limits of the test (`judge/floor.py`).
+A floor by the hardware's limits is judged with the limits of the test (`judge/time_lower_bound.py`).
 
 Only proof refuses a time: a wrong output on the timed values, changed state, records of work that the time
 does not contain. All else is a doubt, since honest code may behave so: a cache of packed weights is stale for

@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from pytest_gpuperf.compat.torch_names import profiler_runs
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.marks import REFUSED
-from pytest_gpuperf.measure.verification.records import contained
-from pytest_gpuperf.measure.verification.replay import RefusedError, Replay
-from pytest_gpuperf.measure.verification.rerun import reruns_of
+from pytest_gpuperf.measure.timing.marker_kernels import REFUSED
+from pytest_gpuperf.measure.verification.cupti_records import contained
+from pytest_gpuperf.measure.verification.reexecution import RefusedError, Replay
+from pytest_gpuperf.measure.verification.retiming import reruns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.measure.restoration.before import Before
+    from pytest_gpuperf.measure.restoration.snapshot import Before
     from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
-    from pytest_gpuperf.measure.verification.rerun import Rerun
+    from pytest_gpuperf.measure.verification.retiming import Rerun
     from pytest_gpuperf.records import Timing, Verification
     from pytest_gpuperf.records.call import Call
 

@@ -15,7 +15,7 @@ from pytest_gpuperf.features.compare.curves import Curves, curves_of
 from pytest_gpuperf.features.compare.selectors import choose
 from pytest_gpuperf.features.page.picture import Polyline
 from pytest_gpuperf.records import GpuInfo, Measurement
-from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.records.run_store import RunStore
 from run_builders import measured, record, run, timing
 
 if TYPE_CHECKING:

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.axis import find_axis
-from pytest_gpuperf.features.compare.names import Name, name_of, number_of, pair_names, short, varying
+from pytest_gpuperf.features.compare.measurement_names import (
+    Name,
+    name_of,
+    number_of,
+    pair_names,
+    short,
+    varying,
+)
 
 words = st.from_regex(r"[A-Za-z0-9_.]{0,3}[A-DF-Za-df-z_]", fullmatch=True)  # not the `1e` of `1e-5`
 

@@ -20,10 +20,10 @@ from pytest_gpuperf.cli import main
 from pytest_gpuperf.cli.project import Project
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.doctor import command as doctor
-from pytest_gpuperf.features.doctor import one_counter
+from pytest_gpuperf.features.doctor import counter_access
 from pytest_gpuperf.features.doctor.command import Machine
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, refusal
-from pytest_gpuperf.measure.device.lock import GpuLock
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import Ncu
 from pytest_gpuperf.records import Conditions, GpuInfo
 from run_builders import one_test
@@ -121,7 +121,7 @@ def test_every_check_is_explained() -> None:
 
 def test_good_machine_has_no_problems(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     accept(one_test(), there.project.store, "all", 5.0)
-    monkeypatch.setattr(one_counter, "read_one", lambda: None)
+    monkeypatch.setattr(counter_access, "read_one", lambda: None)
     monkeypatch.setattr(doctor, "find_ncu", lambda path: Ncu(Path("ncu"), "2025.3.1.0"))
     monkeypatch.setattr(doctor, "copies", lambda: [("the CUDA toolkit", Path("libcupti.so.13"))])
     monkeypatch.setattr(doctor, "_installed", lambda *_: "2.11.0")
@@ -162,7 +162,7 @@ def test_broken_torch_is_the_reason(there: Machine, monkeypatch: pytest.MonkeyPa
     def fail() -> str:
         raise OSError("libcudart.so.13: cannot open shared object file")
 
-    monkeypatch.setattr("pytest_gpuperf.session.live.why_not_live", fail)
+    monkeypatch.setattr("pytest_gpuperf.session.live_runner.why_not_live", fail)
     assert doctor.look(there.project).why == "torch fails: libcudart.so.13: cannot open shared object file"
 
 
@@ -202,7 +202,7 @@ def test_other_processes_are_counted(
 
 
 def test_run_that_measures_is_named_and_left_alone(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_counter, "read_one", lambda: pytest.fail("tried"))
+    monkeypatch.setattr(counter_access, "read_one", lambda: pytest.fail("tried"))
     assert doctor.lock(there) == ("ok", "free", "")
     held = GpuLock(UUID, [there.system])
     held.acquire()
@@ -234,7 +234,7 @@ def test_counters_are_tried(
         if answer is not None:
             raise answer
 
-    monkeypatch.setattr(one_counter, "read_one", read)
+    monkeypatch.setattr(counter_access, "read_one", read)
     found = doctor.counters(there)
     assert [shown.startswith(part) for shown, part in zip(found, result, strict=True)] == [True] * 3
 

@@ -10,9 +10,9 @@ from inline_snapshot import snapshot
 
 from command_line import gpuperf
 from pytest_gpuperf.features.explain.diagnosis import diagnose_call
-from pytest_gpuperf.features.explain.explained import explain_lines
+from pytest_gpuperf.features.explain.diagnosis_rows import explain_lines
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Trace, TracedKernel
-from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.records.run_store import RunStore
 from run_builders import record, run
 
 if TYPE_CHECKING:

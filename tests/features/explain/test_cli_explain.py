@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from command_line import gpuperf
 from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run
-from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.records.run_store import RunStore
 from run_builders import record, run, timing
 
 if TYPE_CHECKING:

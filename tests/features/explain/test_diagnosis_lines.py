@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from judging import verdict
-from pytest_gpuperf.features.explain.explained import explain_lines
+from pytest_gpuperf.features.explain.diagnosis_rows import explain_lines
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
 from run_builders import BUSY, record

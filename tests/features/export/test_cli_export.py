@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from command_line import gpuperf
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.features.export.frame import to_frame
+from pytest_gpuperf.features.export.data_frame import to_frame
 from pytest_gpuperf.features.export.row_files import to_csv, to_json
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Timing
-from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.records.run_store import RunStore
 from run_builders import measured, one_test, record, run
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_gpuperf.features.export.frame import to_frame
+from pytest_gpuperf.features.export.data_frame import to_frame
 from pytest_gpuperf.records import Measurement
 from run_builders import record, run
 from trace_builders import BLOCK

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from command_line import gpuperf
-from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.records.run_store import RunStore
 from run_builders import one_test
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from benchmarks.fleet_project import MODEL, git, local_cluster, make_project
 from command_line import gpuperf
 from forked import fork_children, parent_of_forks, run_forked
 from pytest_gpuperf.features.fleet import cluster as clusters
-from pytest_gpuperf.features.fleet import on_worker, running
+from pytest_gpuperf.features.fleet import run_command, worker_functions
 from pytest_gpuperf.processes import children
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def workers(folder: Path) -> Iterator[LocalCluster]:
     with pytest.MonkeyPatch.context() as patch, local_cluster(1, gpus=2, processes=False) as cluster:
         # Forks need no imports; they watch their own parent instead of the worker.
         fork_children(patch.setattr)
-        parent = {on_worker.PARENT_ENV: str(parent_of_forks())}
+        parent = {worker_functions.PARENT_ENV: str(parent_of_forks())}
 
         def run_child(command: Sequence[str], *, env: dict[str, str], **given: Any) -> int:
             return children.run_child(command, env={**env, **parent}, **given)
 
-        patch.setattr(on_worker, "run_child", run_child)
+        patch.setattr(worker_functions, "run_child", run_child)
         yield cluster
 
 
@@ -153,7 +153,7 @@ def test_interruption_reports_the_tests_that_have_ended(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running._Screen, "ended", interrupt)
+    monkeypatch.setattr(run_command._Screen, "ended", interrupt)
     result = fleet_run(workers, "--json", status=2)
     printed = json.loads(result.stdout)
     [model] = printed["models"]

@@ -9,9 +9,9 @@ import pytest
 from benchmarks.fleet_project import Counting
 from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.fleet import cluster, fleet
+from pytest_gpuperf.features.fleet import cluster, dispatch
 from pytest_gpuperf.features.fleet.command import dask_worker
-from pytest_gpuperf.features.fleet.fleet import Fleet
+from pytest_gpuperf.features.fleet.dispatch import Fleet
 from pytest_gpuperf.features.fleet.messages import Answer, EndOfTest, WorkerState, encode
 from pytest_gpuperf.features.fleet.messages import Test as Collected
 
@@ -81,7 +81,7 @@ class FakeCluster:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "LOOK_S", 0.001)
+    monkeypatch.setattr(dispatch, "LOOK_S", 0.001)
 
 
 def ran(workers: FakeCluster) -> tuple[dict[str, EndOfTest], Counting]:

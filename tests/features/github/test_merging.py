@@ -12,7 +12,7 @@ from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.github.merging import merge_runs
 from pytest_gpuperf.records import GpuInfo, Run, Trace
-from pytest_gpuperf.records.runs import RunStore, encode_run, load_run
+from pytest_gpuperf.records.run_store import RunStore, encode_run, load_run
 from run_builders import H200, measured, record, run
 
 if TYPE_CHECKING:

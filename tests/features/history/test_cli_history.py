@@ -13,7 +13,7 @@ from command_line import gpuperf
 from history_builders import commit_of, times
 from pytest_gpuperf.features.history.store import HistoryStore
 from pytest_gpuperf.records import Measurement, OtherTime, Run
-from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.records.run_store import RunStore
 from run_builders import NODEID, measured, record, run, timing
 
 if TYPE_CHECKING:

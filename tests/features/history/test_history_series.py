@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from history_builders import commits, line, times
-from pytest_gpuperf.features.history.order import commit_date, order_of
-from pytest_gpuperf.features.history.ranges import Accepted, Range, find_ranges
+from pytest_gpuperf.features.history.commit_order import commit_date, order_of
+from pytest_gpuperf.features.history.commit_ranges import Accepted, Range, find_ranges
 from pytest_gpuperf.features.history.series import TimeSeries, series_of
 from pytest_gpuperf.features.history.series_report import marks_of
 from pytest_gpuperf.records import ClockModel

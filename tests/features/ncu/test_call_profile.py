@@ -14,7 +14,7 @@ from pytest_gpuperf.measure.counters.call_profile import CounterSource, names_to
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.measure.ncu.report_reader import read_report
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.metrics.combine import combine
+from pytest_gpuperf.metrics.combination import combine
 from pytest_gpuperf.records.call import Call, Selection
 
 if TYPE_CHECKING:

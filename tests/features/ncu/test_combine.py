@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_gpuperf.features.ncu.report_file import read_report
 from pytest_gpuperf.features.ncu.weights import combine_both, weights_used
 from pytest_gpuperf.metrics import METRICS, Combining
-from pytest_gpuperf.metrics.combine import (
+from pytest_gpuperf.metrics.combination import (
     combine,
     combining_of,
     weight_names,
@@ -20,7 +20,7 @@ from pytest_gpuperf.metrics.combine import (
 from pytest_gpuperf.metrics.roofline import CEILINGS
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.run_store import load_run
 from run_builders import launches
 
 if TYPE_CHECKING:

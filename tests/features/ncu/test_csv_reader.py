@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.csv_reader import read_csv
-from pytest_gpuperf.features.ncu.details_page import RAW_NAMES
+from pytest_gpuperf.features.ncu.details_labels import RAW_NAMES
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 DURATION = "gpu__time_duration.sum"

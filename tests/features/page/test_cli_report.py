@@ -9,7 +9,7 @@ from command_line import gpuperf
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli.project import find_project
-from pytest_gpuperf.records.runs import RunStore, recordings
+from pytest_gpuperf.records.run_store import RunStore, recordings
 from run_builders import measured, one_test, record, run
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_gpuperf.features.page import pictures as pictures_module
+from pytest_gpuperf.features.page import measurement_pictures as pictures_module
 from pytest_gpuperf.features.page.picture import Picture, Points, Polyline
 from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.judge.screen import Origin, screen

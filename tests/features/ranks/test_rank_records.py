@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from pytest_gpuperf.features.ranks.aggregation import correctness_of, timing_of
 from pytest_gpuperf.features.ranks.messages import TimesOfRank
-from pytest_gpuperf.features.ranks.results import correctness_of, timing_of
 from pytest_gpuperf.records import Correctness
 from pytest_gpuperf.records.ranks import Collective, RankTime, RankTimes
 from run_builders import timing

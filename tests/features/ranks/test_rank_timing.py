@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.ranks import recording, timing
+from pytest_gpuperf.features.ranks import profiler_capture, timing
 from pytest_gpuperf.features.ranks.call import RankedCall
-from pytest_gpuperf.features.ranks.recording import MARK, rank_time
+from pytest_gpuperf.features.ranks.profiler_capture import MARK, rank_time
 from pytest_gpuperf.records.ranks import RankTime
 from simulated_gpu import SimulatedGpu
 from trace_builders import TraceBuilder
@@ -47,7 +47,9 @@ class OneRank(RankedCall):
 def gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
     """Simulate a GPU."""
     monkeypatch.setattr(timing, "_conditions", lambda _: None)
-    monkeypatch.setattr(recording, "recorded_time", lambda _, us: RankTime(time_us=us, gpu_busy_us=1.0))
+    monkeypatch.setattr(
+        profiler_capture, "recorded_time", lambda _, us: RankTime(time_us=us, gpu_busy_us=1.0)
+    )
     return SimulatedGpu(monkeypatch)
 
 

@@ -13,9 +13,9 @@ import forked
 import ranked_calls as calls
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ranks import team as team_module
-from pytest_gpuperf.features.ranks.callables import packed
+from pytest_gpuperf.features.ranks.aggregation import correctness_of, timing_of
+from pytest_gpuperf.features.ranks.callable_transfer import packed
 from pytest_gpuperf.features.ranks.messages import Check, Time
-from pytest_gpuperf.features.ranks.results import correctness_of, timing_of
 from pytest_gpuperf.features.ranks.team import Team
 from pytest_gpuperf.records.call import Reference
 from suites.kernels import collectives

@@ -10,9 +10,9 @@ import pytest
 
 import fake_sanitizer
 from gpu_locks import GPU
-from pytest_gpuperf.measure.device.lock import GpuLock
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.records import SanitizerResult
-from pytest_gpuperf.records.runs import load_run
+from pytest_gpuperf.records.run_store import load_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_gpuperf.features.static.compile import compile_static
+from pytest_gpuperf.features.static.compilation import compile_static
 from static_builders import fake_compiler
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ pytest.importorskip("triton")
 from pytest_gpuperf.baseline.merge import accept as accept_runs
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import Measurement
-from pytest_gpuperf.records.compiled import profile_of
-from pytest_gpuperf.records.runs import RunStore
+from pytest_gpuperf.records.run_store import RunStore
+from pytest_gpuperf.records.static_profiles import profile_of
 from run_builders import measured, record, run
 from static_builders import NODEID, kernel, static_baseline, write_test
 

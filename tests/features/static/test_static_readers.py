@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.static.kernel import Resources
-from pytest_gpuperf.features.static.ptx import isa_version, read_ptx
+from pytest_gpuperf.features.static.kernel_record import Resources
+from pytest_gpuperf.features.static.ptx_reader import isa_version, read_ptx
 from pytest_gpuperf.features.static.ptxas_log import read_log
 from pytest_gpuperf.features.static.resources import find_tool, read_cubin, spilled_bytes
 from pytest_gpuperf.measure.identity.cubin import Cubin

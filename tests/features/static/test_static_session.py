@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 
 from pytest_gpuperf.features.static import nvcc, nvrtc
 from pytest_gpuperf.records import Measurement
-from pytest_gpuperf.records.compiled import label_of, profile_of
+from pytest_gpuperf.records.static_profiles import label_of, profile_of
 from run_builders import measured, record, run
 from static_builders import NODEID, accept, kernel, newest_run, static_baseline, write_test
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.features.trace import capture, chrome
+from pytest_gpuperf.features.trace import capture, chrome_traces
 from pytest_gpuperf.features.trace.capture import CALLS, Span, median_call, with_shortest
 from pytest_gpuperf.features.trace.summary import summarise
-from pytest_gpuperf.features.trace.triton_code import TritonCode
+from pytest_gpuperf.features.trace.triton_tensor_cores import TritonCode
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.session.live_source import trace_file_name
@@ -117,8 +117,8 @@ class CompiledKernel:
         self.asm = {"ptx": ptx}
 
 
-def kernel(name: str, shared: int = 0) -> chrome.TraceActivity:
-    return chrome.TraceActivity(0.0, 1.0, "kernel", name, shared_memory_bytes=shared)
+def kernel(name: str, shared: int = 0) -> chrome_traces.TraceActivity:
+    return chrome_traces.TraceActivity(0.0, 1.0, "kernel", name, shared_memory_bytes=shared)
 
 
 def code(name: str, instruction: str) -> str:

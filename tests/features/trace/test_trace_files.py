@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.features.trace.chrome import parse_chrome_trace
+from pytest_gpuperf.features.trace.chrome_traces import parse_chrome_trace
 from pytest_gpuperf.features.trace.files import read_traces
 from trace_builders import H200_PROPERTIES, TraceBuilder, rank
 

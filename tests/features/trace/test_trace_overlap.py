@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brute_force import differences
-from pytest_gpuperf.features.trace.categories import category_of
+from pytest_gpuperf.features.trace.kernel_categories import category_of
 from pytest_gpuperf.features.trace.summary import summarise
 from pytest_gpuperf.records.trace import Communication
 from trace_builders import TraceBuilder, rank

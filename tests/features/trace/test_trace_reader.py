@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trace.chrome import parse_chrome_trace, read_chrome_trace
+from pytest_gpuperf.features.trace.chrome_traces import parse_chrome_trace, read_chrome_trace
 from pytest_gpuperf.features.trace.summary import summarise
 from trace_builders import TraceBuilder
 

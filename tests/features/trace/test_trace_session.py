@@ -17,7 +17,7 @@ from pytest_gpuperf.plugin.reports import properties
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.call import Call
-from pytest_gpuperf.session.child import ChildSource
+from pytest_gpuperf.session.child_runner import ChildSource
 from run_builders import NODEID, record, run, timing
 from trace_builders import BLOCK
 

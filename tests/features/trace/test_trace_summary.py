@@ -14,7 +14,7 @@ from pytest_gpuperf.report.kernel_table import region_line
 from trace_builders import H200_PROPERTIES, TraceBuilder
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.trace.chrome import TraceActivity
+    from pytest_gpuperf.features.trace.chrome_traces import TraceActivity
     from pytest_gpuperf.records import Trace
 
 

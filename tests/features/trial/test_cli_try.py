@@ -44,7 +44,7 @@ TIMES = CaseTimes(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pytest_gpuperf.measure.device.presence.may_measure", lambda: True)
+    monkeypatch.setattr("pytest_gpuperf.measure.device.gpu_detection.may_measure", lambda: True)
     (tmp_path / "problem.py").write_text(PROBLEM, encoding="utf-8")
     (tmp_path / "solution.py").write_text("class ModelNew: ...\n", encoding="utf-8")
     return tmp_path
@@ -113,7 +113,7 @@ def test_unusable_files_have_exit_status_2(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_without_gpu_there_is_one_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpuperf.measure.device.presence.may_measure", lambda: False)
+    monkeypatch.setattr("pytest_gpuperf.measure.device.gpu_detection.may_measure", lambda: False)
     result = invoked(status=2)
     assert result.stderr.startswith("gpuperf: error: torch finds no GPU that it can use; expected a CUDA GPU")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.cases import Task, cases_of, read_task
-from pytest_gpuperf.features.trial.forms import FORMS, form_of
+from pytest_gpuperf.features.trial.problem_forms import FORMS, form_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,110 @@
+"""`gpuperf fleet run`: from the options to the report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from pytest_gpuperf.cli.output import show
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.fleet.cluster import Cluster, require_distributed
+from pytest_gpuperf.features.fleet.dispatch import Fleet
+from pytest_gpuperf.features.fleet.messages import Job
+from pytest_gpuperf.features.fleet.project_commit import code_of
+from pytest_gpuperf.features.fleet.report import fleet_report
+from pytest_gpuperf.features.fleet.results import FAILING
+from pytest_gpuperf.processes.signals import ended_in_order
+from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.records.run_store import RunStore
+from pytest_gpuperf.report.number_format import count
+from pytest_gpuperf.session.durations import load_durations
+from pytest_gpuperf.session.run_file import now
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_gpuperf.cli.project import Project
+    from pytest_gpuperf.features.fleet.results import ModelResults
+
+NOT_FINISHED = 2
+"""Exit status of pytest after Ctrl-C, and of commands after an error that a user can fix."""
+NO_TESTS = 5
+"""Exit status of pytest if it collected no test."""
+
+
+class CommandOptions(NamedTuple):
+    """The options of the command."""
+
+    scheduler: str
+    models: tuple[str, ...]
+    replay: bool
+    wait_s: float
+    tests: tuple[str, ...]
+    arguments: tuple[str, ...]
+    """For pytest."""
+
+
+class _Screen:
+    """Shows each failure, and how many other tests have ended, on standard error."""
+
+    def note(self, line: str) -> None:
+        click.echo(printable(f"gpuperf: {line}"), err=True)
+
+    def ended(self, results: ModelResults, nodeids: Sequence[str], worker: str) -> None:
+        """Show the failed tests with their reasons, and how many others ended."""
+        outcomes = [(nodeid, results.outcomes[nodeid]) for nodeid in nodeids]
+        failed = [(nodeid, outcome) for nodeid, outcome in outcomes if outcome.ending in FAILING]
+        for nodeid, outcome in failed:
+            click.echo(printable(f"{outcome.ending} on {results.model}: {nodeid}"), err=True)
+            for line in outcome.message.splitlines():
+                click.echo(printable(f"    {line}"), err=True)
+        if len(failed) < len(outcomes):
+            done = f"{len(results.outcomes)}/{len(results.nodeids)}"
+            ended = count(len(outcomes) - len(failed), "test")
+            click.echo(printable(f"{results.model}: {ended} ended on {worker}, {done} in all"), err=True)
+
+
+def run_on_fleet(project: Project, choice: CommandOptions, form: str) -> int:
+    """Run the tests, report them, and write a run for each model of GPU.
+
+    Returns:
+        Exit status of pytest.
+
+    Raises:
+        GpuperfError: The tests cannot run; the results so far are written and reported before.
+    """
+    require_distributed()
+    code = code_of(project.root)
+    folder = project.root.resolve().relative_to(code.top.resolve()).as_posix()
+    baselines = project.baselines
+    if baselines.is_relative_to(project.root):
+        baselines = baselines.relative_to(project.root)
+    run_id = RunStore.new_id(now())
+    job = Job(run_id, folder, str(baselines), code.commit, choice.arguments, choice.replay)
+    cluster = Cluster(choice.scheduler, job)
+    fleet = Fleet(cluster, choice.models, choice.wait_s, _Screen())
+    broken: GpuperfError | None = None
+    interrupted = False
+    with ended_in_order():
+        try:
+            tests = {model: fleet.collect(model, choice.tests) for model in fleet.prepare()}
+            fleet.run(tests, {model: load_durations(project.store, model) for model in tests})
+        except KeyboardInterrupt:
+            interrupted = True
+        except GpuperfError as error:
+            broken = error
+        finally:
+            results = list(fleet.results.values())
+            paths = {} if choice.replay else {one.model: one.write(project.runs) for one in results}
+            cluster.close()
+    statuses = {one.exit_status for one in results}
+    status = 1 if 1 in statuses else min(statuses, default=NO_TESTS)
+    status = NOT_FINISHED if interrupted or broken is not None else status
+    if results:
+        show(fleet_report(results, paths, status, replayed=choice.replay), form)
+    if broken is not None:
+        raise broken
+    if interrupted:
+        click.echo("gpuperf: interrupted", err=True)
+    return status

@@ -1,0 +1,137 @@
+"""Values before a timing: of arguments that must stay, and of all that each call writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.measure.device.memory import alias, bytes_of, fingerprint
+from pytest_gpuperf.measure.device.originals import library_unchanged
+from pytest_gpuperf.measure.device.process_state import ProcessState
+from pytest_gpuperf.measure.device.synchronisation import finish
+from pytest_gpuperf.measure.restoration.reachable_tensors import tensors_in_reach
+from pytest_gpuperf.measure.timing.relocated_calls import tensors_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import torch
+
+    from pytest_gpuperf.records.call import Call
+
+MOST_BYTES = 256 << 20
+"""Memory that a copy to the host and back moves in some tens of milliseconds."""
+MOST_HOST_BYTES = 1 << 20
+"""Largest tensor of the host that is looked at, such as the steps of an optimizer."""
+
+
+class Before:
+    """What a timing may write, with its values from before.
+
+    These are the arguments that a checked callable may write to, gradients, and what one plain call shows:
+    buffers of modules, states of optimizers, caches. It also makes what is made once; such values are
+    restored to those after that call. The copies lie in the memory of the host, so that the memory of the
+    timed calls is where it would be.
+
+    Args:
+        call: The call. It is called once if it can reach other tensors than its arguments.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.process = ProcessState()
+        self._prints = self._fingerprints()
+        self._left_bytes = MOST_BYTES
+        arguments = tensors_of(call.args, call.kwargs)
+        self._own = set(_by_address(arguments.values()))
+        reached = self._reached()
+        self._gradients = [(one, one.grad) for one in reached if one.is_leaf and one.requires_grad]
+        of_checked = call.reference is not None
+        self._arguments = self._copies(
+            [one for name, one in arguments.items() if of_checked and name not in self._prints]
+        )
+        gradients = [grad for _, grad in self._gradients if grad is not None]
+        self._of_gradients = self._copies(gradients)
+        self._own |= _by_address(gradients).keys()
+        self._states = self._copies(self._changed_by_a_call(reached))
+
+    def changed_argument(self) -> str:
+        """Name an argument that the callable may not write to and has written; empty if there is none."""
+        return min(self._prints.items() - self._fingerprints().items(), default=("", ()))[0]
+
+    def begin(self) -> list[torch.Tensor]:
+        """Begin a verification, and return the tensors that each of its calls has to find as they are now.
+
+        Arguments and gradients have their values from before the timing; a gradient that a call has made is
+        zero, for the calls of a graph that add to it. States stay as the timing has left them: a callable
+        that works only in its first calls must not find the count of its calls restored.
+        """
+        made = [leaf.grad for leaf, former in self._gradients if leaf.grad is not former]
+        of_calls = [alias(one).zero_() for one in made if one is not None]
+        _restore((*self._arguments, *self._of_gradients))
+        self.put_back_gradients()
+        return [*of_calls, *(one for one, _ in (*self._of_gradients, *self._states))]
+
+    def restore(self) -> None:
+        """Write the values from before the timing."""
+        _restore((*self._arguments, *self._of_gradients, *self._states))
+        self.put_back_gradients()
+
+    def put_back_gradients(self) -> None:
+        """Give the leaves the gradients that they had, or none."""
+        for leaf, gradient in self._gradients:
+            leaf.grad = gradient
+
+    def _changed_by_a_call(self, reached: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the allocations that one plain call changes or makes, besides arguments and gradients."""
+        prints = {at: fingerprint(one) for at, one in self._others(reached).items()}
+        if not prints:
+            return []
+        with library_unchanged():
+            finish(self._call())
+        self.put_back_gradients()
+        found = self._others(self._reached())
+        changed = [one for at, one in found.items() if prints.get(at) != fingerprint(one)]
+        return [bytes_of(one.untyped_storage()) for one in changed]
+
+    def _copies(self, tensors: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return tensors with copies on the host; none if they are too large."""
+        self._left_bytes -= sum(one.nbytes for one in tensors)
+        if self._left_bytes < 0:
+            return []
+        return [(one, one.detach().to("cpu", copy=True)) for one in tensors]
+
+    def _reached(self) -> list[torch.Tensor]:
+        return tensors_in_reach(self._call.fn, self._call.args, self._call.kwargs)
+
+    def _others(self, tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
+        """Return the tensors that are neither arguments nor gradients, one for each allocation."""
+        found = _by_address(tensors)
+        return {
+            at: one
+            for at, one in found.items()
+            if at not in self._own and (one.is_cuda or one.untyped_storage().nbytes() <= MOST_HOST_BYTES)
+        }
+
+    def _fingerprints(self) -> dict[str, tuple[int, ...]]:
+        """Return sums over the arguments that the callable may not write to; none if that is not known."""
+        call = self._call
+        if call.reference is None or call.reference.mutates is True:
+            return {}
+        named = {f"argument {key}" for key in call.reference.mutates or ()}
+        tensors = tensors_of(call.args, call.kwargs)
+        # An argument that may be written can share its memory with others.
+        written = _by_address(one for name, one in tensors.items() if name.partition("[")[0] in named)
+        return {
+            name: fingerprint(one)
+            for name, one in tensors.items()
+            if one.untyped_storage().data_ptr() not in written
+        }
+
+
+def _restore(copies: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for tensor, first in copies:
+        alias(tensor).copy_(first)
+
+
+def _by_address(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
+    return {one.untyped_storage().data_ptr(): one for one in tensors if one.untyped_storage().nbytes()}

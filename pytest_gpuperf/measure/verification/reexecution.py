@@ -1,0 +1,358 @@
+"""Run timed calls again on other values in poisoned memory, and compare their outputs with the reference.
+
+Some of the timed calls are run one by one, by the graph or the batch that was timed: first on the present
+values, then on other ones, written into the same memory. Before each run the memory of the outputs is filled
+with a pattern. The outputs are compared with the reference of the check or, without a callable reference,
+with a call on copies of the arguments at other addresses.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from statistics import median
+from typing import TYPE_CHECKING
+
+import torch
+from msgspec.structs import replace
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness.arguments import named_tensors
+from pytest_gpuperf.measure.correctness.comparison import Tolerance
+from pytest_gpuperf.measure.correctness.custom_check import ReferenceWithCheck
+from pytest_gpuperf.measure.correctness.poison import copy, fill, poisoned_memory
+from pytest_gpuperf.measure.device import originals
+from pytest_gpuperf.measure.device.synchronisation import finish
+from pytest_gpuperf.measure.timing.relocated_calls import copies, on_gpu, refuse_little_memory, tensors_of
+from pytest_gpuperf.measure.verification.outputs import (
+    PATTERN,
+    PATTERNS,
+    Outputs,
+    alike,
+    leave_out,
+    matched,
+    stale,
+    unwritten,
+    wrong,
+)
+from pytest_gpuperf.measure.verification.perturbed_inputs import Values, is_expanded
+from pytest_gpuperf.records import Verification
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from pytest_gpuperf.measure.restoration.snapshot import Before
+    from pytest_gpuperf.measure.verification.retiming import Rerun
+    from pytest_gpuperf.records.call import Call
+
+PAIRS = 3
+LEAST_PAIRS = 2
+"""Pairs of times on unseen and seen values."""
+MOST_SECONDS = 0.1
+"""Wall time of a verification after which it does only what it must."""
+SHARE_OF_RERUNS = 0.5
+"""Part of that time after which no more calls are run again."""
+SLOW_REFERENCE_S = 0.3
+"""Wall time of one comparison after which there is no second one."""
+REPEATS = 4
+"""Further plain calls if one of several was wrong: a callable may leave its work out by chance."""
+MOST_UNSEEN = 1.5
+"""Largest honest ratio; the largest in public data was 1.22."""
+LEAST_EXTRA_US = 2.0
+"""Extra time on unseen values that is no noise of events."""
+
+
+class RefusedError(Exception):
+    """There is proof that timed calls did not do their work."""
+
+
+class Replay:
+    """Runs timed calls again, once.
+
+    Args:
+        call: The call; its output is compared with its reference, if it has one.
+        before: What it may write.
+    """
+
+    def __init__(self, call: Call, before: Before) -> None:
+        self._call = call
+        self._before = before
+        self._begin = originals.now()
+        self._reference = call.reference
+        self._expected = self._reference.expected if self._reference else None
+        if isinstance(self._expected, ReferenceWithCheck):
+            # Other right outputs may differ from it; those of a plain call are the same.
+            self._expected = None
+        self._tolerance = Tolerance()
+        if (given := self._reference) is not None:
+            self._tolerance = Tolerance(given.rtol, given.atol, given.equal_nan)
+        self._written: Outputs = {}
+        self._unwritten: Outputs = {}
+        """Marks the elements that a plain call does not write."""
+        self._values: Values | None = None
+        self.found = Verification()
+
+    def run(self, reruns: Sequence[Rerun]) -> None:
+        """Run the calls on the timed values and on other ones, and compare.
+
+        Raises:
+            RefusedError: The output on the timed values is wrong.
+            GpuperfError: Their outputs cannot be verified.
+        """
+        call = self._call
+        state, put_back = self._before.begin(), self._before.put_back_gradients
+        self._values = values = Values(call.args, call.kwargs, call.factory, call.seed, state, put_back)
+        self._written = self._arguments_written()
+        write = values.another() if values.has_others else None
+        before: list[Outputs] = []
+        after: list[Outputs] = []
+        for rerun in reruns:
+            if before and self._is_late(SHARE_OF_RERUNS):
+                break
+            before.append(self._again(rerun, values.restore, poisons=not before))
+            if write is not None and not self.found.doubts:
+                after += self._again_on_others(rerun, write, poisons=not after)
+            if len(before) == 1:
+                refuse_little_memory(2 * len(reruns) * sum(one.nbytes for one in before[0].values()))
+        self.found = replace(self.found, calls=len(before))
+        undecided: GpuperfError | None = None
+        started = originals.now()
+        try:
+            if write is None:
+                raise GpuperfError("no argument is a tensor of floating-point values on the GPU")
+            if not self.found.doubts:
+                self._judge_others(reruns, before, after, write)
+        except GpuperfError as error:
+            undecided = error
+        if undecided is not None or self.found.doubts or originals.now() < started + SLOW_REFERENCE_S:
+            self._judge_present(reruns, before)
+        if undecided is not None:
+            raise undecided
+        if not self.found.doubts:
+            self._time_unseen(reruns[0], values)
+
+    def end(self) -> None:
+        """Restore the arguments."""
+        if self._values is not None:
+            finish()
+            self._values.restore()
+            self._values = None
+
+    def _doubt(self, why: str) -> None:
+        self.found = replace(self.found, doubts=(*self.found.doubts, why))
+
+    def _is_late(self, share: float = 1.0) -> bool:
+        return originals.now() > self._begin + share * MOST_SECONDS
+
+    def _again(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool = True) -> Outputs:
+        """Run one call on other values, and copy its outputs.
+
+        Args:
+            rerun: The call.
+            write: Writes the values.
+            poisons: Whether all free memory is filled before, if the place of the outputs is not known.
+        """
+        devices = {tensor.device for tensor in self._values.tensors.values()} if self._values else set()
+
+        def before() -> None:
+            write()
+            if not rerun.live:
+                self._poison(rerun)
+            elif poisons:
+                with poisoned_memory(PATTERN, devices):
+                    pass
+
+        rerun.run(before)
+        outputs = {name: copy(tensor) for name, tensor in self._outputs(rerun.value).items()}
+        leave_out(self._unwritten, outputs)
+        return outputs
+
+    def _again_on_others(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool) -> list[Outputs]:
+        """Return the outputs on other values; none, and a doubt, if only the reference takes these values."""
+        try:
+            return [self._again(rerun, write, poisons=poisons)]
+        except (GpuperfError, torch.cuda.OutOfMemoryError):
+            raise
+        except Exception as error:
+            if not (rerun.live and callable(self._expected)):
+                raise
+            write()
+            self._refer()  # if it cannot take these values either, its exception says so
+            self._doubt(
+                f"the callable raises {type(error).__name__} on other values, which its reference takes; if "
+                "it takes special values only, give them by inputs="
+            )
+            return []
+
+    def _poison(self, rerun: Rerun) -> None:
+        """Fill the outputs that lie in memory of the graph itself: other memory may hold more than them."""
+        if rerun.value is None:
+            return
+        for tensor in self._outputs(rerun.value).values():
+            if is_expanded(tensor):
+                continue
+            if any(start <= tensor.data_ptr() < end for start, end in rerun.memory):
+                fill(tensor, PATTERN)
+
+    def _outputs(self, value: object) -> Outputs:
+        outputs = dict(self._written) if value is None else dict(named_tensors(value, "output"))
+        outputs = {name: one for name, one in outputs.items() if on_gpu(one) and one.numel()}
+        if not outputs:
+            raise GpuperfError("the callable returns no tensor on the GPU")
+        return outputs
+
+    def _arguments_written(self) -> Outputs:
+        """Return the arguments that hold the outputs of a callable that returns None."""
+        tensors = self._values_or_fail().tensors
+        mutates = self._reference.mutates if self._reference else True
+        if mutates is True:
+            return tensors
+        named = {f"argument {key}" for key in mutates or ()}
+        return {name: one for name, one in tensors.items() if name.partition("[")[0] in named}
+
+    def _judge_present(self, reruns: Sequence[Rerun], got: list[Outputs]) -> None:
+        """Compare with the reference on the values that the timed calls had."""
+        changes = self._reference is not None and self._reference.mutates not in (False, ())
+        if self._expected is None or (changes and not callable(self._expected)):
+            return
+        restore = self._values_or_fail().restore
+        restore()
+        target = self._reference_for(got[0]) if callable(self._expected) else matched(self._expected, got[0])
+        found = self._wrong_ones(reruns, got, target, restore)
+        if found is not None:
+            if not all(one.isfinite().all() for one in target.values()):
+                raise GpuperfError("the output is no longer finite after the timing")
+            raise RefusedError(
+                f"the output of a timed call is wrong, on the values that were timed: {found[1]}; expected "
+                "the output that was checked; next step: let every call do all of its work"
+            )
+
+    def _judge_others(
+        self,
+        reruns: Sequence[Rerun],
+        before: list[Outputs],
+        after: list[Outputs],
+        write: Callable[[], None],
+    ) -> None:
+        """Compare with the reference on other values, or with a plain call on copies."""
+        write()
+        if callable(self._expected):
+            target = self._reference_for(after[0])
+        else:
+            target = self._plain_target(write)
+            for outputs in (*before, *after):
+                leave_out(self._unwritten, outputs)
+        self.found = replace(self.found, compared_with="expected" if callable(self._expected) else "call")
+        if not wrong(before[0], target, self._tolerance):
+            raise GpuperfError("the output is the same for other values")
+        found = self._wrong_ones(reruns, after, target, write)
+        if found is None:
+            missing = sum(int(one.sum()) for one in self._unwritten.values())
+            of = sum(one.numel() for one in self._unwritten.values())
+            why = f"a plain call does not write {missing} of {of} elements either" if missing else ""
+            self.found = replace(self.found, other_values=True, not_verified=why)
+        elif stale(before[found[0]], after[found[0]], target, self._tolerance):
+            self._doubt(
+                "timed calls did not compute their output: on other values in the same memory it holds what "
+                "it held before; let every call do all of its work, and keep no outputs"
+            )
+        elif callable(self._expected) and not wrong(self._plain_call(write), target, self._tolerance):
+            self._doubt(f"timed calls gave another output than a plain call on other values: {found[1]}")
+        else:
+            raise GpuperfError("on other values a plain call is wrong too")
+
+    def _plain_target(self, write: Callable[[], None]) -> Outputs:
+        """Return the outputs of a plain call, and note the elements that it does not write.
+
+        Raises:
+            GpuperfError: Another call on the same values gives other outputs.
+        """
+        devices = {tensor.device for tensor in self._values_or_fail().tensors.values()}
+        # A rehearsal: it leaves all memory of the call within reach of the poison.
+        self._plain_call(write)
+        target, other = (self._plain_call(write, poisoned_memory(byte, devices)) for byte in PATTERNS)
+        self._unwritten = unwritten(target, other)
+        for outputs in (target, other):
+            leave_out(self._unwritten, outputs)
+        if wrong(other, target, self._tolerance):
+            raise GpuperfError("two calls on the same values give different outputs")
+        return target
+
+    def _wrong_ones(
+        self, reruns: Sequence[Rerun], got: list[Outputs], target: Outputs, write: Callable[[], None]
+    ) -> tuple[int, str] | None:
+        """Return the place of the first wrong output and what is wrong; None if all are right.
+
+        Raises:
+            GpuperfError: There is one, but it may be a matter of chance.
+        """
+        bad = [(calls, one) for calls in alike(got) if (one := wrong(got[calls[0]], target, self._tolerance))]
+        if not bad:
+            return None
+        (at, *others), first = bad[0]
+        repeats = bool(others) or len(bad) > 1
+        # By now a plain call could find the target in memory: more of them can only be right.
+        for _ in range(0 if repeats else REPEATS if reruns[at].live else 1):
+            repeats = repeats or wrong(self._again(reruns[at], write), target, self._tolerance) is not None
+        if not (first.clear and repeats):
+            raise GpuperfError("the outputs of timed calls differ from the reference by little, or by chance")
+        return at, first.text
+
+    def _time_unseen(self, rerun: Rerun, values: Values) -> None:
+        """Time calls on unseen values, and on the same ones again."""
+        # A callable that keeps outputs may keep them on the GPU.
+        values.keep_state()
+        unseen: list[float] = []
+        seen: list[float] = []
+        for at in range(PAIRS + 1):
+            if len(unseen) >= LEAST_PAIRS and self._is_late():
+                break
+            write = values.another()
+            times = rerun.run(write), rerun.run(write)
+            if at:  # the first pair wakes the GPU up
+                unseen.append(times[0])
+                seen.append(times[1])
+        ratio = median(unseen) / max(median(seen), 0.1)
+        self.found = replace(self.found, unseen_ratio=round(ratio, 3), single_us=round(min(seen), 3))
+        if min(unseen) > MOST_UNSEEN * median(seen) and min(unseen) > median(seen) + LEAST_EXTRA_US:
+            self._doubt(
+                f"a call on values that it has not seen takes {median(unseen):.4g} µs, on the same values "
+                f"again {median(seen):.4g} µs; keep no outputs between calls"
+            )
+
+    def _refer(self) -> object:
+        assert callable(self._expected)
+        value = self._expected(*self._call.args, **self._call.kwargs)
+        finish(value)
+        return self._written if value is None else value
+
+    def _reference_for(self, outputs: Outputs) -> Outputs:
+        """Return copies of the reference's outputs: it may return a gradient, which is restored later."""
+        return {name: copy(one) for name, one in matched(self._refer(), outputs).items()}
+
+    def _plain_call(
+        self, write: Callable[[], None], memory: AbstractContextManager[None] | None = None
+    ) -> Outputs:
+        """Call the function on copies at other addresses.
+
+        Args:
+            write: Writes the values.
+            memory: Fills the memory of its outputs.
+        """
+        write()
+        args, kwargs = copies(self._call.args), copies(dict(self._call.kwargs))
+        with memory or nullcontext():
+            value = self._call.fn(*args, **kwargs)
+            finish(value)
+        if value is not None:
+            outputs = self._outputs(value)
+        else:
+            copied = tensors_of(args, kwargs)
+            outputs = {name: copied[name] for name in self._written}
+        outputs = {name: copy(tensor) for name, tensor in outputs.items()}
+        self._values_or_fail().restore()
+        return outputs
+
+    def _values_or_fail(self) -> Values:
+        assert self._values is not None
+        return self._values

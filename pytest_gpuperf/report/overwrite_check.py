@@ -1,0 +1,55 @@
+"""The check before a file that a user named is written: files of others stay."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.atomic_writing import is_plain
+from pytest_gpuperf.records.file_paths import show_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD_BYTES = 1000
+"""Length of the beginning of a file that may have a mark."""
+TAIL_BYTES = 2**14
+"""Length of the end that may have it: Parquet tells its writer there."""
+GENERATOR = '<meta name="generator" content="pytest-gpuperf'
+"""Mark of a page."""
+COMMENT = "<!-- gpuperf: "
+"""Mark of a comment on a pull request."""
+PARQUET_WRITER = "written by pytest-gpuperf"
+MARKS = (
+    *(GENERATOR, COMMENT, PARQUET_WRITER),
+    '"gpuperf":',  # a run, and verdicts
+    *("nodeid,label,kernel,launch,metric,", '[\n{"nodeid":'),
+    '"compute_capability": "',  # a file of pytest-benchmark with the GPU in `machine_info`
+)
+"""Texts of which each file that this tool writes has one at its beginning or end."""
+
+
+def refuse_other_file(path: Path, next_step: str = "remove it, or name another file") -> None:
+    """Refuse to replace a plain file without a mark of this tool; an empty one is nobody's.
+
+    Args:
+        path: The file to write; need not exist.
+        next_step: A way to write nevertheless.
+
+    Raises:
+        GpuperfError: It is such a file.
+        OSError: It cannot be read.
+    """
+    if not (path.is_file() and is_plain(path) and path.stat().st_size):
+        return
+    with path.open("rb") as stream:
+        ends = stream.read(HEAD_BYTES)
+        stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
+        ends += stream.read()
+    if not any(mark.encode() in ends for mark in MARKS):
+        raise GpuperfError(
+            f"{show_path(path)} exists and was not written by pytest-gpuperf",
+            expected="a new name, or that of an earlier output",
+            next_step=next_step,
+        )

@@ -1,0 +1,200 @@
+"""The verdicts of a run as one JSON object, for scripts and agents: `--gpuperf-json`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from pytest_gpuperf._version import __version__
+from pytest_gpuperf.judge.result import Finding, Status
+from pytest_gpuperf.judge.screen import TimeComparison
+from pytest_gpuperf.records import Environment, MetricValue, TimingMode
+from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.quantities import Count, Positive, Ratio, Schema, Spread, Time
+from pytest_gpuperf.report.brief import shortened
+from pytest_gpuperf.report.forms.as_json import escaped
+from pytest_gpuperf.report.overwrite_check import refuse_other_file
+from pytest_gpuperf.report.rows import (
+    counts_by_status,
+    failure_message,
+    label_status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.records import Measurement
+    from pytest_gpuperf.report.rows import Summary
+
+VERDICTS_SCHEMA = 1
+"""Version of the object."""
+
+
+class JudgedMeasurement(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The measurements of a test under one label."""
+
+    verdict: Status
+    mode: TimingMode | None
+    """Timing mode; None if it was not timed."""
+    time_us: Time | None
+    spread_pct: Spread | None
+    """Interquartile range of the blocks, in % of `time_us`."""
+    gb_per_s: Ratio | None
+    """Declared bytes over the time; None without a declaration."""
+    tflop_per_s: Ratio | None
+    change: TimeComparison | None
+    """None if the time was compared with nothing."""
+    correct: bool | None
+    """False if an output differed from its reference; None if none was compared."""
+    counters: dict[str, MetricValue]
+    """Counters of all kernels of the call as one, by short name, in the units of `gpuperf metrics`."""
+
+
+class JudgedTest(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One test with its verdict."""
+
+    nodeid: str
+    line: Positive | None
+    """Line of the test in its file; None if unknown."""
+    verdict: Status
+    """The worst of the test."""
+    fails: bool
+    expected_failure: bool
+    """True if pytest expected the test to fail."""
+    replayed: bool
+    """True if nothing was launched: a recording was judged again."""
+    exception: str
+    """Type of the exception that ended the test; empty if none did."""
+    message: str
+    """Reason of a failure, at most ten lines; empty if the test does not fail."""
+    findings: tuple[Finding, ...]
+    """The worst first."""
+    measurements: dict[str, JudgedMeasurement]
+    """By label; a test of one callable has only the label `main`."""
+
+
+class UnjudgedFailure(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A test that failed without a verdict: it crashed, took too long, or raised before it measured."""
+
+    nodeid: str
+    message: str
+    """At most ten lines."""
+
+
+class Verdicts(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The verdicts of one execution of `pytest --gpuperf`."""
+
+    schema: Schema
+    """`VERDICTS_SCHEMA` of the writer."""
+    gpuperf: str
+    """Version of this package."""
+    run: str
+    """Id of the run that was written or replayed; empty if none was kept."""
+    replayed: bool
+    """True if a recording was judged again."""
+    complete: bool
+    """False if the execution was interrupted."""
+    passed: bool
+    """True if it is complete and pytest ended with 0: no test failed, and the run has no error."""
+    environment: Environment
+    counts: dict[Status, Count]
+    """Number of tests of each verdict that occurs."""
+    unjudged: tuple[UnjudgedFailure, ...]
+    """Also tests that do not measure."""
+    tests: tuple[JudgedTest, ...]
+    notices: tuple[str, ...]
+    """Lines about the whole run; errors begin with `error`."""
+
+
+class End(NamedTuple):
+    """End of the execution of pytest."""
+
+    complete: bool
+    """False if it was interrupted."""
+    status: int
+    """Exit status of pytest."""
+    failed: Mapping[str, str] = {}
+    """Messages of failed tests by node id."""
+
+
+def write_verdicts(path: Path, summary: Summary, end: End) -> None:
+    """Write the verdicts of a run to the file that the user names.
+
+    Raises:
+        GpuperfError: The file exists, and this tool has not written it.
+        OSError: The file cannot be written.
+    """
+    refuse_other_file(path)
+    write_files({path: encode_verdicts(verdicts_of(summary, end))})
+
+
+def verdicts_of(summary: Summary, end: End) -> Verdicts:
+    """Return the verdicts of a run."""
+    judged = {result.record.nodeid for result in summary.results}
+    replayed, folder = summary.replayed_from, summary.folder
+    run_id = folder.name if folder is not None else ""
+    return Verdicts(
+        schema=VERDICTS_SCHEMA,
+        gpuperf=__version__,
+        run=replayed.id if replayed is not None else run_id,
+        replayed=replayed is not None,
+        complete=end.complete,
+        passed=end.complete and end.status == 0,
+        environment=summary.environment,
+        counts=counts_by_status(summary.results),
+        unjudged=tuple(
+            UnjudgedFailure(nodeid=nodeid, message=shortened(message))
+            for nodeid, message in end.failed.items()
+            if nodeid not in judged
+        ),
+        tests=tuple(_test(summary, result) for result in summary.results),
+        notices=tuple(summary.notices),
+    )
+
+
+def encode_verdicts(verdicts: Verdicts) -> bytes:
+    """Return the object as JSON with a line for each test; a number that is not finite is null."""
+    head = msgspec.json.encode(msgspec.structs.replace(verdicts, tests=(), notices=()))
+    tests = b",\n".join(map(msgspec.json.encode, verdicts.tests))
+    # The two last fields.
+    text = head.removesuffix(b'"tests":[],"notices":[]}') + b'"tests":[\n' + tests + b'\n],"notices":'
+    return escaped((text + msgspec.json.encode(verdicts.notices) + b"}\n").decode()).encode()
+
+
+def _test(summary: Summary, result: TestResult) -> JudgedTest:
+    record, verdict = result.record, result.verdict
+    fails = verdict.fails or bool(record.failure)
+    return JudgedTest(
+        nodeid=record.nodeid,
+        line=summary.lines.get(record.nodeid),
+        verdict=result.status,
+        fails=fails,
+        expected_failure=record.nodeid in summary.expected_failures,
+        replayed=result.replayed,
+        exception=record.failure,
+        message=shortened(failure_message(result)) if fails else "",
+        findings=verdict.findings,
+        measurements={
+            label: _measurement(result, label, measured) for label, measured in record.measurements.items()
+        },
+    )
+
+
+def _measurement(result: TestResult, label: str, measured: Measurement) -> JudgedMeasurement:
+    timing = measured.timing
+    compared = measured.correctness is not None or measured.fuzz is not None
+    return JudgedMeasurement(
+        verdict=label_status(result, label),
+        mode=timing.mode if timing else None,
+        time_us=timing.time_us if timing else None,
+        spread_pct=timing.spread_pct if timing else None,
+        gb_per_s=timing.gb_per_s if timing else None,
+        tflop_per_s=timing.tflop_per_s if timing else None,
+        change=result.verdict.times.get(label),
+        correct=not measured.is_wrong if compared else None,
+        counters=measured.profile.combined if measured.profile else {},
+    )

@@ -1,0 +1,254 @@
+"""The way to run on the GPU of this machine: measure, judge and keep the run."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
+from pytest_gpuperf.measure.device.gpu_detection import why_no_gpu
+from pytest_gpuperf.measure.device.gpu_lock import HOST, GpuLock
+from pytest_gpuperf.measure.ncu.tool import find_ncu
+from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
+from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
+from pytest_gpuperf.records.run_store import make_state_folder
+from pytest_gpuperf.records.sanitizer_errors import errors_of
+from pytest_gpuperf.registry import instrument
+from pytest_gpuperf.session.judge import Judge
+from pytest_gpuperf.session.late_counters import is_unread
+from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
+from pytest_gpuperf.session.live_source import LiveSource
+from pytest_gpuperf.session.pass_results import PassResults, read_results
+from pytest_gpuperf.session.progress import Display
+from pytest_gpuperf.session.run_file import RunFile
+from pytest_gpuperf.session.run_report import RunReport
+from pytest_gpuperf.session.runner import Runner
+from pytest_gpuperf.session.settling import Against, Settler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_gpuperf.judge.result import TestResult
+    from pytest_gpuperf.records import (
+        Conditions,
+    )
+    from pytest_gpuperf.records.passes import CheckingPass, Invocation, Pass
+    from pytest_gpuperf.session.marker import ItemState
+    from pytest_gpuperf.session.news import News
+    from pytest_gpuperf.session.progress import Terminal
+    from pytest_gpuperf.session.worker_link import Link
+    from pytest_gpuperf.settings.settings import Settings
+
+
+NOT_SETTLED = (Status.INVALID, Status.WRONG, Status.LIMIT)
+"""Verdicts after which a test is not compared with `--gpuperf-against`."""
+
+
+class LiveRunner(Runner):
+    """Measures, and settles suspects.
+
+    Args:
+        settings: The options.
+        news: What a reader of the run should know besides the verdicts.
+        link: Leads to the controller; None if this process does everything.
+    """
+
+    on_gpu = True
+
+    def __init__(self, settings: Settings, news: News, link: Link | None = None) -> None:
+        from pytest_gpuperf.measure.device.conditions import Nvml
+        from pytest_gpuperf.measure.device.device_properties import gpu_info
+        from pytest_gpuperf.measure.device.environment import environment
+        from pytest_gpuperf.measure.identity.code_reader import CodeReader
+        from pytest_gpuperf.measure.timing.timer import Timer
+
+        self._orders = link.orders if link is not None else None
+        file = RunFile(settings, self._orders)
+        self._folder = file.folder
+        ncu = find_ncu(settings.ncu) if settings.counters in ("auto", "ncu") else None
+        gpu = gpu_info()
+        self._nvml = Nvml(gpu.uuid)
+        gpu = replace(gpu, dram_gb_per_s=self._nvml.dram_gb_per_s)
+        where = environment(gpu, settings.root, ncu.version if ncu else "")
+        several = self._orders is not None and len(self._orders.cards) > 1
+        self._own_folder = str(self._orders.worker) if self._orders is not None and several else ""
+        judge = Judge(settings, where, card=gpu.uuid if several else "")
+        self._judge, self._display = judge, Display(news)
+        self._counters = make_counters(settings, gpu, ncu, self._folder_of("ncu"))
+        self._reads_later = settings.counters == "auto" and ncu is not None
+        self._live = LiveSource(
+            self._counters,
+            Timer(gpu.l2_bytes, settings.budget_s, self._conditions, self._nvml.max_sm_clock_mhz),
+            CodeReader(where.toolchain.driver),
+            self._display,
+            expected=judge.expected,
+            traces=self._folder / "traces",
+            verify=settings.verify,
+        )
+        super().__init__(settings, self._live, RunReport(judge, news, file, link=link))
+        self._against = Against.of(settings)
+        if self._against is not None and self._against.notice:
+            news.note(self._against.notice)
+        self._settler: Settler | None = None
+        self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
+        if self._sanitizing is not None:
+            self._counters.unavailable = f"counters are off (--gpuperf-sanitize={settings.sanitize})"
+        elif settings.counters == "off":
+            self._counters.unavailable = COUNTERS_OFF
+        self._lock = GpuLock(gpu.uuid)
+
+    def _conditions(self) -> Conditions | None:
+        found = self._nvml.conditions()
+        # A process of its own that waits for its next order shares this GPU, and does not use it.
+        alive = any(one.alive for one in self._live.processes)
+        own = 1 if found is not None and found.other_processes and alive else 0
+        return replace(found, other_processes=found.other_processes - own) if found and own else found
+
+    @property
+    def _profiling(self) -> ProfilingPass | None:
+        """The counters, if ncu reads them before the tests."""
+        return self._counters if isinstance(self._counters, ProfilingPass) else None
+
+    def _sanitizing_pass(self, tool: str) -> CheckingPass:
+        if self._against is not None:
+            raise GpuperfError(
+                f"--gpuperf-sanitize={tool} with --gpuperf-against={self.settings.against}",
+                expected="one of them: a test with errors is not run, let alone timed",
+            )
+        made: CheckingPass = instrument("sanitizer").make_pass(self._folder_of("sanitizer"), tool)
+        return made
+
+    def _folder_of(self, kind: str) -> Path:
+        """Return the folder for the files of a pass; each of several workers has its own."""
+        return self._folder / kind / self._own_folder
+
+    def begin(self, states: Sequence[ItemState], invocation: Invocation, terminal: Terminal | None) -> None:
+        """Wait for the GPU, run the passes that the options ask for, and get ready to settle suspects."""
+        # The tools of the passes measure one process.
+        states = [state for state in states if not state.marker.gpus]
+        self._live.tests.update({state.nodeid: self._select(state) for state in states})
+        self._counters.expect(list(self._live.tests.values()))
+        self._display.terminal = terminal
+        self._display.wait_for(self._lock)
+        self._run_passes(states, invocation)
+        logs = self._folder_of("against")
+        self._settler = Settler(self._judge, invocation, logs, self._display, self._against)
+
+    def _run_passes(self, states: Sequence[ItemState], invocation: Invocation) -> None:
+        """Run the passes, then apply their results to the tests."""
+        orders = self._orders
+        path = self._folder / RESULTS_FILE.format(orders.worker if orders is not None else 0)
+        done = read_results(path) if orders is not None and orders.nodeids else None
+        if done is None:
+            done = self._run_all(list(self._live.tests.values()), invocation)
+            if orders is not None and (self._profiling or self._sanitizing):
+                make_state_folder(self._folder.parents[1])
+                done.write(path)
+        elif self._profiling is not None and done.counters is not None:
+            self._profiling.reading = done.counters
+        asked, why = self.settings.counters, self._counters.unavailable
+        for state in states:
+            state.sanitized = done.sanitized.get(state.nodeid)
+            if state.nodeid in done.skipped:
+                (state.unavailable,) = errors_of(done.skipped[state.nodeid])
+            elif asked in ("ncu", "cupti") and why:
+                state.unavailable = f"--gpuperf-counters={asked}, but {why}"
+        self._display.news.no_counters = why
+
+    def end(self) -> None:
+        """End the processes of this run, say how long each phase took, and let the next run measure."""
+        self._display.news.no_counters = self._counters.unavailable
+        for one in self._live.processes:
+            one.end()
+        if self._settler is not None:
+            self._display.news.note(*self._settler.notices)
+            self._settler.close()
+        self._display.news.note(*self._live.phases.lines())
+        self._lock.release()
+
+    def _run_all(self, tests: Sequence[SelectedTest], invocation: Invocation) -> PassResults:
+        done = PassResults()
+        if self._profiling is not None and self._sanitizing is None and not self._profiling.unavailable:
+            if tests:
+                self._run(self._profiling, tests, invocation)
+            done.counters = self._profiling.reading
+        if self._sanitizing is not None:
+            self._run(self._sanitizing, tests, invocation)
+            self._display.news.note(*self._sanitizing.notices)
+            done.sanitized, done.skipped = self._sanitizing.results, self._sanitizing.skipped
+            title = self._sanitizing.title
+            self._display.news.error(*(f"{title}: {problem}" for problem in self._sanitizing.problems))
+        return done
+
+    def _run(self, each: Pass, tests: Sequence[SelectedTest], invocation: Invocation) -> None:
+        make_state_folder(self._folder.parents[1])
+        each.run(tests, invocation, self._display.progress)
+
+    def _select(self, state: ItemState) -> SelectedTest:
+        """Add the options to a test; a metric with a limit is read whatever the preset is."""
+        preset = state.marker.preset or self.settings.preset
+        return SelectedTest(
+            state.nodeid,
+            state.marker.regex,
+            (
+                *metrics_of(preset),
+                *state.marker.metrics,
+                *self.settings.metrics,
+                *self._judge.expected.limited(state.nodeid),
+            ),
+            "" if preset == (DEFAULT,) else ",".join(preset),
+            state.path,
+        )
+
+    def result(self, state: ItemState, failure: str = "") -> TestResult:
+        """Judge a test, without a settlement."""
+        result = self._judge.test(state, failure)
+        verdict = replace(result.verdict, suspects=tuple(self._suspects(result)))
+        return self._with_rest(replace(result, verdict=verdict))
+
+    def _suspects(self, result: TestResult) -> Sequence[str]:
+        """Return the labels to settle; with `--gpuperf-against` those of all times."""
+        verdict, record = result.verdict, result.record
+        if self._settler is None or record.failure:
+            return ()
+        if self._against is None:
+            # What becomes the baseline in any case needs no settlement.
+            return verdict.suspects if self.settings.update != "all" else ()
+        if verdict.status in NOT_SETTLED:
+            return ()
+        return [label for label, one in record.measurements.items() if one.timing is not None]
+
+    def settled(self, state: ItemState, result: TestResult) -> TestResult:
+        """Settle the suspects of a test that holds no memory any more, and judge it again."""
+        assert self._settler is not None
+        suspects, record = result.verdict.suspects, result.record
+        timings = [record.measurements[label].timing for label in suspects]
+        by_host = any(timing is not None and timing.mode == "host" for timing in timings)
+        alone = self._display.alone(GpuLock(HOST)) if by_host else nullcontext()
+        with alone, self._live.phases("settlement"):
+            measured = self._settler.settle(state, suspects)
+        return self._with_rest(self._judge.result(replace(record, measurements=measured), state.mistakes))
+
+    def _with_rest(self, result: TestResult) -> TestResult:
+        """Note if something of a test is left to do when all have ended; a failed one needs nothing."""
+        record = result.record
+        unread = self._reads_later and any(map(is_unread, record.measurements.values()))
+        if record.failure or result.verdict.fails or not (unread or record.lacks_memory):
+            return result
+        return replace(result, unfinished=self._live.tests.get(record.nodeid))
+
+
+def why_not_live() -> str:
+    """Return why nothing can be measured here; empty if it can."""
+    if reason := why_no_gpu():
+        return reason
+    import torch
+
+    if torch.cuda.is_available():
+        return ""
+    return "torch sees no CUDA GPU" if torch.version.cuda else "this torch was built without CUDA"

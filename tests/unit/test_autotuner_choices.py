@@ -1,0 +1,113 @@
+"""Configurations that autotuners chose, next to those of the baseline."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from judging import verdict
+from pytest_gpuperf.judge.autotuner_choices import choice_line, other_choices
+from pytest_gpuperf.records import AgainstTiming, Measurement, Settlement, Timing
+from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
+from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.session.live_source import other_choice
+from run_builders import record, timing
+
+SMALL = "scale: BLOCK: 64, num_warps: 4, num_stages: 3"
+LARGE = "scale: BLOCK: 128, num_warps: 8, num_stages: 3"
+SAID = "autotuner chose BLOCK 64, 4 warps; the baseline's 128, 8 warps"
+
+
+def known(*sessions: tuple[str, ...]) -> TimeBaseline:
+    stored = [Session(run=f"r{at}", time_us=5.3, autotuned=one) for at, one in enumerate(sessions)]
+    return TimeBaseline(mode="hot", sessions=tuple(stored))
+
+
+def timed(*autotuned: str, time_us: float = 5.3) -> Timing:
+    return replace(timing(time_us), autotuned=autotuned)
+
+
+@pytest.mark.parametrize(
+    ("now", "sessions", "line"),
+    [
+        ((SMALL,), [(LARGE,)], SAID),
+        ((SMALL,), [(SMALL,), (LARGE,)], ""),
+        ((SMALL,), [()], ""),
+        ((), [(LARGE,)], ""),
+        (("other: BLOCK: 64",), [(LARGE,)], ""),
+        ((SMALL,), [(LARGE,), ()], SAID),
+        (
+            (SMALL, "sum: BLOCK: 8"),
+            [(LARGE, "sum: BLOCK: 8")],
+            "autotuner chose BLOCK 64, 4 warps for scale; the baseline's 128, 8 warps",
+        ),
+        (
+            (SMALL, "sum: BLOCK: 8, EVEN: True"),
+            [(LARGE, "sum: BLOCK: 16")],
+            "autotuner chose BLOCK 64, 4 warps for scale (and 1 more); the baseline's 128, 8 warps",
+        ),
+        (
+            ("sum: BLOCK: 8, EVEN: True",),
+            [("sum: BLOCK: 8, SPLIT: 2",)],
+            "autotuner chose EVEN True, SPLIT none; the baseline's none, SPLIT 2",
+        ),
+    ],
+)
+def test_choice_that_no_session_has_is_shown_by_what_differs(
+    now: tuple[str, ...], sessions: list[tuple[str, ...]], line: str
+) -> None:
+    assert choice_line(timed(*now), known(*sessions)) == line
+    assert bool(other_choices(timed(*now), known(*sessions))) is bool(line)
+
+
+def test_time_with_the_choice_of_the_baseline_tells_a_flip_from_a_slower_kernel() -> None:
+    now = replace(timed(SMALL), baseline_choice_us=5.31)
+    assert choice_line(now, known((LARGE,))) == f"{SAID}, with which this code takes 5.31 µs"
+
+
+def test_choice_is_compared_with_that_of_old_code_if_a_user_named_it() -> None:
+    against = AgainstTiming(
+        ref="python:old", commit="", log_ratios=(0.1, 0.1), new_us=9.0, autotuned=(LARGE,)
+    )
+    measured = Measurement(
+        timing=replace(timed(SMALL, time_us=9.0), baseline_choice_us=9.1),
+        settlement=Settlement(how="in turn", against=against),
+    )
+    (line,) = [
+        one.line
+        for one in verdict(
+            record(main=measured),
+            TestBaseline(measurements={"main": MeasurementBaseline(time=known((SMALL,)))}),
+        ).findings
+    ]
+    assert line.startswith("autotuner chose BLOCK 64, 4 warps; python:old's 128, 8 warps; 10.5 % slower: ")
+
+
+def test_slower_time_with_another_choice_says_so_first() -> None:
+    baseline = TestBaseline(measurements={"main": MeasurementBaseline(time=known((LARGE,), (LARGE,)))})
+    slower, alike = (
+        verdict(record(main=Measurement(timing=timed(SMALL, time_us=us))), baseline) for us in (9.0, 5.3)
+    )
+    (line,) = [one.line for one in slower.findings if "autotuner" in one.line]
+    assert line.startswith(f"{SAID}; 69.8 % slower: 5.30 → 9 µs")
+    assert [one.line for one in alike.findings] == [SAID]
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted"),
+    [
+        (timed(SMALL, time_us=5.4), {"scale": LARGE.partition(": ")[2]}),
+        (timed(SMALL, time_us=5.31), {}),
+        (timed(LARGE, time_us=5.4), {}),
+        (replace(timed(SMALL, time_us=5.4), mode="cold"), {}),
+    ],
+)
+def test_choice_of_the_baseline_is_timed_if_another_one_is_slower(
+    now: Timing, wanted: dict[str, str]
+) -> None:
+    stored = MeasurementBaseline(time=known((LARGE,)))
+    expected: Any = SimpleNamespace(measurement=lambda *_: stored)
+    assert other_choice(expected, Call("t", "main", max), now) == wanted
