@@ -12,12 +12,12 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
+from pytest_gpuperf.records.atomic_writing import remove_leftovers, write_files
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, Baseline
 from pytest_gpuperf.records.decoding import decode_versioned
 from pytest_gpuperf.records.file_paths import find_files, show_path
 from pytest_gpuperf.records.plausibility import in_baseline, refuse_first
 from pytest_gpuperf.records.run_store import SAFE_NAME, STATE_FOLDER, make_state_folder
-from pytest_gpuperf.records.atomic_writing import remove_leftovers, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

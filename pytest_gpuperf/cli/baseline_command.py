@@ -11,7 +11,6 @@ from pytest_gpuperf.baseline.merge import accept, in_order, plan
 from pytest_gpuperf.cli.baseline_status import status_command
 from pytest_gpuperf.cli.output import DEFAULT, echo, output_form, show
 from pytest_gpuperf.cli.project import Project, count_tests, project_options, show_run
-from pytest_gpuperf.cli.suggestions import CommandGroup
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.file_paths import show_path

@@ -11,7 +11,6 @@ import click
 
 from pytest_gpuperf.cli.output import output_form
 from pytest_gpuperf.cli.project import Project, project_options
-from pytest_gpuperf.cli.suggestions import CommandGroup
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import click
 
 from pytest_gpuperf.cli.output import echo, output_form, screen, show
 from pytest_gpuperf.cli.project import Project, project_options, show_run
-from pytest_gpuperf.cli.suggestions import CommandGroup
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history.commit_order import commit_date, order_of
 from pytest_gpuperf.features.history.commit_ranges import accepted_runs, find_ranges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.metrics.combine import combine, combined_value
+from pytest_gpuperf.metrics.combination import combine, combined_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
