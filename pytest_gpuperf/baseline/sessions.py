@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
-from pytest_gpuperf.records.baseline import Session, TimeBaseline
-from pytest_gpuperf.records.plausibility import alike
+from pytest_gpuperf.records.baseline import Session, TimeBaseline, alike
 from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
 from pytest_gpuperf.statistics.decision import trimmed_mean
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.metrics.compiler_metrics import COMPILED
@@ -15,7 +17,7 @@ from pytest_gpuperf.metrics.roofline import CEILINGS
 from pytest_gpuperf.metrics.speed_of_light import SPEED
 from pytest_gpuperf.metrics.stalls import STALLS
 from pytest_gpuperf.records.counters import WORDS, is_raw_name
-from pytest_gpuperf.records.plausibility import impossible
+from pytest_gpuperf.records.quantities import MAX_BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,6 +49,11 @@ METRICS: Mapping[str, Metric] = {
 """All short metrics by name. `kernels` is in combined rows only."""
 COMPILED_ONLY = frozenset(metric.name for metric in COMPILED)
 """Metrics that a compiler knows and ncu does not report."""
+_MOST = (
+    (r"registers_per_thread|block_size", MAX_BLOCK),
+    (r"(pipe|stall|sampled)\..*|.*_(throughput|active|hit_rate|occupancy|pct)", 1000),
+)
+"""Largest value of metrics by name, the first that matches; ncu reads parts of a % in different passes."""
 
 
 def get(name: str) -> Metric | None:
@@ -95,5 +102,12 @@ def short_metrics(raw: Mapping[str, MetricValue], units: Mapping[str, str]) -> d
     }
     values = {name: metric.read(numbers) for name, metric in METRICS.items()}
     return {
-        name: value for name, value in values.items() if value is not None and not impossible(name, value)
+        name: value
+        for name, value in values.items()
+        if isinstance(value, str) or (value is not None and 0 <= value <= _most(name))
     }
+
+
+@lru_cache(maxsize=4096)
+def _most(name: str) -> float:
+    return next((most for names, most in _MOST if re.fullmatch(names, name)), 1e21)

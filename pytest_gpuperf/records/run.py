@@ -121,6 +121,11 @@ class Run(Record, frozen=True, kw_only=True):
     """Reason why the whole run has no counters; empty if it has, or if none were asked for."""
     tests: tuple[TestRecord, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse two records of one test, which a file may have."""
+        if len({test.nodeid for test in self.tests}) < len(self.tests):
+            raise ValueError("a test has two records")
+
     @property
     def cards(self) -> dict[str, str]:
         """UUID of the card of each test, by node id."""

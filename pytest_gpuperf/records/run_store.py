@@ -19,7 +19,6 @@ from pytest_gpuperf.records.decoding import decode_versioned
 from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_ncu, refuse_trace, type_of
 from pytest_gpuperf.records.file_paths import find_files, show_path
 from pytest_gpuperf.records.gzip_files import read_unpacked
-from pytest_gpuperf.records.plausibility import in_run, refuse_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -240,7 +239,6 @@ def load_run(path: Path) -> Run:
     refuse_ncu(data, shown, EXPECTED)
     run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown, next_step=next_step)
     refuse_unsafe_names(run.id, run.environment.gpu.slug, shown, next_step)
-    refuse_first(in_run(run), shown, next_step)
     return run
 
 

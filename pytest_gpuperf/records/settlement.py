@@ -65,6 +65,11 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
     autotuned: tuple[str, ...] = ()
     """What autotuners chose for them, as in `Timing`."""
 
+    def __post_init__(self) -> None:
+        """Refuse another number of values than restarts, which a file may have."""
+        if not {len(self.raw_log_ratios), len(self.new_first)} <= {0, len(self.log_ratios)}:
+            raise ValueError("raw_log_ratios and new_first have other lengths than log_ratios")
+
 
 def is_out_of_memory(reason: str) -> bool:
     """Return True if memory of the GPU was short, as torch and CUDA say it."""
@@ -80,8 +85,6 @@ class Settlement(Record, frozen=True, kw_only=True):
     fresh_us: tuple[Time, ...] = ()
     """Time of the new code in each of some fresh processes, in microseconds a call: at the reference clock of
     the baseline if its effect is known. Also in turn, unless the source is another than the baseline's."""
-    fresh_mhz: tuple[Clock, ...] = ()
-    """Mean SM clock in each of these processes, in MHz; 0 if unknown."""
     reason: str = ""
     """Why old and new code could not be timed in turn; empty if they were."""
     sessions: tuple[str, ...] = ()

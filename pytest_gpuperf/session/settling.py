@@ -9,7 +9,6 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -265,10 +264,9 @@ class Settler:
                 test = self._test(state, missing, known)
                 blocks, failure = self._engine.fresh(test, tick)
                 for label in missing:
-                    times, clocks = _fresh(state.measurements[label], known.get(label), blocks.get(label, ()))
+                    times = _fresh(state.measurements[label], known.get(label), blocks.get(label, ()))
                     if times:
-                        how = Settlement(how="fresh", fresh_us=times, fresh_mhz=clocks, reason=why[label])
-                        found[label] = how
+                        found[label] = Settlement(how="fresh", fresh_us=times, reason=why[label])
                     elif failure not in why[label]:
                         why[label] += f"; {failure}"
         except OutOfTimeError:
@@ -328,8 +326,8 @@ class Settler:
             with suppress(OutOfTimeError):
                 more, _ = self._engine.fresh(test, tick, FRESH - len(fresh))
                 fresh += map(list, more.get(label, ()))
-        times, clocks = _fresh(measured, stored, fresh)
-        return Settlement(how="in turn", against=series.record(commit), fresh_us=times, fresh_mhz=clocks)
+        times = _fresh(measured, stored, fresh)
+        return Settlement(how="in turn", against=series.record(commit), fresh_us=times)
 
     def _test(
         self,
@@ -413,19 +411,18 @@ def _none(commit: Commit | None) -> AgainstTiming | None:
 
 def _fresh(
     measured: Measurement, stored: MeasurementBaseline | None, processes: Sequence[Sequence[SideBlock]]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return time and clock of new code in each process, at the baseline's clock if its effect is known."""
+) -> tuple[float, ...]:
+    """Return the time of new code in each process, at the baseline's clock if its effect is known."""
     known, timing = stored.time if stored is not None else None, measured.timing
     # As the screen does, whose clock and model they are compared at.
     clock = OneClock.of(known, timing) if known is not None and timing is not None else None
     own = clock.for_time(timing) if clock is not None and timing is not None else None
-    found: list[tuple[float, float]] = []
+    found: list[float] = []
     for blocks in processes:
         times = [block.time_us for block in blocks if block.time_us > 0]
         clocks = [block.sm_clock_mhz for block in blocks if block.time_us > 0]
         if times:
-            mhz = fmean(clocks) if all(clocks) else 0.0
-            if own is not None and mhz:
+            if own is not None and all(clocks):
                 times = normalise_blocks(times, clocks, own.model, own.at_mhz)
-            found.append((round(trimmed_mean(times), 6), round(mhz, 1)))
-    return tuple(time_us for time_us, _ in found), tuple(mhz for _, mhz in found)
+            found.append(round(trimmed_mean(times), 6))
+    return tuple(found)

@@ -50,6 +50,11 @@ class ClockModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stored: bool = False
     """True if it is the model of a stored session, which spared blocks at other clocks."""
 
+    def __post_init__(self) -> None:
+        """Refuse a model without any time, which a file may have."""
+        if not (self.cycles or self.fixed_us):
+            raise ValueError("cycles and fixed_us are both 0")
+
     def time_us(self, sm_clock_mhz: float) -> float:
         """Return the time of a call, in microseconds, at an SM clock in MHz."""
         return self.cycles / sm_clock_mhz + self.fixed_us
