@@ -1,4 +1,4 @@
-"""The scheduler of pytest-xdist: it sends each worker its own tests, in order."""
+"""The scheduler of pytest-xdist: it sends each worker its own tests, in order, and then those of others."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ AHEAD = 2
 
 class InOrder(LoadScheduling):  # type: ignore[misc]
     """Sends the tests in order, and blames a lost worker only on a test that it had begun.
+
+    A worker that has run all of its tests takes one of the worker that has most left: durations are guesses,
+    and a suspect takes longer, so at the end none waits for more than one test.
 
     Args:
         config: pytest's.
@@ -65,15 +68,16 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
         """Send a worker its next tests; let it end if there are none."""
         if node.shutting_down:
             return
-        waiting, sent = self._parts[self._place(node)], self.node2pending[node]
-        if some := waiting[: AHEAD - len(sent)]:
-            del waiting[: len(some)]
-            sent += some
+        own, sent = self._parts[self._place(node)], self.node2pending[node]
+        while len(sent) < AHEAD and any(self._parts):
+            # Another's last tests are those that it would reach last.
+            test = own.pop(0) if own else max(self._parts, key=len).pop()
+            sent.append(test)
             with suppress(OSError):
                 # If the worker has ended, it is removed next, and the tests come back.
-                node.send_runtest_some(some)
-            self._count_waiting()
-        if not waiting:
+                node.send_runtest_some([test])
+        self._count_waiting()
+        if not any(self._parts):
             node.shutdown()
 
     def remove_node(self, node: WorkerController) -> str | None:
