@@ -60,4 +60,5 @@ def test_a_worker_without_tests_takes_the_last_of_another() -> None:
     assert [worker.tests for worker in workers] == [[0, 5, 4, 3], [1, 2]]
     assert all(worker.shutting_down for worker in workers) is False
     some.mark_test_complete(workers[1], 1)
-    assert workers[1].shutting_down and not some.pending
+    assert workers[1].shutting_down
+    assert not some.pending
