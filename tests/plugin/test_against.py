@@ -60,14 +60,6 @@ def test_run_file_has_no_absolute_path(project: Project) -> None:
     assert str(project.root.parent) not in max(project.root.rglob("run.json")).read_text()
 
 
-def test_command_line_turns_the_ini_key_off(project: Project) -> None:
-    project.restarts = "1"
-    project.write({"pytest.ini": "[pytest]\ngpuperf_against = main\n"})
-    project.session()
-    assert project.compared()["test_k"].ref == "main"
-    assert "against" not in project.session("--gpuperf-against=").stdout
-
-
 def test_old_code_uses_the_timing_mode_of_the_run(project: Project) -> None:
     project.restarts = "1"
     ini = "[pytest]\ngpuperf = {}\ngpuperf_against = main\ngpuperf_mode = {}\ngpuperf_counters = off\n"
@@ -86,13 +78,6 @@ def test_unknown_commit_is_an_early_usage_error(project: Project) -> None:
         "ERROR: gpuperf: --gpuperf-against=nope: git says: Needed a single revision; expected a branch, a "
         "tag or a commit of this repository; git branch --all and git tag list what there is\n\n"
     )
-
-
-def test_a_project_outside_of_git_is_a_usage_error(project: Project) -> None:
-    (project.root / ".git").rename(project.root / "git")
-    done = project.session("--gpuperf-against=main")
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "old code comes from git, which says of pytest's rootdir: not a git repository" in done.stderr
 
 
 def test_a_command_from_outside_the_checkout_is_a_usage_error(project: Project) -> None:
@@ -114,13 +99,6 @@ def test_a_replay_has_nothing_to_compare(
     result = pytester.runpytest("--gpuperf", "--gpuperf-against=main", f"--gpuperf-replay={replay}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: gpuperf: --gpuperf-against=main measures, and *; expected a GPU; *"])
-
-
-def test_without_a_gpu_there_is_nothing_to_compare(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(print)\n")
-    result = pytester.runpytest("--gpuperf", "--gpuperf-against=main", "--gpuperf-replay=never")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: gpuperf: *--gpuperf-replay=never forbids a replay; expected *GPU*"])
 
 
 @pytest.mark.parametrize("name", [PROFILING_PASS_ENV, SIDE_ENV])

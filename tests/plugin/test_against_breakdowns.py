@@ -104,30 +104,3 @@ def test_program_left_running_does_not_block_the_run(project: Project) -> None:
     assert "exit status 3" in reason(project.compare(K, looks=(1,)))
     assert time.monotonic() - begin < 20
     os.kill(int(left.read_text()), signal.SIGKILL)
-
-
-def test_ctrl_c_leaves_no_side_and_no_worktree(project: Project) -> None:
-    pids = project.root.parent / "pids"
-    project.commit(
-        {
-            "test_k.py": f"""
-            import os
-
-            def test_k(gpuperf):
-                with open({str(pids)!r}, "a") as stream:
-                    stream.write(f"{{os.getpid()}}\\n")
-                __import__("time").sleep(60)
-            """
-        }
-    )
-
-    def interrupt(_: str) -> None:
-        if pids.exists() and pids.read_text().endswith("\n"):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        project.compare(K, say=interrupt)
-    assert project.leftovers() == []
-    for pid in pids.read_text().split():
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(pid), 0)

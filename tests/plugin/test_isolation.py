@@ -200,14 +200,6 @@ def test_other_plugins_work_in_the_process_of_the_tests(pytester: pytest.Pyteste
     assert 'name="gpuperf.main.time_us" value="5' in (pytester.path / "report.xml").read_text()
 
 
-def test_coverage_is_measured(pytester: pytest.Pytester) -> None:
-    pytest.importorskip("pytest_cov")
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(lambda: 5.0)\n")
-    result = pytester.runpytest_subprocess(*RUN, "-p", "pytest_cov", "--cov=test_k", "--cov-report=term")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["test_k.py * 100%"])
-
-
 def test_mistake_in_a_marker_is_one_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k="import pytest\n@pytest.mark.gpuperf(wrong=1)\ndef test_k(gpuperf): pass\n")
     result = pytester.runpytest_subprocess(*RUN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -62,15 +61,6 @@ def test_newest_recording_is_judged_and_marked_as_replayed(pytester: pytest.Pyte
     assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
     # The rate is that of the current test: 2 * 12,000 bytes in 5.3 µs.
     result.stdout.fnmatch_lines(["test_k*5.30 µs*4.53 GB/s*new"])
-
-
-def test_the_newer_of_two_recordings_is_replayed(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
-    for day, time_us in ((20, 9.9), (21, 5.3), (19, 7.7)):
-        add_recording(of_square(time_us, day))
-    pytester.makepyfile(test_k=SQUARE)
-    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
 def test_time_is_compared_with_those_of_its_own_card(
@@ -249,29 +239,6 @@ def test_recording_is_replayed_by_id_but_never_as_latest(
     assert "passed" not in result.stdout.str()
 
 
-def test_recorded_wrong_output_fails_before_its_time(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
-    add_recording(run(record("test_k.py::test_k", main=measured(correct=False))))
-    pytester.makepyfile(test_k=SQUARE)
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*off by 3 at (0, 1)*"])
-
-
-def test_limits_are_judged_again(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(
-        test_k="""
-        def test_k(gpuperf):
-            gpuperf.profile(print)
-            gpuperf.limit("memory_throughput >= 80")
-        """
-    )
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*memory_throughput 77 is below the limit >= 80 of the test*"])
-
-
 def test_replay_repeats_an_error_of_the_recorded_profile(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None]
 ) -> None:
@@ -321,42 +288,6 @@ def test_each_part_has_a_fixture(pytester: pytest.Pytester, add_recording: Calla
         """
     )
     pytester.runpytest("--gpuperf").assert_outcomes(passed=2)
-
-
-def test_replayed_tests_cost_little_more_than_plain_ones(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
-    count = 1_000
-    main = measured(5.3, {"memory_throughput": 77.0})
-    add_recording(run(*(record(f"test_k.py::test_k[{i}]", main=main) for i in range(count))))
-    body = """
-        import pytest
-
-        @pytest.fixture
-        def plain(): return None
-
-        @pytest.mark.parametrize("i", range({count}))
-        @pytest.mark.gpuperf(limits=["memory_throughput >= 60"])
-        def test_k({fixture}, i):
-            {statement}
-        """
-    pytester.makepyfile(
-        test_k=body.format(
-            count=count, fixture="gpuperf", statement="gpuperf(print, i, expected=print, bytes=8)"
-        )
-    )
-    pytester.makepyfile(test_plain=body.format(count=count, fixture="plain", statement="pass"))
-
-    def seconds(file: str, *arguments: str) -> float:
-        """Return seconds of processor time, which do not depend on other processes."""
-        begin = resource.getrusage(resource.RUSAGE_CHILDREN)
-        result = pytester.runpytest_subprocess("-q", "--tb=no", "-p", "no:cacheprovider", file, *arguments)
-        result.assert_outcomes(passed=count)
-        end = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return (end.ru_utime + end.ru_stime) - (begin.ru_utime + begin.ru_stime)
-
-    # Both take longer while other processes share the cores.
-    assert seconds("test_k.py", "--gpuperf") < 3.5 * seconds("test_plain.py")
 
 
 @pytest.mark.parametrize(

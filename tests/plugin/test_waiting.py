@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gpu_locks
-from fake_reporter import Reporter
 from gpu_locks import held_elsewhere, let_go
-from pytest_gpuperf.measure.device.gpu_lock import GpuLock, Holder
-from pytest_gpuperf.session.progress import Progress
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,25 +173,3 @@ def test_a_replay_takes_no_lock(pytester: pytest.Pytester, replay: None) -> None
         """
     )
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
-
-
-def test_a_terminal_gets_one_line_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    reporter = Reporter(isatty=True)
-    monkeypatch.setattr("time.monotonic", lambda: 1000.0)
-    with Progress(reporter, "waiting for GPU-c410…", 1.0) as waiting:  # type: ignore[arg-type]
-        for now in (1000.2, 1001.2, 1001.4, 1002.2):
-            for clock in ("time.monotonic", "time.time"):
-                monkeypatch.setattr(clock, lambda now=now: now)
-            waiting(Holder(7, 990))
-    assert reporter.rewritten == [
-        "gpuperf: waiting for GPU-c410…: pid 7 (pytest) has been measuring for 11 s",
-        "gpuperf: waiting for GPU-c410…: pid 7 (pytest) has been measuring for 12 s",
-        "gpuperf: waiting for GPU-c410…: done in 2.2 s",
-    ]
-
-
-def test_short_wait_has_no_line() -> None:
-    reporter = Reporter(isatty=True)
-    with Progress(reporter, "waiting for GPU-c410…", 1.0) as waiting:  # type: ignore[arg-type]
-        waiting(Holder(7, 990))
-    assert reporter.rewritten == reporter.lines == []

@@ -16,7 +16,7 @@ from pytest_gpuperf.baseline import store as store_module
 from pytest_gpuperf.baseline.rounding import round_counter, round_to_digits
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.baseline import Baseline, BaselineGpu, TestBaseline, suite_of
+from pytest_gpuperf.records.baseline import Baseline, BaselineGpu, suite_of
 
 SLUG = "nvidia-h200"
 
@@ -139,23 +139,6 @@ def test_file_is_sorted_indented_and_ends_with_a_newline(tmp_path: Path) -> None
     )
 
 
-def test_written_file_is_loaded_from_disk(tmp_path: Path) -> None:
-    store = BaselineStore(tmp_path / "baselines")
-    assert (store.load(SLUG, "test_x"), store.slugs()) == (None, [])
-    store.write({store.path(SLUG, "test_x"): of()})
-    assert store.load(SLUG, "test_x") is not None
-
-
-def test_failure_while_writing_leaves_all_files_as_they_were(tmp_path: Path) -> None:
-    store = file_with(tmp_path, content())
-    other = store.path(SLUG, "test_y")
-    before = files_below(tmp_path / "baselines")
-    broken = Baseline(schema=1, gpu=BaselineGpu(slug=SLUG), tests={"a": TestBaseline(seconds=float("nan"))})
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        store.write({store.path(SLUG, "test_x"): of(), other: broken})
-    assert files_below(tmp_path / "baselines") == before
-
-
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 def test_interruption_before_the_files_are_synced_leaves_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
@@ -226,9 +209,3 @@ def test_numbers_are_rounded_to_significant_digits(value: float, digits: int, ro
 )
 def test_counters_keep_the_digits_of_their_tier(name: str, value: float, text: str) -> None:
     assert json.dumps(round_counter(name, value)) == text
-
-
-def test_lock_makes_a_state_folder_that_git_ignores(tmp_path: Path) -> None:
-    store = BaselineStore(tmp_path / "baselines", state=tmp_path / "state")
-    with store.locked():
-        assert (tmp_path / "state" / ".gitignore").read_text() == "*\n"

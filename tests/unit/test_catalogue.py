@@ -73,30 +73,8 @@ def test_selected_counts_in_the_whole_but_is_not_a_stall() -> None:
     assert stall("selected") in source_names()
 
 
-def test_metric_without_a_raw_value_is_left_out() -> None:
-    assert short_metrics({"sm__throughput.avg.pct_of_peak_sustained_elapsed": 6.5}, {}) == {
-        "sm_throughput": 6.5
-    }
-
-
 def test_word_instead_of_a_number_is_left_out() -> None:
     assert short_metrics({"launch__registers_per_thread": "n/a"}, {}) == {}
-
-
-@pytest.mark.parametrize(
-    ("value", "unit"),
-    [
-        (64544.0, "ns"),
-        (64544.0, ""),
-        (64.544, "us"),
-        (64.544, "usecond"),
-        (0.064544, "ms"),
-        (6.4544e-05, "s"),
-    ],
-)
-def test_duration_is_in_microseconds_for_every_unit(value: float, unit: str) -> None:
-    short = short_metrics({"gpu__time_duration.sum": value}, {"gpu__time_duration.sum": unit})
-    assert short["duration_us"] == pytest.approx(64.544)
 
 
 @pytest.mark.parametrize(
@@ -221,11 +199,6 @@ def test_stall_is_a_share_of_all_warps_per_issued_instruction() -> None:
     assert short_metrics(raw, {})["stall.barrier"] == 25.0
     del raw["smsp__average_warps_active_per_issue_active.ratio"]
     assert short_metrics(raw, {})["stall.barrier"] == 12.5
-
-
-def test_stalls_without_a_whole_are_shares_of_their_sum() -> None:
-    raw = dict.fromkeys(map(stall, EVERYWHERE), 1.0)
-    assert short_metrics(raw, {})["stall.barrier"] == pytest.approx(100 / 17)
 
 
 def test_incomplete_stalls_without_a_whole_give_no_shares() -> None:

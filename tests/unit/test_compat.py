@@ -267,15 +267,6 @@ def test_triton_without_inner_modules_has_no_code_and_no_caches(monkeypatch: pyt
     triton_names.forget_ptxas()
 
 
-def test_driver_of_triton_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    present = SimpleNamespace(active="cuda")
-    present.set_active = lambda other: setattr(present, "active", other)
-    stand_in(monkeypatch, "triton.runtime.driver", driver=present)
-    with triton_names.replaced_driver("other"):
-        assert present.active == "other"
-    assert present.active == "cuda"
-
-
 class Reporter:
     """A terminal of a pytest without `_tw` and `_numcollected`."""
 

@@ -175,14 +175,6 @@ def test_limit_on_a_missing_error_says_why(checked: Correctness | None, status: 
     assert why in found.line
 
 
-def test_limit_on_an_error_against_a_short_type_says_so() -> None:
-    measured = Measurement(
-        correctness=Correctness(passed=True, accuracy=now(reference="float32", note="why"))
-    )
-    found = check_limit(parse_limit("rms_ulp <= 1"), measured)
-    assert found.line == "rms_ulp 2 is above the limit <= 1 against a reference in float32 (why)"
-
-
 def test_growth_of_the_largest_error_by_one_ulp_is_always_tolerated() -> None:
     known = msgspec.structs.replace(KNOWN, max_ulp=0.5)  # a factor of 4.01 allows 2.005
     assert lines(now(max_ulp=3.0, same_bits=True), known) == []

@@ -97,13 +97,6 @@ def test_throttle_reason_at_full_clock_is_ignored() -> None:
     assert notices_of([timed("test_x", held), timed("test_y", full)], "", replayed=False) == [line]
 
 
-def test_many_doubtful_timings_are_counted() -> None:
-    unsteady = [timed(f"test_{number}", timing(steady=False)) for number in range(1000)]
-    assert notices_of(unsteady, "", replayed=False) == [
-        "1,000 tests timed before the time was steady: test_0, test_1, test_2 and 997 more"
-    ]
-
-
 def test_accepted_tests_do_not_lack_a_baseline() -> None:
     assert notices_of([result(status=Status.NEW)], "", replayed=False, updated=True) == []
 

@@ -56,11 +56,6 @@ def test_git_ignores_the_state_folder(store: RunStore) -> None:
     assert (store.folder.parent / ".gitignore").read_text(encoding="utf-8") == "*\n"
 
 
-def test_a_test_is_a_line(store: RunStore) -> None:
-    tests = [record(f"t.py::{name}", main=measured()) for name in "abc"]
-    assert len(store.write(run(*tests)).read_text(encoding="utf-8").splitlines()) == 2 + len(tests)
-
-
 def test_appended_tests_are_read_like_written_ones(store: RunStore) -> None:
     tests = [record(f"t.py::{name}", main=measured()) for name in "abc"]
     unfinished = run(tests[0], complete=False)

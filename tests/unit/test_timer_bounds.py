@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.timing import timer, warm_up
 from pytest_gpuperf.measure.timing.batch import Block
-from pytest_gpuperf.measure.timing.timer import Timer, disturbed
+from pytest_gpuperf.measure.timing.timer import disturbed
 from pytest_gpuperf.records import Conditions, WarmUp
 from run_builders import timing
 from timer_bench import WARM_UP, Bench, Blocks, repeating, with_clock
@@ -126,28 +126,12 @@ def test_burn_needs_the_rest_of_the_budget(bench: Bench, budget_s: float, burns:
     assert bench.burn.burns == burns
 
 
-def test_record_keeps_the_work_of_a_call(bench: Bench) -> None:
-    timed = bench.timer(repeating([1.0]), "hot", 1e-9)
-    found = timed.time(lambda: None, mode="hot", bytes=7, flops=9)
-    assert (found.bytes, found.flops) == (7, 9)
-    found = timed.time(lambda: None, mode="hot")
-    assert (found.bytes, found.flops) == (0, 0)
-
-
 def test_cupti_is_detached_at_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     timed = bench.timer(repeating([1.0]), "hot", 1e-9)
     timed.time(lambda: None, mode="hot")
     assert bench.detached == 1
     assert timed.warm_up(lambda: None) is WARM_UP
     assert bench.detached == 2
-
-
-def test_cold_calls_flush_twice_the_l2(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timer, "Stamps", lambda: "stamps")
-    prepared: list[object] = []
-    monkeypatch.setattr(timer, "prepare", lambda *arguments, **rest: prepared.extend((*arguments, rest)))
-    Timer(50, 1.0, lambda: None).prepare(print, "cold")
-    assert prepared == [print, "cold", {"flush_bytes": 100, "stamps": "stamps"}]
 
 
 def test_last_window_of_a_warm_up_is_kept() -> None:
