@@ -261,12 +261,3 @@ OF_SOURCE = ["entry", "block_size", "shared_memory", "flags"]
 def test_odd_argument_of_static_is_a_clear_error(name: str, value: object) -> None:
     kernel = double if name in STATIC else "__global__ void k() {}"
     assert refused("static", kernel, **{name: made(value)}) or name == "label"
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("entry", "("), ("block_size", -1), ("shared_memory", 2**70), ("flags", ["\0"])],
-    ids=str,
-)
-def test_impossible_option_of_cuda_source_is_a_clear_error(name: str, value: object) -> None:
-    assert refused("static", "__global__ void k() {}", **{name: value})

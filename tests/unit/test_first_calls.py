@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from msgspec.structs import replace
 
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.first_calls import FirstCalls
-from pytest_gpuperf.records.timing import CompilerWork, FirstCall
-from pytest_gpuperf.report.terminal_table import first_calls_line
+from pytest_gpuperf.records.timing import CompilerWork
 from run_builders import timing
 
 if TYPE_CHECKING:
@@ -205,15 +203,3 @@ def test_calls_of_nvrtc_by_libraries_are_counted(
     assert first_call is not None
     assert first_call.compilers["nvrtc"].compiled == 1
     assert getattr(library, name) is compiles
-
-
-def test_first_calls_are_told_in_one_line() -> None:
-    assert first_calls_line(timing()) == ""
-    assert first_calls_line(replace(timing(), first_call=FirstCall(seconds=0.05))) == ""
-    unknown = replace(timing(), first_call=FirstCall(seconds=1.5))
-    assert first_calls_line(unknown) == "its first call took 1.50 s more"
-    known = FirstCall(seconds=2.5, compilers={"triton": CompilerWork(seconds=2.0, compiled=3, cached=1)})
-    assert first_calls_line(replace(timing(), first_call=known, peak_memory_mb=12.582912)) == (
-        "a call takes 12.6 MB beyond its arguments; its first call took 2.50 s more, cold; "
-        "triton 2.00 s, 3 compiled, 1 from its cache"
-    )

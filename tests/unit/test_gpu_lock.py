@@ -113,9 +113,10 @@ def test_unreadable_lock_file_is_an_error(tmp_path: Path, monkeypatch: pytest.Mo
             raise PermissionError(13, "Permission denied")
         return really(path, flags, mode)
 
-    with monkeypatch.context() as patch, pytest.raises(GpuperfError) as raised:
+    with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        acquired(tmp_path)
+        with pytest.raises(GpuperfError) as raised:
+            acquired(tmp_path)
     assert str(raised.value) == (
         f"{the_file(tmp_path)} cannot be locked: Permission denied; expected a plain file that every user "
         "may write; remove it while nothing is measured"

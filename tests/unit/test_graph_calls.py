@@ -241,15 +241,3 @@ def test_tensors_of_the_host_have_no_place_and_stay() -> None:
     value = {"a": [torch.zeros(2), 3], "b": ("text",)}
     assert graph_calls.places(value) == ()
     assert graph_calls._moved(value, iter(())) == {"a": [value["a"][0], 3], "b": ["text"]}
-
-
-def test_single_call_is_queued_behind_a_kernel_that_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[object] = []
-    monkeypatch.setattr(originals, "event", lambda: SimpleNamespace())
-    monkeypatch.setattr(originals, "record", lambda _: steps.append("record"))
-    monkeypatch.setattr(originals, "synchronize", lambda: steps.append("synchronize"))
-    monkeypatch.setattr(originals, "elapsed_us", lambda *_: 7.0)
-    monkeypatch.setattr(retiming, "block_gpu", steps.append)
-    call = retiming.Rerun(lambda: steps.append("call"), retiming.by_events(1e6))
-    assert call.run(lambda: steps.append("before")) == 7
-    assert steps == ["before", "synchronize", 1e6, "record", "call", "record", "synchronize"]

@@ -121,13 +121,6 @@ def cupti(monkeypatch: pytest.MonkeyPatch) -> FakeCupti:
     return FakeCupti(monkeypatch)
 
 
-def test_block_has_the_kernels_of_each_call(cupti: FakeCupti) -> None:
-    block = KernelsBatch(cupti.call).run()
-    assert block.time_us == 5.0
-    assert block.work is not None
-    assert [(one.stream, one.current) for one in block.work.streams] == [(144, False)]
-
-
 @pytest.mark.parametrize(("streams", "time_us"), [([144], 4.7), ([144, 145], 10.0)])
 def test_shorter_records_are_taken_if_one_stream_works(
     cupti: FakeCupti, streams: list[int], time_us: float

@@ -171,15 +171,6 @@ def test_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
         lookup(done, SQUARE, "square")
 
 
-def test_kernel_outside_the_marker_gives_the_same_error(tmp_path: Path) -> None:
-    done = run(tmp_path, wanted=[SelectedTest(SQUARE, "gemm", ())])
-    with pytest.raises(
-        GpuperfError,
-        match=r"finds a_kernel, which .* of the marker leaves out; .*add it to kernels= of the marker",
-    ):
-        lookup(done, SQUARE, "a_k")
-
-
 def test_denied_counters_say_what_to_do(tmp_path: Path) -> None:
     profile = lookup(run(tmp_path, "is denied"), SQUARE)
     assert "NVreg_RestrictProfilingToAdminUsers=0" in profile.unavailable

@@ -79,14 +79,6 @@ def test_blocks_at_many_clocks_are_each_normalised() -> None:
     assert found.decision.outcome is Outcome.INCONCLUSIVE
 
 
-def test_time_at_the_border_is_compared_by_the_baseline_source() -> None:
-    now = replace(timing(20.0), source="cupti", other=OtherTime(time_us=20.4))
-    times = TimeBaseline(mode="hot", source="events", sessions=(Session(run="r", time_us=20.4),))
-    found = screen(now, times, origin_of("r"))
-    assert found is not None
-    assert found.decision.change_pct == pytest.approx(0)
-
-
 def test_sessions_without_a_clock_do_not_count() -> None:
     unknown = Session(run="r9", time_us=90.0)
     assert compared(at_clock(1400), (unknown, *FIVE)).decision.replicates == 5

@@ -110,11 +110,6 @@ def test_parameter_in_parentheses_is_not_a_label(project: Path) -> None:
     assert [cell["value"] for cell in cells(GEMM, "::[(64, 32)")["time_us"]] == [4.0, 5.0]
 
 
-def test_misspelt_metric_gets_a_suggestion(project: Path) -> None:
-    two_tiles(project)
-    assert "did you mean l2_hit_rate" in refused(GEMM, "--metrics", "l2_hitrate")
-
-
 def test_misspelt_test_gets_a_suggestion(project: Path) -> None:
     two_tiles(project)
     for misspelt in ("t/test_gemm.py::test_trition", "::test_trition"):

@@ -10,7 +10,7 @@ import pytest
 
 from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.compare.curve_picture import axis_label, picture_of_curves
+from pytest_gpuperf.features.compare.curve_picture import picture_of_curves
 from pytest_gpuperf.features.compare.curves import Curves, curves_of
 from pytest_gpuperf.features.compare.selectors import choose
 from pytest_gpuperf.features.page.picture import Polyline
@@ -115,17 +115,3 @@ def test_peak_of_dram_is_a_line_of_the_plot() -> None:
         "peak of DRAM, 4814 GB/s",
         "",
     ]
-
-
-@pytest.mark.parametrize(
-    ("metric", "unit", "label"),
-    [
-        ("gb_per_s", "GB/s", "GB/s"),
-        ("time_us", "us", "time (µs)"),
-        ("achieved_occupancy", "%", "achieved occupancy (%)"),
-        ("dram_bytes", "byte", "dram bytes"),
-        ("dram__bytes.sum", "byte", "dram__bytes.sum (bytes)"),
-    ],
-)
-def test_axes_have_words_and_units_of_people(metric: str, unit: str, label: str) -> None:
-    assert axis_label(metric, unit) == label

@@ -18,7 +18,7 @@ from pytest_gpuperf.metrics import METRICS
 from run_builders import BUSY
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import KernelProfile, MetricValue
+    from pytest_gpuperf.records import KernelProfile
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 
@@ -123,42 +123,6 @@ SMALL_GRID = {"sm_throughput": 90.0, "memory_throughput": 30.0, "waves": 0.5, "g
 )
 def test_metrics_lead_to_their_rules(metrics: dict[str, float], found: list[str]) -> None:
     assert [diagnosis.code for diagnosis in diagnose(metrics)] == found
-
-
-def test_lines_name_what_was_measured() -> None:
-    memory = {"sm_throughput": 20.0, "memory_throughput": 85.0}
-    few_warps = {"theoretical_occupancy": 25.0, "achieved_occupancy": 24.0, "registers_per_thread": 128.0}
-    small = {"sm_throughput": 4.0, "memory_throughput": 12.0, "waves": 72 / 264, "grid_size": 72.0}
-    kernels: list[dict[str, MetricValue]] = [
-        {**memory, "dram_throughput": 85.0, "l2_throughput": 91.0},
-        {**memory, "dram_throughput": 20.0, "l2_throughput": 83.0},
-        {**memory, "dram_throughput": 3.0, "l2_throughput": 6.0},
-        {**small},
-        {**small, "sm_count": 73.0},
-        {**BUSY, **few_warps, "occupancy_limiter": "registers"},
-        {**BUSY, **few_warps, "occupancy_limiter": "shared_mem"},
-        {**BUSY, "theoretical_occupancy": 100.0, "achieved_occupancy": 30.0},
-        {"instructions": 100.0, "local_spill_instructions": 50.0, "registers_per_thread": 255.0},
-        {"global_load_bytes_per_sector": 4.0},
-        {"global_store_sectors_per_request": 32.0},
-    ]
-    lines = [diagnosis.line for metrics in kernels for diagnosis in diagnose(metrics)]
-    assert "\n".join(lines) == snapshot("""\
-DRAM is at 85 % of its peak
-L2 is at 83 % of its peak
-L1 and shared memory are at 85 % of their peak
-72 blocks are 27 % of those that the GPU holds at once
-72 blocks are 27 % of those that the GPU holds at once; 1 of 73 SMs get none
-neither compute (30 %) nor memory (40 %) comes near its peak
-at most 25 % of the warps that an SM can hold fit on it, by their 128 registers a thread
-neither compute (30 %) nor memory (40 %) comes near its peak
-at most 25 % of the warps that an SM can hold fit on it, by their shared memory
-neither compute (30 %) nor memory (40 %) comes near its peak
-only 30 % of the warps that an SM can hold are there, though 100 % fit
-50 % of the instructions load or store local memory: a thread needs more than the 255 registers there are
-loads use 4 of each 32 bytes that they move
-a warp's store touches 32 sectors; 16 are enough for its widest\
-""")
 
 
 @pytest.mark.parametrize(

@@ -47,14 +47,6 @@ def test_report_has_one_line_per_launch_and_one_for_all() -> None:
     )
 
 
-@needs_ncu_report
-def test_note_names_the_weights_of_the_combined_row() -> None:
-    rates = ("--rules=none", "--metric=l1_hit_rate", "--metric=l2_hit_rate")
-    for file, weight in ((FULL, "sectors"), (LONG, "duration")):
-        text = " ".join(" ".join(shown(file, *rates)).split())
-        assert f"l1_hit_rate, l2_hit_rate by {weight}" in text
-
-
 def test_single_launch_has_no_combined_row() -> None:
     lines = shown(LONG, "--kernel=^square", "--rules=none")
     assert len(lines) == 3
@@ -124,14 +116,6 @@ def test_preset_is_a_column_for_each_launch() -> None:
     assert rows["registers_per_thread"] == ["register", "22", "110", "60", "110"]
 
 
-@needs_ncu_report
-def test_stalls_are_sorted_by_size() -> None:
-    lines = shown(FULL, "--preset=stalls", "--kernel=square", "--rules=none")
-    shares = [(line.split()[0], float(line.split()[2])) for line in lines if line.startswith("stall.")]
-    assert shares[:2] == [("stall.long_scoreboard", 69.9), ("stall.not_selected", 9.1)]
-    assert [share for _, share in shares] == sorted((share for _, share in shares), reverse=True)
-
-
 def test_preset_without_values_is_named(tmp_path: Path) -> None:
     path = tmp_path / "one.csv"
     header = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
@@ -170,16 +154,6 @@ def test_without_a_preset_json_has_all_metrics() -> None:
     names = set(as_json(WIDE)[0]["metrics"])
     assert {name for name in METRICS if name.startswith("stall.")} < names
     assert {"launch__block_dim_x", "derived_tempMetric0", "device__attribute_chip"} < names
-
-
-def test_missing_extents_are_null(tmp_path: Path) -> None:
-    path = tmp_path / "older.csv"
-    header = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
-    path.write_text(f'{header}\n"0","gemm","Command line","gpu__time_duration.sum","usecond","152.19"\n')
-    (kernel,) = as_json(str(path))
-    assert (kernel["grid"], kernel["block"]) == (None, None)
-    (row,) = as_csv(str(path))
-    assert (row["grid"], row["block"], row["duration_us"]) == ("", "", "152.19")
 
 
 def test_csv_is_a_row_for_each_launch() -> None:

@@ -210,19 +210,11 @@ def test_spill_requests_are_named(
             "has no launch: ncu says: The application returned an error code (1).",
         ),
         (
-            "none.txt",
-            b"==PROF== Disconnected from process 1\n",
-            "profiled no kernel",
-        ),
-        (
             "ncu.log",
             b'==PROF== Profiling "k": 100%\n==PROF== Report: /tmp/k.ncu-rep\n',
             "; gpuperf ncu k.ncu-rep",
         ),
-        ("empty.csv", b"", "empty.csv has no header of ncu CSV"),
-        ("a.ncu-rep", b"a", "a.ncu-rep is damaged, or no report: it does not begin like one"),
         ("ncu.log", b'==PROF== Profiling "k" - 0: 0%\n==PROF== Disconnected\n', "is text that ncu printed"),
-        ("notes.txt", b"hello\n", "notes.txt has no header of ncu CSV"),
     ],
 )
 def test_file_without_launches_gets_one_clear_error(
@@ -253,11 +245,8 @@ TITLES = "    Metric Name  Metric Unit  Metric Value\n"
     [
         f"epoch 1, loss 0.5\n==PROF== Connected to process 1\n{LAUNCH}{SECTION}",
         f"==ERROR== LaunchFailed\n[1] app@127.0.0.1\n{LAUNCH}",
-        f"> {LAUNCH}",
-        SECTION,
         "".join(f"worker-1  | {line}\n" for line in SECTION.splitlines()),
         TITLES,
-        " ".join(TITLES.split()),
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

@@ -107,11 +107,6 @@ def test_missing_metric_is_an_error_with_a_suggestion() -> None:
     assert "did you mean dram__bytes.sum.per_second" in str(raised.value)
 
 
-def test_unknown_metric_is_an_error_with_a_suggestion() -> None:
-    with pytest.raises(GpuperfError, match=r"no metric 'registers'.*registers_per_thread"):
-        read_report(WIDE, metrics=["registers"])
-
-
 def test_weights_are_separate_from_metrics() -> None:
     kernel = read_report(WIDE)[0]
     assert kernel.weights["sm__cycles_active.sum"] == 16065247.0
@@ -144,24 +139,14 @@ def test_file_of_another_program_is_an_error(tmp_path: Path, content: bytes, mes
         read_report(path)
 
 
-@pytest.mark.parametrize("content", [b"NV", b"\0" * 4096])
-@pytest.mark.parametrize(
-    ("name", "pack", "shown"),
-    [
-        ("cut.ncu-rep", bytes, "cut.ncu-rep"),
-        ("cut.ncu-rep.gz", bytes, "cut.ncu-rep.gz"),
-        ("cut.ncu-rep.gz", gzip.compress, "cut.ncu-rep"),
-    ],
-)
-def test_file_with_wrong_magic_is_not_a_report(
-    tmp_path: Path, name: str, pack: Callable[[bytes], bytes], shown: str, content: bytes
-) -> None:
-    path = tmp_path / name
-    path.write_bytes(pack(content))
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_file_with_wrong_magic_is_not_a_report(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / ("cut.ncu-rep" if pack is bytes else "cut.ncu-rep.gz")
+    path.write_bytes(pack(b"NV"))
     with pytest.raises(GpuperfError) as raised:
         read_report(path)
     assert str(raised.value) == (
-        f"{shown} is damaged, or no report: it does not begin like one; expected a report (.ncu-rep) or "
+        "cut.ncu-rep is damaged, or no report: it does not begin like one; expected a report (.ncu-rep) or "
         "CSV that ncu wrote; copy it again, or profile again"
     )
 
