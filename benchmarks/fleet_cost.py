@@ -27,7 +27,7 @@ from pytest_gpuperf.features.fleet import groups as sizes
 from pytest_gpuperf.features.fleet.cluster import Cluster
 from pytest_gpuperf.features.fleet.dispatch import Fleet
 from pytest_gpuperf.features.fleet.messages import Answer, EndOfTest, Job, Test, encode
-from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Status, TestResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def answer_at_once(data: bytes, model: str, count: int, nodeids: tuple[str, ...]
         msgspec.structs.replace(run.tests[number % len(run.tests)], nodeid=nodeid)
         for number, nodeid in enumerate(nodeids)
     ]
-    results = tuple(TestResult(record, TestVerdict(Status.PASS)) for record in records)
+    results = tuple(TestResult(record, Status.PASS) for record in records)
     whole, outcomes = msgspec.structs.replace(run, tests=()), dict.fromkeys(nodeids, EndOfTest("passed", 1.0))
     return encode(Answer(0, outcomes=outcomes, run=whole, results=results))
 

@@ -141,4 +141,4 @@ class Counting:
 
 def verdicts(results: ModelResults) -> Iterator[tuple[str, str]]:
     """Return the verdict of each judged test, by node id."""
-    return ((result.record.nodeid, result.verdict.status.value) for result in results.results)
+    return ((result.record.nodeid, result.status.value) for result in results.results)

@@ -161,7 +161,7 @@ def session_of(gpus: int, wall_s: float, path: Path) -> Session:
     return Session(
         gpus=gpus,
         wall_s=wall_s,
-        verdicts=dict(Counter(result.verdict.status.value for result in results)),
+        verdicts=dict(Counter(result.status.value for result in results)),
         times_us={
             f"{test.nodeid} ({label})": measured.timing.time_us
             for test in run.tests

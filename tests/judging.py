@@ -13,7 +13,7 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBa
 from run_builders import origin_of
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.judge.result import TestVerdict
+    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import (
         MetricValue,
         TestRecord,
@@ -42,7 +42,7 @@ def baseline(
     return TestBaseline(measurements={"main": known}, **kwargs)
 
 
-def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) -> TestVerdict:
+def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) -> TestResult:
     origin = kwargs.pop("origin", None) or origin_of()
     tolerance_pct = kwargs.pop("tolerance_pct", 0.0)
     test = replace(test, limits=(*test.limits, *map(str, kwargs.pop("limits", ()))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.records import (
     Conditions,
@@ -88,12 +88,11 @@ def result(
     measurements: dict[str, Measurement] | None = None,
     change_pct: float | None = 0.3,
     line: str = "",
-    failure: str = "",
     replayed: bool = False,
 ) -> TestResult:
     if measurements is None:
         measurements = {"main": Measurement(timing=timing(), profile=profile("square_kernel"))}
     times = {} if change_pct is None else dict.fromkeys(measurements, compared(change_pct))
     findings = (Finding(status, line, "main"),) if line else ()
-    record = TestRecord(nodeid=nodeid, measurements=measurements, failure=failure)
-    return TestResult(record, TestVerdict(status, findings, times), replayed=replayed)
+    record = TestRecord(nodeid=nodeid, measurements=measurements)
+    return TestResult(record, status, findings, times, replayed=replayed)

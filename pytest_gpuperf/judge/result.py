@@ -1,4 +1,4 @@
-"""Verdict on a test as plain data, for reports and the plugin."""
+"""Result of a test, its record and the verdict, as plain data, for reports and the plugin."""
 
 from __future__ import annotations
 
@@ -69,12 +69,14 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
         return (*self.details, *filter(None, [self.next_step]))
 
 
-class TestVerdict(msgspec.Struct, frozen=True, gc=False):
-    """The verdict on one test."""
+class TestResult(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """The record of a test and the verdict on it."""
 
     __test__ = False  # pytest: not a test class
 
+    record: TestRecord
     status: Status
+    """The verdict."""
     findings: tuple[Finding, ...] = ()
     """Reasons, the worst first; those of `Status.PASS` are remarks, such as a limit that could not be
     judged."""
@@ -84,6 +86,9 @@ class TestVerdict(msgspec.Struct, frozen=True, gc=False):
     """True if `inconclusive` fails the test."""
     suspects: tuple[str, ...] = ()
     """Labels of times outside the screen, to settle; none if the test fails otherwise."""
+    replayed: bool = False
+    unfinished: SelectedTest | None = None
+    """The test if something of it is left to do when all tests have ended; else None."""
 
     @property
     def fails(self) -> bool:
@@ -136,20 +141,3 @@ class TestVerdict(msgspec.Struct, frozen=True, gc=False):
 def _labelled(finding: Finding) -> str:
     line = f"inconclusive: {finding.line}" if finding.status is Status.INCONCLUSIVE else finding.line
     return line if finding.label in ("", "main") else f"{finding.label}: {line}"
-
-
-class TestResult(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """Record of a test with its verdict."""
-
-    __test__ = False  # pytest: not a test class
-
-    record: TestRecord
-    verdict: TestVerdict
-    replayed: bool = False
-    unfinished: SelectedTest | None = None
-    """The test if something of it is left to do when all tests have ended; else None."""
-
-    @property
-    def status(self) -> Status:
-        """The verdict, `INVALID` if an exception ended the test before everything was measured."""
-        return Status.INVALID if self.record.failure and not self.verdict.fails else self.verdict.status

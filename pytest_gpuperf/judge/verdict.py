@@ -13,7 +13,7 @@ from pytest_gpuperf.judge.autotuner_choices import choice_line
 from pytest_gpuperf.judge.code_changes import compare_code
 from pytest_gpuperf.judge.counters import compare_counters, counter_findings, early_warning, other_compiler
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
-from pytest_gpuperf.judge.result import Finding, Hints, Status, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult
 from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.judge.time_lower_bound import impossible_time
 from pytest_gpuperf.judge.times import host_line, judge_time
@@ -64,7 +64,7 @@ def judge(
     *,
     errors: Sequence[str] = (),
     strict: bool = False,
-) -> TestVerdict:
+) -> TestResult:
     """Judge one test.
 
     Args:
@@ -107,7 +107,7 @@ def judge(
     # A test that fails otherwise is not settled.
     settles = not (status.fails or record.failure)
     suspects = tuple(label for label, time in times.items() if time.suspect and settles)
-    return TestVerdict(status, tuple(findings), times, strict, suspects)
+    return TestResult(record, status, tuple(findings), times, strict, suspects)
 
 
 def _parts(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
-from pytest_gpuperf.judge.result import Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.measure.counters.metric_name_check import check_names
 from pytest_gpuperf.plugin.internal_errors import COLLECTED, OwnErrors, is_of_measuring, register
 from pytest_gpuperf.plugin.reports import LateReport, Reports, invocation_of, properties, stop_timers
@@ -295,7 +295,8 @@ class Hooks:
         try:
             result = self._runner.result(state, failure)
         except BaseException:
-            report.take(TestResult(report.judge.record(state, failure), TestVerdict(Status.INVALID)))
+            findings = (Finding(Status.INVALID, "the test could not be judged"),)
+            report.take(TestResult(report.judge.record(state, failure), Status.INVALID, findings))
             raise
         report.take(result)
         return result
@@ -307,7 +308,7 @@ class Hooks:
         first. That waits until the teardown of the test has freed its memory, unless `may_wait` is False.
         """
         result = self._result(state)
-        if not result.verdict.suspects:
+        if not result.suspects:
             self._show(item, result)
             return
         settle = partial(self._settle, item, state, result)
@@ -324,13 +325,13 @@ class Hooks:
 
     def _show(self, item: pytest.Item, result: TestResult) -> None:
         item.user_properties.extend(properties(result))
-        if result.verdict.fails:
-            raise pytest.fail.Exception(result.verdict.message(), pytrace=False)
-        if (why := result.verdict.warning) and not result.record.lacks_memory:
+        if result.fails:
+            raise pytest.fail.Exception(result.message(), pytrace=False)
+        if (why := result.warning) and not result.record.lacks_memory:
             try:
                 item.warn(pytest.PytestWarning(f"gpuperf: {why}"))
             except pytest.PytestWarning as error:  # with `-W error`; a test that drifted never fails
-                if not result.verdict.drift:
+                if not result.drift:
                     raise pytest.fail.Exception(str(error), pytrace=False) from None
 
     @pytest.hookimpl(tryfirst=True)

@@ -128,8 +128,8 @@ class Reports:
 
         others = [one for one in report.user_properties if not one[0].startswith("gpuperf.")]
         report.user_properties = [*others, *properties(result)]
-        if report.when == "call" and report.passed and result.verdict.fails:
-            message = result.verdict.message()
+        if report.when == "call" and report.passed and result.fails:
+            message = result.message()
             report.outcome = "skipped" if hasattr(report, "wasxfail") else "failed"
             report.longrepr = shortened(message) if self._settings.brief else message
 
@@ -313,7 +313,7 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
                 "gb_per_s": timing.gb_per_s,
                 "tflop_per_s": timing.tflop_per_s,
             }
-            if time := result.verdict.times.get(label):
+            if time := result.times.get(label):
                 values |= {
                     "change_pct": time.decision.change_pct,
                     "change_low_pct": time.decision.low_pct,

@@ -46,11 +46,11 @@ def notices(summary: Summary) -> list[str]:
     lines.extend(_drifts(results))
     lines.extend(_grouped(results, "with a reference that tells little", _low_signals))
     lines.extend(_compiled(list(filter(_is_compiled, results)), updated=summary.updated))
-    regressed = sum(result.verdict.status is Status.REGRESSED for result in results)
+    regressed = sum(result.status is Status.REGRESSED for result in results)
     if regressed > 1 and not (replayed or summary.updated):
         how = "pytest --gpuperf --gpuperf-update=changed NODEID only some"
         lines.append(f"{_tests(regressed)} regressed: gpuperf baseline accept takes over all, {how}")
-    new = sum(result.verdict.status is Status.NEW and not _is_compiled(result) for result in results)
+    new = sum(result.status is Status.NEW and not _is_compiled(result) for result in results)
     if new and not summary.updated:
         how = (
             "gpuperf baseline accept RUN makes one (-v names RUN)"
@@ -77,7 +77,7 @@ def _compiled(results: Sequence[TestResult], *, updated: bool) -> list[str]:
     if not compilers:
         return []
     lines = [printable(f"{_tests(len(results))} compiled, not run, by {' and '.join(sorted(compilers))}")]
-    new = sum(result.verdict.status is Status.NEW for result in results)
+    new = sum(result.status is Status.NEW for result in results)
     if new and not updated:
         how = "pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed makes one, without a GPU too"
         lines.append(f"{_tests(new)} compiled without a baseline of that compiler: {how}")
@@ -91,9 +91,7 @@ def _doubt(results: Sequence[TestResult], when: str, applies: Callable[[Timing],
 
 def _read_otherwise(results: Sequence[TestResult]) -> list[str]:
     read = [
-        result
-        for result in results
-        if any(finding.line.endswith(LEFT_OUT) for finding in result.verdict.findings)
+        result for result in results if any(finding.line.endswith(LEFT_OUT) for finding in result.findings)
     ]
     what = "with counters of another reader than in the baseline"
     return [printable(f"{_tests(len(read))} {what}: {LEFT_OUT}")] if read else []
@@ -102,10 +100,8 @@ def _read_otherwise(results: Sequence[TestResult]) -> list[str]:
 def _drifts(results: Sequence[TestResult]) -> list[str]:
     """Name the causes that moved tests alike in turn, with how far, and the one command that renews them."""
     lines = []
-    for cause, tests in _by_reason(results, lambda result: [result.verdict.drift]):
-        moved = [
-            test.verdict.times[one.label] for test in tests for one in test.verdict.findings if one.drift
-        ]
+    for cause, tests in _by_reason(results, lambda result: [result.drift]):
+        moved = [test.times[one.label] for test in tests for one in test.findings if one.drift]
         changes = [abs(time.decision.change_pct) for time in moved]
         least, most = f"{min(changes):.0f}", f"{max(changes):.0f}"
         size = most if least == most else f"{least} to {most}"
@@ -117,15 +113,15 @@ def _drifts(results: Sequence[TestResult]) -> list[str]:
 def undecided(results: Sequence[TestResult]) -> list[str]:
     """Return the open questions of a run, as the last lines: improvements, times not decided or doubted."""
     lines = []
-    faster = [result for result in results if result.verdict.status is Status.IMPROVED]
+    faster = [result for result in results if result.status is Status.IMPROVED]
     if faster:
         lines.append(f"{_tests(len(faster))} improved: until accepted, a loss of that size passes")
     suspects = [
         result
         for result in results
-        if any(finding.status is Status.INCONCLUSIVE for finding in result.verdict.findings)
+        if any(finding.status is Status.INCONCLUSIVE for finding in result.findings)
     ]
-    slower = sum(result.verdict.loss_pct > 0 for result in suspects)
+    slower = sum(result.loss_pct > 0 for result in suspects)
     if slower:
         replayed = any(result.replayed for result in suspects)
         hint = ": pytest --gpuperf on this model of GPU times old and new code in turn" if replayed else ""

@@ -153,19 +153,14 @@ def counts_by_status(results: Sequence[TestResult]) -> dict[Status, int]:
 
 def failures(results: Sequence[TestResult]) -> list[TestResult]:
     """Return the failed tests, the worst first, of one verdict the largest loss first."""
-    failed = [result for result in results if result.verdict.fails or result.record.failure]
-    return sorted(failed, key=lambda result: (SEVERITY[result.status], -result.verdict.loss_pct))
-
-
-def failure_message(result: TestResult) -> str:
-    """Return the reason why a test failed; its first line is a summary."""
-    return result.verdict.message() or f"gpuperf: the test ended with {printable(result.record.failure)}"
+    failed = [result for result in results if result.fails]
+    return sorted(failed, key=lambda result: (SEVERITY[result.status], -result.loss_pct))
 
 
 def label_status(result: TestResult, label: str) -> Status:
     """Return the verdict on one label of a test, which may be better than the test's own."""
     status = result.status
-    findings = result.verdict.findings
+    findings = result.findings
     blamed = {finding.label for finding in findings if finding.status is status}
     if len(result.record.measurements) <= 1 or not blamed or blamed & {"", label}:
         return status
@@ -214,11 +209,11 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
     metrics = profile.combined if profile else {}
     accuracy = measurement.accuracy if measurement is not None else None
     status = label_status(result, label)
-    time = result.verdict.times.get(label)
+    time = result.times.get(label)
     shown_change = "new" if timing and status is Status.NEW else ""
     if time is not None:
         shown_change = show_change(time.decision)
-    drifted = " (drifted)" if result.verdict.drift and status is Status.PASS else ""
+    drifted = " (drifted)" if result.drift and status is Status.PASS else ""
     return Row(
         test=name,
         time=show_timing(timing) if timing else "",
@@ -227,9 +222,9 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         occupancy=show_occupancy(metrics),
         stall=show_stall(metrics),
         change=shown_change,
-        verdict=f"{result.verdict.show(status)}{drifted}",
+        verdict=f"{result.show(status)}{drifted}",
         status=status,
-        fails=result.verdict.fails_by(status),
+        fails=result.fails_by(status),
         compiled=show_compiled(metrics) if measurement and measurement.is_static else "",
         error=show_accuracy(accuracy) if accuracy else "",
     )

@@ -208,8 +208,8 @@ def _remarks(result: TestResult, width: int) -> list[str]:
     reasons = dict.fromkeys(filter(None, map(not_captured, timings)))
     lines = [f"timed {how} because it cannot be captured: {why}" for how, why in reasons]
     lines += [line for timing in timings for line in (clock_line(timing), first_calls_line(timing)) if line]
-    for finding in result.verdict.findings:
-        if not result.verdict.fails_by(finding.status):
+    for finding in result.findings:
+        if not result.fails_by(finding.status):
             lines += [finding.line, *(f"  {detail}" for detail in finding.more)]
     # Each measurement of a test may say the same.
     return [" " * INDENT + line for line in wrapped(list(dict.fromkeys(lines)), width - INDENT)]

@@ -18,7 +18,6 @@ from pytest_gpuperf.report.forms.as_json import escaped
 from pytest_gpuperf.report.overwrite_check import refuse_other_file
 from pytest_gpuperf.report.rows import (
     counts_by_status,
-    failure_message,
     label_status,
 )
 
@@ -166,18 +165,17 @@ def encode_verdicts(verdicts: Verdicts) -> bytes:
 
 
 def _test(summary: Summary, result: TestResult) -> JudgedTest:
-    record, verdict = result.record, result.verdict
-    fails = verdict.fails or bool(record.failure)
+    record = result.record
     return JudgedTest(
         nodeid=record.nodeid,
         line=summary.lines.get(record.nodeid),
         verdict=result.status,
-        fails=fails,
+        fails=result.fails,
         expected_failure=record.nodeid in summary.expected_failures,
         replayed=result.replayed,
         exception=record.failure,
-        message=shortened(failure_message(result)) if fails else "",
-        findings=verdict.findings,
+        message=shortened(result.message()) if result.fails else "",
+        findings=result.findings,
         measurements={
             label: _measurement(result, label, measured) for label, measured in record.measurements.items()
         },
@@ -194,7 +192,7 @@ def _measurement(result: TestResult, label: str, measured: Measurement) -> Judge
         spread_pct=timing.spread_pct if timing else None,
         gb_per_s=timing.gb_per_s if timing else None,
         tflop_per_s=timing.tflop_per_s if timing else None,
-        change=result.verdict.times.get(label),
+        change=result.times.get(label),
         correct=not measured.is_wrong if compared else None,
         counters=measured.profile.combined if measured.profile else {},
     )

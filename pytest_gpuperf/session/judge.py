@@ -12,7 +12,7 @@ from pytest_gpuperf.against.git import UNSHALLOW
 from pytest_gpuperf.baseline.run_verdicts import ACCEPT, Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult
 from pytest_gpuperf.judge.verdict import judge
 from pytest_gpuperf.measure.counters.metric_name_check import check_names
 from pytest_gpuperf.metrics.chips import chip_of
@@ -157,23 +157,24 @@ class Judge:
             errors: Mistakes that the user must fix before the test can be judged.
         """
         hints, compiled_hints = self._hints(record.nodeid), self._compiled_hints()
-        verdict = judge(
+        result = judge(
             record,
             *self.expected.expected(record, self.settings.tolerance_pct, hints, compiled_hints),
             errors=errors,
             # What becomes the baseline in any case need not be decided.
             strict=self.settings.strict and self.settings.update != "all",
         )
-        if self.settings.strict and verdict.status is Status.NEW and self.settings.update == "never":
-            verdict = self._refuse_lost(verdict, record.nodeid)
+        if self.settings.strict and result.status is Status.NEW and self.settings.update == "never":
+            result = self._refuse_lost(result)
         if self._replays:
-            verdict = replace(verdict, suspects=())  # nothing can be timed
-        return TestResult(record, verdict, replayed=self._is_replayed(record))
+            result = replace(result, suspects=())  # nothing can be timed
+        return replace(result, replayed=self._is_replayed(record))
 
-    def _refuse_lost(self, verdict: TestVerdict, nodeid: str) -> TestVerdict:
+    def _refuse_lost(self, result: TestResult) -> TestResult:
         """Fail a test that is new although an ancestor's baselines have it: somebody has lost its values."""
+        nodeid = result.record.nodeid
         if self.guards(nodeid):
-            labels = {one.label for one in verdict.findings if one.status is Status.NEW}
+            labels = {one.label for one in result.findings if one.status is Status.NEW}
             commit = last_values(self.expected, self.environment.gpu.slug, nodeid, labels) or last_values(
                 self.expected, STATIC_SOURCE, nodeid, labels
             )
@@ -183,10 +184,10 @@ class Judge:
         finding = Finding(Status.INVALID, line, next_step=self._hints(nodeid).accept)
         if not commit:
             if not is_shallow(self.settings.root):
-                return verdict
+                return result
             line = "new, and this shallow clone does not tell if it has lost a baseline (--gpuperf-strict)"
             finding = Finding(Status.INVALID, line, next_step=UNSHALLOW)
-        return replace(verdict, status=Status.INVALID, findings=(finding, *verdict.findings))
+        return replace(result, status=Status.INVALID, findings=(finding, *result.findings))
 
     def _is_replayed(self, record: TestRecord) -> bool:
         """Return True for measurements of an earlier run; a replay may compile kernels now."""

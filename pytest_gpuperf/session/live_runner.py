@@ -208,25 +208,24 @@ class LiveRunner(Runner):
     def result(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test, without a settlement."""
         result = self._judge.test(state, failure)
-        verdict = replace(result.verdict, suspects=tuple(self._suspects(result)))
-        return self._with_rest(replace(result, verdict=verdict))
+        return self._with_rest(replace(result, suspects=tuple(self._suspects(result))))
 
     def _suspects(self, result: TestResult) -> Sequence[str]:
         """Return the labels to settle; with `--gpuperf-against` those of all times."""
-        verdict, record = result.verdict, result.record
+        record = result.record
         if self._settler is None or record.failure:
             return ()
         if self._against is None:
             # What becomes the baseline in any case needs no settlement.
-            return verdict.suspects if self.settings.update != "all" else ()
-        if verdict.status in NOT_SETTLED:
+            return result.suspects if self.settings.update != "all" else ()
+        if result.status in NOT_SETTLED:
             return ()
         return [label for label, one in record.measurements.items() if one.timing is not None]
 
     def settled(self, state: ItemState, result: TestResult) -> TestResult:
         """Settle the suspects of a test that holds no memory any more, and judge it again."""
         assert self._settler is not None
-        suspects, record = result.verdict.suspects, result.record
+        suspects, record = result.suspects, result.record
         timings = [record.measurements[label].timing for label in suspects]
         by_host = any(timing is not None and timing.mode == "host" for timing in timings)
         alone = self._display.alone(GpuLock(HOST)) if by_host else nullcontext()
@@ -238,7 +237,7 @@ class LiveRunner(Runner):
         """Note if something of a test is left to do when all have ended; a failed one needs nothing."""
         record = result.record
         unread = self._reads_later and any(map(is_unread, record.measurements.values()))
-        if record.failure or result.verdict.fails or not (unread or record.lacks_memory):
+        if record.failure or result.fails or not (unread or record.lacks_memory):
             return result
         return replace(result, unfinished=self._live.tests.get(record.nodeid))
 

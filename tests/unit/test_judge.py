@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from judging import baseline, verdict
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.judge.result import Finding, Status, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
     KernelProfile,
@@ -236,7 +236,7 @@ def test_test_ended_by_an_exception_does_not_pass() -> None:
 def test_message_lines_are_printable_and_not_commands(parts: list[str]) -> None:
     text = "".join(parts)
     findings = (Finding(Status.WRONG, text, text, (text,)), Finding(Status.WRONG, "next"))
-    lines = TestVerdict(Status.WRONG, findings).message().split("\n")
+    lines = TestResult(record(), Status.WRONG, findings).message().split("\n")
     assert all(line.isprintable() for line in lines)
     assert not any(line.lstrip().startswith("::") or "##[" in line for line in lines)
     assert lines[-1] == "gpuperf: next"
@@ -307,6 +307,6 @@ def test_limit_on_a_value_that_no_label_has_is_one_finding() -> None:
 
 @pytest.mark.parametrize("status", list(Status))
 def test_strict_verdict_fails_by_inconclusive_too(status: Status) -> None:
-    usual, strict = (TestVerdict(Status.PASS, strict=strict).fails_by(status) for strict in (False, True))
-    assert usual is status.fails
-    assert strict is (status.fails or status is Status.INCONCLUSIVE)
+    result = TestResult(record(), Status.PASS)
+    assert result.fails_by(status) is status.fails
+    assert replace(result, strict=True).fails_by(status) is (status.fails or status is Status.INCONCLUSIVE)

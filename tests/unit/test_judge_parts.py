@@ -87,7 +87,7 @@ def test_lost_part_fails_until_it_is_accepted(tmp_path: Path, kept: dict[str, Me
         started_at="2026-11-21T17:30:12+00:00",
     )
     (before,) = judge_run(lost, store)
-    assert before.verdict.status is Status.INVALID
+    assert before.status is Status.INVALID
     accept(lost, store, "all", 0.0, environ={})
     (after,) = judge_run(lost, store)
-    assert after.verdict.status is Status.PASS
+    assert after.status is Status.PASS

@@ -33,18 +33,18 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BaselineStore:
 
 def test_recording_passes_by_its_own_baselines() -> None:
     run = load_run(ROOT / "baselines/nvidia-h200/recordings/20261121-233201-e192.json")
-    assert {one.verdict.status for one in judge_run(run, BaselineStore(ROOT / "baselines"))} == {Status.PASS}
+    assert {one.status for one in judge_run(run, BaselineStore(ROOT / "baselines"))} == {Status.PASS}
 
 
 def test_slower_time_regresses_without_any_test_code(store: BaselineStore) -> None:
     slower = in_turn(measured(9.0), 0.5, 0.5, sessions=(one_test().id,))
     [found] = judge_run(run(record(main=slower)), store)
-    assert found.verdict.status is Status.REGRESSED
+    assert found.status is Status.REGRESSED
 
 
 def test_accepted_slowdown_does_not_regress(store: BaselineStore) -> None:
     [found] = judge_run(one_test(time_us=9.0), store, tolerance_pct=90)
-    assert found.verdict.status is not Status.REGRESSED
+    assert found.status is not Status.REGRESSED
 
 
 def stating(*limits: str, time_us: float = 5.3) -> Run:
@@ -53,7 +53,7 @@ def stating(*limits: str, time_us: float = 5.3) -> Run:
 
 
 def test_limit_that_the_test_stated_is_judged(store: BaselineStore) -> None:
-    kept, broken = (judge_run(stating(text), store)[0].verdict for text in ("time_us < 6", "time_us < 5"))
+    kept, broken = (judge_run(stating(text), store)[0] for text in ("time_us < 6", "time_us < 5"))
     assert kept.status is Status.PASS
     assert broken.status is Status.LIMIT
     assert [one.line for one in broken.findings][:1] == [
@@ -67,5 +67,5 @@ def test_any_stated_text_is_judged_or_invalid(text: str) -> None:
         parse_limit(text)
     except GpuperfError:
         [found] = judge_run(stating(text), BaselineStore(ROOT / "nowhere"))
-        assert found.verdict.status is Status.INVALID
-        assert found.verdict.findings[0].line.endswith("in the record of the test")
+        assert found.status is Status.INVALID
+        assert found.findings[0].line.endswith("in the record of the test")

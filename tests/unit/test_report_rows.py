@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.report.number_format import show_occupancy, show_time
 from pytest_gpuperf.report.rows import (
@@ -61,14 +61,10 @@ def test_rate_is_shown_for_flops_or_bytes(bytes_: int, flops: int, shown: str) -
 
 def test_only_the_regressed_label_is_named() -> None:
     measured = {label: Measurement(timing=timing()) for label in ("main", "cold")}
-    verdict = TestVerdict(Status.REGRESSED, (Finding(Status.REGRESSED, "slower", "cold"),))
-    [[main, cold]] = build_rows([TestResult(result(measurements=measured).record, verdict)])
+    slower = (Finding(Status.REGRESSED, "slower", "cold"),)
+    [[main, cold]] = build_rows([TestResult(result(measurements=measured).record, Status.REGRESSED, slower)])
     assert (main.test, main.verdict) == ("test_square", "pass")
     assert (cold.test, cold.verdict) == ("test_square (cold)", "regressed")
-
-
-def test_exception_does_not_hide_a_worse_verdict() -> None:
-    assert result(status=Status.WRONG, failure="Failed").status is Status.WRONG
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from rich.cells import cell_len
 
-from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.plugin.reports import Failure
 from pytest_gpuperf.records import Measurement, Profile
 from pytest_gpuperf.records.counters import STATIC_SOURCE
@@ -60,7 +60,7 @@ def test_verbose_summary_has_rows_kernels_and_remarks() -> None:
         result("suites/test_gemm.py::test_gemm", Status.REGRESSED, change_pct=7.0, line="7 % slower"),
         result("suites/test_gemm.py::test_new", Status.NEW, change_pct=None, line="no baseline"),
         result("suites/test_gemm.py::test_queued", measurements={"main": Measurement(timing=queued)}),
-        TestResult(result(status=Status.IMPROVED).record, TestVerdict(Status.IMPROVED, (faster,))),
+        TestResult(result(status=Status.IMPROVED).record, Status.IMPROVED, (faster,)),
     ]
     assert "\n".join(lines_of(results, verbosity=1)) == snapshot("""\
 NVIDIA H200, driver 580.95.05, torch 2.11.0+cu128, triton 3.6.0, ncu 2025.3.1.0, commit abc1234
@@ -171,7 +171,7 @@ def test_failure_is_coloured() -> None:
 def test_only_notable_tests_of_many_are_shown() -> None:
     results = [result(f"t.py::test_x[{number}]") for number in range(100)]
     results[42] = result("t.py::test_x[42]", Status.REGRESSED)
-    results[50] = result("t.py::test_x[50]", failure="ValueError")
+    results[50] = result("t.py::test_x[50]", Status.INVALID)
     lines = lines_of(results)
     assert [line.split()[0] for line in lines if line.startswith("test_")] == ["test_x[42]", "test_x[50]"]
     assert "… 98 more passed; -v shows them" in lines

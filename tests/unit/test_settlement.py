@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from judging import baseline, verdict
-from pytest_gpuperf.judge.result import Status, TestVerdict
+from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.judge.times import compare_restarts
 from pytest_gpuperf.records import (
@@ -43,7 +43,7 @@ def fresh(*us: float, sessions: tuple[str, ...] = ("r",)) -> Settlement:
     return Settlement(how="fresh", fresh_us=us, reason="a shallow clone", sessions=sessions)
 
 
-def settled(settlement: Settlement | None, time_us: float = 5.84, **now: Any) -> TestVerdict:
+def settled(settlement: Settlement | None, time_us: float = 5.84, **now: Any) -> TestResult:
     """Return the verdict on a suspect, 10 % slower than a baseline of 5.3 µs."""
     origin = origin_of(**now)
     main = replace(measured(time_us), settlement=settlement)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.change import printable, printable_lines
-from pytest_gpuperf.report.rows import failure_message, failures, split_names
+from pytest_gpuperf.report.rows import failures, split_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ def _annotation(result: TestResult, line: int | None, prefix: str) -> str:
         "line": "" if line is None else str(line),
         "title": f"gpuperf: {status}: {name}",
     }
-    return _command(properties, failure_message(result))
+    return _command(properties, result.message())
 
 
 def _command(properties: Mapping[str, str], message: str) -> str:

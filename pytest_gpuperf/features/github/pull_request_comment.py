@@ -19,7 +19,6 @@ from pytest_gpuperf.report.rows import (
     SEVERITY,
     TONES,
     build_rows,
-    failure_message,
     failures,
     header_lines,
     split_names,
@@ -98,9 +97,9 @@ def request_comment(judged: Sequence[JudgedRun], facts: RequestFacts, notes: Seq
         notes: Remarks about the runs.
     """
     results = [result for one in judged for result in one.results]
-    fails = any(result.verdict.status.fails for result in results)
+    fails = any(result.status.fails for result in results)
     fails = fails or facts.conclusion not in ("", "success")
-    compared = any(result.verdict.times for result in results)
+    compared = any(result.times for result in results)
     undecided = any(result.status is Status.INCONCLUSIVE for result in results)
     whole = all(one.run.complete and one.results and not one.missing for one in judged)
     mark = MARKS["bad" if fails else "pass" if compared and whole and not undecided else "unsure"]
@@ -112,7 +111,7 @@ def request_comment(judged: Sequence[JudgedRun], facts: RequestFacts, notes: Seq
         head += ["\n".join(kept), *_left_out(len(remarks) - len(kept), "remark")]
     blocks = [
         f"{_code(result.record.nodeid)} on {one.gpu}\n\n"
-        f"{code_block(cut(failure_message(result), MESSAGE_CHARACTERS))}"
+        f"{code_block(cut(result.message(), MESSAGE_CHARACTERS))}"
         for one in judged
         for result in failures(one.results)
     ]
@@ -161,7 +160,7 @@ def _changes(judged: Sequence[JudgedRun]) -> list[str]:
             name = with_label(result.record.nodeid, label)
             cells.setdefault(name, {})[place] = row
             if row.status not in unchanged:
-                time = result.verdict.times.get(label)
+                time = result.times.get(label)
                 rank = SEVERITY[row.status], -time.decision.change_pct if time is not None else 0.0
                 ranks[name] = min(ranks.get(name, rank), rank)
     if not ranks:
@@ -192,9 +191,9 @@ def _remarks(judged: Sequence[JudgedRun], notes: Sequence[str]) -> list[str]:
             remarks.append(f"no test has a baseline on {one.gpu}")
         # By the request's own baselines they were no suspects to settle.
         suspects = [
-            (result.verdict.times[label].decision.change_pct, result)
+            (result.times[label].decision.change_pct, result)
             for result in one.results
-            for label in result.verdict.suspects
+            for label in result.suspects
         ]
         slower = sorted((-change, result.record.nodeid) for change, result in suspects if change > 0)
         if slower:

@@ -17,7 +17,6 @@ from pytest_gpuperf.report.rows import (
     build_rows,
     columns_of,
     counts_by_status,
-    failure_message,
     failures,
     header_lines,
 )
@@ -51,7 +50,7 @@ def summary_markdown(summary: Summary) -> str:
     blocks = [
         f"<pre><b>{escape_html(printable(result.record.nodeid))}</b>\n{escape_html(message)}</pre>\n"
         for result in failures(results)
-        if (message := cut(failure_message(result), MESSAGE_CHARACTERS))
+        if (message := cut(result.message(), MESSAGE_CHARACTERS))
     ]
     kept = within(blocks, MESSAGES_BYTES)
     if kept:

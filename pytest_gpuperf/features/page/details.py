@@ -62,13 +62,13 @@ def _source(section: Section, result: TestResult, label: str) -> str:
 def _findings(result: TestResult, label: str) -> Iterator[str]:
     """Yield the reasons of the verdict that are about a label, the worst first, each line once."""
     known: set[str] = set()
-    for finding in result.verdict.findings:
+    for finding in result.findings:
         if finding.label in ("", label) or label not in result.record.measurements:
-            tone = "bad" if result.verdict.fails_by(finding.status) else TONES[finding.status]
+            tone = "bad" if result.fails_by(finding.status) else TONES[finding.status]
             first, *more = [*(finding.line.splitlines() or [""]), *finding.more]
             lines = "\n".join(sentence(line) for line in more[:LINES_SHOWN] if line and line not in known)
             known.update(more)
-            status = "remark" if tone == "pass" else result.verdict.show(finding.status)
+            status = "remark" if tone == "pass" else result.show(finding.status)
             below = f"<pre>{lines}</pre>" if lines else ""
             verdict = f'<span class="verdict">{status}</span>'
             yield f'<div class="finding {tone}">{verdict} {sentence(first)}{below}</div>'
@@ -92,7 +92,7 @@ def _parts(section: Section, result: TestResult, label: str, measurement: Measur
     facts = facts_of(measurement, result.record.sanitizer)
     pairs = "".join(f"<dt>{text(name)}</dt><dd>{sentence(fact)}</dd>" for name, fact in facts)
     yield f'<div class="part"><h3>Measurement</h3><dl class="facts">{pairs}</dl></div>'
-    comparison = result.verdict.times.get(label)
+    comparison = result.times.get(label)
     pictures = pictures_of(measurement, baseline=known, runs=runs, comparison=comparison)
     yield f'<div class="pictures">{"".join(map(svg, pictures))}</div>' if pictures else ""
     if (profile := measurement.profile) and profile.kernels and not measurement.is_static:

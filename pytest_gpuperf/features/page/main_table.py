@@ -8,7 +8,7 @@ from pytest_gpuperf.features.page.markup import sentence, text
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.report.number_format import number_in, show_time
-from pytest_gpuperf.report.rows import SEVERITY, build_rows, failure_message
+from pytest_gpuperf.report.rows import SEVERITY, build_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ class TableEntry(NamedTuple):
     @property
     def decision(self) -> Decision | None:
         """The change of the time; None if it was compared with nothing."""
-        time = self.result.verdict.times.get(self.label)
+        time = self.result.times.get(self.label)
         return time.decision if time is not None else None
 
 
@@ -155,9 +155,9 @@ def _why(entry: TableEntry) -> str:
     result, status = entry.result, entry.row.status
     if not (status.fails or status in EXPLAINED):
         return ""
-    own = [finding for finding in result.verdict.findings if finding.status is status]
+    own = [finding for finding in result.findings if finding.status is status]
     of_label = [finding.line for finding in own if finding.label in ("", entry.label)]
-    why = of_label[0] if of_label else failure_message(result).partition("\n")[0]
+    why = of_label[0] if of_label else result.message().partition("\n")[0]
     why = why.partition("\n")[0].removesuffix(":")
     if entry.row.fails and not status.fails:
         why += "; not decided, which fails under --gpuperf-strict"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,18 +41,7 @@ def test_names_and_messages_cannot_start_a_command(name: str, message: str) -> N
         assert "##[" not in command
 
 
-@pytest.mark.parametrize(
-    ("given", "prefix", "command"),
-    [
-        (
-            {"status": Status.WRONG, "line": "x"},
-            "",
-            "::error file=t.py,title=",
-        ),
-        ({"status": Status.WRONG, "line": "x"}, "packages/a", "::error file=packages/a/t.py,title="),
-        ({"failure": "ValueError"}, "", "::gpuperf: the test ended with ValueError"),
-    ],
-)
-def test_annotation_without_a_line_is_at_the_file(given: dict[str, Any], prefix: str, command: str) -> None:
-    [found] = error_annotations([result("t.py::test_x", **given)], prefix=prefix)
-    assert command in found
+@pytest.mark.parametrize(("prefix", "file"), [("", "t.py"), ("packages/a", "packages/a/t.py")])
+def test_annotation_without_a_line_is_at_the_file(prefix: str, file: str) -> None:
+    [found] = error_annotations([result("t.py::test_x", Status.WRONG, line="x")], prefix=prefix)
+    assert f"::error file={file},title=" in found

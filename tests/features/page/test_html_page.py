@@ -18,7 +18,7 @@ from pytest_gpuperf.baseline.run_verdicts import Expectations
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.features.page.page import page_pieces
 from pytest_gpuperf.features.page.section import Section, SourceLinks
-from pytest_gpuperf.judge.result import Finding, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run, TestRecord
 from pytest_gpuperf.report.rows import Summary
 from report_examples import METRICS, compared, profile, result, timing
@@ -67,7 +67,7 @@ def test_table_is_in_the_page_without_scripts() -> None:
 
 def test_failure_by_strict_is_one_and_says_why() -> None:
     undecided = result(status=Status.INCONCLUSIVE, line="4.2 % slower, not settled")
-    strict = replace(undecided, verdict=replace(undecided.verdict, strict=True))
+    strict = replace(undecided, strict=True)
     assert "(failed)" not in page(section(undecided))
     shown = Page(page(section(strict)))
     assert "Performance of GPU kernels: 1 inconclusive (failed)" in shown.text
@@ -87,7 +87,7 @@ def test_error_of_the_run_is_in_title_and_not_folded() -> None:
 
 def test_same_line_of_two_findings_is_shown_once() -> None:
     found = tuple(Finding(Status.PASS, line, details=("now runs other",)) for line in ("first", "second"))
-    twice = replace(result(), verdict=TestVerdict(Status.PASS, found))
+    twice = replace(result(), findings=found)
     assert page_data(twice).count("now runs other") == 1
 
 
@@ -102,9 +102,9 @@ def test_rows_of_a_column_without_values_are_left_out() -> None:
 
 
 def test_test_without_measurements_has_a_row() -> None:
-    shown = Page(page(section(result(measurements={}, failure="ValueError"))))
+    shown = Page(page(section(result(status=Status.INVALID, measurements={}, line="no kernel"))))
     assert "test_square</code>" in shown.data[0]
-    assert "ended with ValueError" in shown.text
+    assert "no kernel" in shown.text
 
 
 def test_details_have_findings_facts_and_explanation() -> None:
@@ -141,10 +141,10 @@ def hostile_page(name: str) -> str:
     )
     record = TestRecord(nodeid=f"t/test_a.py::{name}", measurements={"main": measured, name + "_": measured})
     finding = Finding(Status.LIMIT, name, details=(name,))
-    verdict = TestVerdict(Status.LIMIT, (finding,), {"main": compared(1.0)})
+    times = {"main": compared(1.0)}
     kept = run(gpu=GpuInfo(name=name, slug="nvidia-h200"))
     kept = replace(kept, environment=replace(kept.environment, commit=name))
-    found = section(TestResult(record, verdict), kept=kept, links=GITHUB)
+    found = section(TestResult(record, Status.LIMIT, (finding,), times), kept=kept, links=GITHUB)
     found.summary.__dict__["notices"] = [name]
     return page(found)
 

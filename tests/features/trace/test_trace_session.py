@@ -11,7 +11,7 @@ from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.judge.result import Hints, Status, TestResult, TestVerdict
+from pytest_gpuperf.judge.result import Hints, Status, TestResult
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.plugin.reports import properties
 from pytest_gpuperf.records import Measurement, Trace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 
-def judged(trace: Trace, *limits: str, baseline: dict[str, int] | None = None, **parts: Any) -> TestVerdict:
+def judged(trace: Trace, *limits: str, baseline: dict[str, int] | None = None, **parts: Any) -> TestResult:
     known = TestBaseline(measurements={"main": MeasurementBaseline(trace=baseline or {})})
     test = replace(record(main=Measurement(trace=trace, **parts)), limits=limits)
     return judge(test, Expected(known, hints=Hints(accept="accept it")))
@@ -83,8 +83,7 @@ def test_baseline_keeps_exact_trace_values(tmp_path: Path) -> None:
 
 
 def test_junit_has_trace_values() -> None:
-    result = TestResult(record(main=Measurement(trace=BLOCK)), judged(BLOCK))
-    written = dict(properties(result))
+    written = dict(properties(judged(BLOCK)))
     assert written["gpuperf.main.launches"] == "202"
     assert written["gpuperf.main.launch_gap"] == "2"
 
