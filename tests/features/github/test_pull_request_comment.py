@@ -166,7 +166,9 @@ def test_head_of_a_comment_is_green_only_if_all_is_judged(why: str) -> None:
 
 
 def test_head_says_that_no_time_was_compared() -> None:
-    text = request_comment([judged(result(change_pct=None), result(change_pct=None))], RequestFacts())
+    text = request_comment(
+        [judged(result("t.py::a", change_pct=None), result("t.py::b", change_pct=None))], RequestFacts()
+    )
     assert "## ❔ gpuperf: 2 pass, no time was compared\n" in text
 
 
@@ -307,9 +309,10 @@ def test_links_and_names_cannot_be_markup(files: Path, name: str) -> None:
 @given(NASTY, NASTY)
 def test_commands_print_no_workflow_command(name: str, message: str) -> None:
     with TemporaryDirectory() as folder:
-        bad = structs.replace(one_test(), tests=(record(name, message, main=measured()),) * 2)
-        path = Path(folder, "run.json")
-        for content in (encode_run(bad), encode_run(bad) + message.encode(), message.encode()):
+        document = json.loads(encode_run(run(record(name, message, main=measured()))))
+        document["tests"] *= 2
+        twice, path = json.dumps(document).encode(), Path(folder, "run.json")
+        for content in (twice, twice + message.encode(), message.encode()):
             path.write_bytes(content)
             for command in ("comment", "merge"):
                 done = gpuperf(command, str(path), "-o", f"{folder}/out", "--root", folder, status=2)
