@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.report.rows import Summary
+    from pytest_gpuperf.report.table import Table
     from pytest_gpuperf.session.run_report import RunReport
 
 
@@ -79,6 +80,8 @@ class Registry:
         """Called when a run has ended: each writes a file; its `GpuperfError` or `OSError` fails the run."""
         self.log_lines: list[Callable[[Summary], Iterable[str]]] = []
         """Lines below the summary in the terminal."""
+        self.row_tables: list[Callable[[Measurement, bool], Table | None]] = []
+        """The table below the row of a measurement in the terminal; the flag is True with `-v`."""
         self.explanations: list[Callable[[Measurement], Iterable[str]]] = []
         """Lines that say what bounds a measurement, below a broken limit."""
 

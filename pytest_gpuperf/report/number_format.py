@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Accuracy, AgainstTiming, Fuzzing, MetricValue, Timing
     from pytest_gpuperf.records.change import Change
-    from pytest_gpuperf.records.ranks import RankTimes
     from pytest_gpuperf.statistics.decision import Decision
 
 
@@ -65,22 +64,6 @@ def not_captured(timing: Timing) -> tuple[str, ...]:
     how = {"kernels": "by kernels", "host": "by the host's clock"}.get(timing.mode, timing.mode)
     not_recorded = f"; CUPTI: {timing.not_recorded}" if timing.not_recorded else ""
     return how, timing.not_captured + not_recorded
-
-
-def show_ranks(ranks: RankTimes) -> str:
-    """Show the times of the ranks of a call: `12.1 to 12.4 µs, median 12.2 µs, skew 0.30 µs`."""
-    times = show_times(ranks.smallest_us, ranks.largest_us).replace("->", "to")
-    late = ", with launches: the host was late" if ranks.late else ""
-    return f"{times}, median {show_time(ranks.median_us)}, skew {show_time(ranks.skew_us)}{late}"
-
-
-def show_communication(ranks: RankTimes) -> str:
-    """Show what the GPU of the rank with the most exposed communication did; empty if not recorded."""
-    most = max(ranks.ranks, key=lambda one: one.exposed_us)
-    if not most.gpu_busy_us:
-        return ""
-    exposed, busy = show_time(max(0.0, most.exposed_us)), show_time(most.gpu_busy_us)
-    return f"{exposed} exposed of {show_time(most.communication_us)}, the GPU busy for {busy}"
 
 
 def show_rate(timing: Timing) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.change import printable, show_value
+from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.forms.as_text import INDENT, row_lines, table_lines, wrapped
-from pytest_gpuperf.report.kernel_table import kernel_table, trace_line
 from pytest_gpuperf.report.notices import notices
 from pytest_gpuperf.report.number_format import (
     fuzz_line,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import KernelProfile, Timing, Trace
+    from pytest_gpuperf.records import KernelProfile, Timing
     from pytest_gpuperf.records.timing import CompilerWork
     from pytest_gpuperf.report.rows import Row, Summary
     from pytest_gpuperf.report.table import Screen
@@ -49,8 +49,6 @@ NEW_SHOWN = 10
 """Then new tests fill the table up to this number."""
 LONG_FIRST_CALL_S = 0.1
 """Seconds that a first call takes more, from which they are shown although no compiler is known."""
-KERNELS_SHOWN = 8
-"""Maximum number of kernels of a trace with `-v`; `gpuperf trace` shows all."""
 
 
 def summary_lines(summary: Summary, screen: Screen, *, verbosity: int) -> list[str]:
@@ -118,8 +116,10 @@ def _table(results: Sequence[TestResult], screen: Screen, *, details: bool) -> l
                 notes = [fuzz_line(measurement.fuzz)] if measurement.fuzz else []
                 notes += [f"in turn: {show_in_turn(measurement.in_turn)}"] if measurement.in_turn else []
                 lines += [" " * INDENT + line for line in wrapped(notes, screen.width - INDENT)]
-                if measurement.trace is not None:
-                    lines += _trace_lines(measurement.trace, screen, details=details)
+                inner = screen._replace(width=screen.width - INDENT)
+                for table_of in registry().row_tables:
+                    if (table := table_of(measurement, details)) is not None:
+                        lines += [" " * INDENT + line for line in table_lines(table, inner)]
             if details:
                 lines += _remarks(result, screen.width)
     return lines
@@ -162,15 +162,6 @@ def _kernel_lines(results: Sequence[TestResult], screen: Screen) -> list[list[st
     _, entries = row_lines(columns, screen._replace(width=screen.width - INDENT))
     entry = iter(entries)
     return [[" " * INDENT + line for _ in of_row for line in next(entry)] for of_row in of_rows]
-
-
-def _trace_lines(trace: Trace, screen: Screen, *, details: bool) -> list[str]:
-    inner = screen._replace(width=screen.width - INDENT)
-    lines = wrapped([trace_line(trace)], inner.width)
-    kernels = kernel_table(trace, shown=KERNELS_SHOWN)
-    if details and kernels.columns:
-        lines += table_lines(kernels, inner)
-    return [" " * INDENT + line for line in lines]
 
 
 def clock_line(timing: Timing) -> str:

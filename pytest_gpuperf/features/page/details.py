@@ -14,7 +14,6 @@ from pytest_gpuperf.metrics.chips import chip_name
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.report.kernel_table import kernel_table, region_line, trace_line
 from pytest_gpuperf.report.number_format import show_movement
 from pytest_gpuperf.report.rows import TONES
 from pytest_gpuperf.report.table import Column, Table
@@ -97,7 +96,9 @@ def _parts(section: Section, result: TestResult, label: str, measurement: Measur
     yield f'<div class="pictures">{"".join(map(svg, pictures))}</div>' if pictures else ""
     if (profile := measurement.profile) and profile.kernels and not measurement.is_static:
         yield _part("Counters", Table(kernel_columns(profile.kernels[:KERNELS_SHOWN])))
-    if (trace := measurement.trace) is not None:
+    if (trace := measurement.trace) is not None and "trace" in registry().features:
+        from pytest_gpuperf.features.trace.kernel_table import kernel_table, region_line, trace_line
+
         lines = (trace_line(trace).removeprefix("trace: "), region_line(trace))
         yield _part("Kernels of a call", kernel_table(trace, shown=KERNELS_SHOWN), *lines)
 

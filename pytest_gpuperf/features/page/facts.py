@@ -10,13 +10,12 @@ from pytest_gpuperf.report.number_format import (
     fuzz_line,
     not_captured,
     show_accuracy,
-    show_communication,
     show_compiled,
     show_in_turn,
-    show_ranks,
     show_rate,
     show_size,
     show_time,
+    show_times,
     show_timing,
 )
 from pytest_gpuperf.report.terminal_table import clock_line, first_calls_line
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from pytest_gpuperf.records import Correctness, Measurement, Profile, SanitizerResult, Timing
+    from pytest_gpuperf.records.ranks import RankTimes
 
     Facts: TypeAlias = Iterator[tuple[str, str]]
 
@@ -56,8 +56,8 @@ def _of_timing(timing: Timing) -> Facts:
     yield "not captured", ": ".join(not_captured(timing))
     yield "rate", show_rate(timing)
     if timing.ranks is not None:
-        yield count(len(timing.ranks.ranks), "rank"), show_ranks(timing.ranks)
-        yield "communication", show_communication(timing.ranks)
+        yield count(len(timing.ranks.ranks), "rank"), _ranks(timing.ranks)
+        yield "communication", _communication(timing.ranks)
     work = [show_size(timing.bytes)] if timing.bytes else []
     work += [f"{timing.flops:.3g} operations"] if timing.flops else []
     yield "work of a call", " and ".join(work)
@@ -77,6 +77,22 @@ def _of_timing(timing: Timing) -> Facts:
     yield "first calls", first_calls_line(timing)
     yield "autotuned", "; ".join(timing.autotuned)
     yield "measured again", "; ".join(timing.measured_again)
+
+
+def _ranks(ranks: RankTimes) -> str:
+    """Show the times of the ranks of a call: `12.1 to 12.4 µs, median 12.2 µs, skew 0.30 µs`."""
+    times = show_times(ranks.smallest_us, ranks.largest_us).replace("->", "to")
+    late = ", with launches: the host was late" if ranks.late else ""
+    return f"{times}, median {show_time(ranks.median_us)}, skew {show_time(ranks.skew_us)}{late}"
+
+
+def _communication(ranks: RankTimes) -> str:
+    """Show what the GPU of the rank with the most exposed communication did; empty if not recorded."""
+    most = max(ranks.ranks, key=lambda one: one.exposed_us)
+    if not most.gpu_busy_us:
+        return ""
+    exposed, busy = show_time(max(0.0, most.exposed_us)), show_time(most.gpu_busy_us)
+    return f"{exposed} exposed of {show_time(most.communication_us)}, the GPU busy for {busy}"
 
 
 def _of_check(correctness: Correctness) -> Facts:

@@ -2,7 +2,9 @@
 
 Command: `gpuperf trace`. Measures for `gpuperf.trace()` of the core, by `capture`.
 Record part: `Measurement.trace`, whose types are in `records/trace.py`, since limits and baselines have it.
-Public to other features: `chrome_traces`, `summary` and `overlap` (the reader), and `kernel_names`.
+Adds the kernel table below the row of a traced call.
+Public to other features: `chrome_traces`, `summary` and `overlap` (the reader), `kernel_names` and
+`kernel_table`.
 """
 
 from __future__ import annotations
@@ -10,10 +12,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.registry import Registry
+    from pytest_gpuperf.report.table import Table
 
 
 def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["trace"] = "pytest_gpuperf.features.trace.command"
     registry.instruments["trace"] = "pytest_gpuperf.features.trace.capture"
+    registry.row_tables.append(_below_row)
+
+
+def _below_row(measurement: Measurement, details: bool) -> Table | None:
+    if measurement.trace is None:
+        return None
+    from pytest_gpuperf.features.trace.kernel_table import table_below_row
+
+    return table_below_row(measurement.trace, details=details)

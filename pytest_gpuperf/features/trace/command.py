@@ -14,12 +14,12 @@ from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.selectors import choose
+from pytest_gpuperf.features.trace.kernel_table import short_name
 from pytest_gpuperf.features.trace.report import FoundTrace, trace_report
 from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.file_paths import show_path
 from pytest_gpuperf.records.run_store import RUN_FILES, file_of_run, load_run
-from pytest_gpuperf.report.kernel_table import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.report.kernel_table import short_name
+from pytest_gpuperf.features.trace.kernel_table import short_name
 from pytest_gpuperf.report.number_format import count, show_time
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytest_gpuperf.features.trace.kernel_table import kernel_table, region_line, trace_line, transfers
 from pytest_gpuperf.features.trace.overview import overview_table, split_lines
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.file_paths import show_path
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.report.kernel_table import kernel_table, region_line, trace_line, transfers
 from pytest_gpuperf.report.table import Report, Table
 
 if TYPE_CHECKING:

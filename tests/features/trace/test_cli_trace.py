@@ -12,9 +12,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from command_line import gpuperf
+from pytest_gpuperf.features.trace.kernel_table import kernel_table, short_name
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.run_store import RunStore
-from pytest_gpuperf.report.kernel_table import kernel_table, short_name
 from run_builders import record, run
 from trace_builders import BLOCK, TraceBuilder, attention_block
 

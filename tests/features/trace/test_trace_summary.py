@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_gpuperf.features.trace.kernel_table import region_line
 from pytest_gpuperf.features.trace.regions import CALL_MARK
 from pytest_gpuperf.features.trace.summary import summarise, with_span
-from pytest_gpuperf.report.kernel_table import region_line
 from trace_builders import H200_PROPERTIES, TraceBuilder
 
 if TYPE_CHECKING:

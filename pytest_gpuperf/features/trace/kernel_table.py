@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 NAME_COLUMNS = 44
 """Longer names are cut."""
+KERNELS_SHOWN = 8
+"""Maximum number of kernels below the row of a call; `gpuperf trace` shows all."""
 _SOURCES: dict[SpanSource, str] = {
     "profiler": "under torch.profiler",
     "cupti": "by CUPTI's records",
@@ -105,6 +107,13 @@ def kernel_table(trace: Trace, *, shown: int | None = None, matching: str = "") 
     ]
     share = sum(kernel.share_pct for kernel in left)
     return Table(columns, notes=[f"… {len(left)} more ({share:.1f} %)"] if left else [])
+
+
+def table_below_row(trace: Trace, *, details: bool) -> Table:
+    """Return the values of a trace, with its first kernels if details are shown."""
+    kernels = kernel_table(trace, shown=KERNELS_SHOWN)
+    shown = kernels if details and kernels.columns else Table()
+    return Table(shown.columns, [trace_line(trace)], shown.notes)
 
 
 def transfers(trace: Trace) -> list[TracedKernel]:
