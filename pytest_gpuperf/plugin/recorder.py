@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import math
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
+from msgspec import Meta
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError, show_repr
 from pytest_gpuperf.records import Measurement
-from pytest_gpuperf.records.call import Call, Reference
+from pytest_gpuperf.records.call import Call, Reference, checked
+from pytest_gpuperf.records.quantities import AbsoluteTolerance, Count, RelativeTolerance
 from pytest_gpuperf.session.seeds import seed_of
 from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS
 
@@ -29,8 +28,16 @@ Returned = TypeVar("Returned")
 Own = TypeVar("Own", bound="Recorder")
 MODES = next(option.choices for option in OPTIONS if option.name == "mode")
 LONGEST_LABEL = 200
-_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a character, which no file can hold."""
+# Half of a character, which no file can hold, is refused.
+_Label = Annotated[str, Meta(min_length=1, max_length=LONGEST_LABEL, pattern="^[^\ud800-\udfff]*$")]
+_Duration = Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_S)]
+_Mutates = bool | list[Annotated[int, Meta(ge=0, lt=2**31)] | str]
+_STATIC = {
+    "signature": (dict[str, str] | None, "types by name: {'x_ptr': '*fp32', 'n': 'i32'}"),
+    "constexprs": (dict[str, Any] | None, "values by name: {'BLOCK': 128}"),
+    "args": (list[Any] | dict[str, Any] | None, "the arguments of a launch: a tuple, or values by name"),
+}
+"""Type of each argument of `static`, also in words."""
 LARGEST_COUNT = 2**63 - 1
 """Largest whole number that a run file can hold."""
 OF_CALL = (
@@ -166,66 +173,29 @@ def check_inputs(inputs: object, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 def check_label(label: object) -> None:
     """Check the name of a measurement: a key in files, and a part of a line in reports."""
-    if not isinstance(label, str) or not 0 < len(label) <= LONGEST_LABEL or _SURROGATE.search(label):
-        raise GpuperfError(
-            f"label={show_repr(label)}", expected=f"a text of 1 to {LONGEST_LABEL} Unicode characters"
-        )
+    checked("label", label, _Label, f"a text of 1 to {LONGEST_LABEL} Unicode characters")
 
 
 def check_mode(mode: object, default: str) -> str:
     """Return the timing mode; the default for None."""
-    if mode is not None and not (isinstance(mode, str) and mode in MODES):
+    known = checked("mode", mode, str | None, f"one of {', '.join(MODES)}")
+    if known is not None and known not in MODES:
         raise GpuperfError(f"mode={show_repr(mode)}", expected=f"one of {', '.join(MODES)}")
-    return default if mode is None else str(mode)
+    return default if known is None else str(known)
 
 
 def check_count(name: str, value: Any) -> int:
-    """Return a number of bytes or operations; it may be numpy's, or a float without a fraction."""
-    count = -1
-    if not isinstance(value, (bool, str, bytes, bytearray)):
-        try:
-            count = int(value)
-            if count != value:
-                count = -1
-        except Exception:  # `int` and `==` are the value's own
-            count = -1
-    if not 0 <= count <= LARGEST_COUNT:
-        raise GpuperfError(
-            f"{name}={show_repr(value)}",
-            expected=f"how many {name} one call has, a whole number from 0 to {LARGEST_COUNT}",
-        )
-    return count
-
-
-def check_tolerance(name: str, value: object) -> float | None:
-    """Return a tolerance of a comparison; None for the default."""
-    if value is None:
-        return None
-    number = math.nan
-    if isinstance(value, Real) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-    if not 0 <= number < math.inf:
-        raise GpuperfError(f"{name}={show_repr(value)}", expected="a number, at least 0, or None")
-    return number
-
-
-def check_flag(name: str, value: object) -> bool:
-    """Return True or False, which may be numpy's."""
-    if type(value).__name__ not in ("bool", "bool_"):
-        raise GpuperfError(f"{name}={show_repr(value)}", expected="True or False")
-    return bool(value)
+    """Return a number of bytes or operations; it may be a float without a fraction."""
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    expected = f"how many {name} one call has, a whole number from 0 to {LARGEST_COUNT}"
+    return int(checked(name, whole, Count, expected))
 
 
 def check_expected(value: Any) -> Any:
     """Return an expected output; a replay compares nothing, and must not pass what fails on a GPU."""
     if not callable(value) and not _has_arrays(value):
-        raise GpuperfError(
-            f"expected={show_repr(value)}",
-            expected="a reference callable, or the expected tensors",
-        )
+        expected = "a reference callable, or the expected tensors"
+        raise GpuperfError(f"expected={show_repr(value)}", expected=expected)
     return value
 
 
@@ -238,9 +208,8 @@ def _has_arrays(value: Any) -> bool:
 def check_callable(name: str, value: Any) -> Callable[..., Any]:
     """Return a callable."""
     if not callable(value):
-        raise GpuperfError(
-            f"{name}={show_repr(value)}", expected="a callable: the arguments differ from call to call"
-        )
+        expected = "a callable: the arguments differ from call to call"
+        raise GpuperfError(f"{name}={show_repr(value)}", expected=expected)
     function: Callable[..., Any] = value
     return function
 
@@ -255,31 +224,25 @@ def check_exceptions(value: object) -> tuple[type[Exception], ...]:
 
 def check_seconds(value: object) -> float:
     """Return a number of seconds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_TIMEOUT_S:
-        raise GpuperfError(f"seconds={show_repr(value)}", expected="a number of seconds above 0")
-    return float(value)
+    return float(checked("seconds", value, _Duration, "a number of seconds above 0"))
 
 
 def check_mutates(mutates: object) -> bool | Collection[int | str]:
     """Return the arguments that the callable may write to."""
-    if isinstance(mutates, bool):
-        return mutates
-    keys: list[Any] = list(mutates) if isinstance(mutates, (list, tuple, set, frozenset, range)) else [None]
-    if not all(isinstance(key, str) or (type(key) is int and 0 <= key < 2**31) for key in keys):
-        raise GpuperfError(
-            f"mutates={show_repr(mutates)}",
-            expected="positions and names of arguments, such as (0, 'out'), or True for all",
-        )
-    return keys
+    keys = list(mutates) if isinstance(mutates, range) else mutates
+    expected = "positions and names of arguments, such as (0, 'out'), or True for all"
+    found: bool | list[int | str] = checked("mutates", keys, _Mutates, expected)
+    return found
 
 
 def reference_of(expected: Any, rtol: object, atol: object, equal_nan: object, mutates: object) -> Reference:
     """Return the reference of a call, whose expected output is checked already."""
+    number = "a number, at least 0, or None"
     return Reference(
         expected,
-        rtol=check_tolerance("rtol", rtol),
-        atol=check_tolerance("atol", atol),
-        equal_nan=check_flag("equal_nan", equal_nan),
+        rtol=checked("rtol", rtol, RelativeTolerance | None, number),
+        atol=checked("atol", atol, AbsoluteTolerance | None, number),
+        equal_nan=checked("equal_nan", equal_nan, bool, "True or False"),
         mutates=check_mutates(mutates),
     )
 
@@ -291,24 +254,6 @@ def check_static(given: Mapping[str, object], archs: object) -> None:
         given: `signature`, `constexprs` and `args`.
         archs: The architectures.
     """
-    if not _is_list(archs) or not _are_texts(archs):
-        raise GpuperfError(f"archs={show_repr(archs)}", expected="a tuple such as ('sm_90', 'sm_120')")
-    signature, constexprs, args = (given[name] for name in ("signature", "constexprs", "args"))
-    if signature is not None and not (isinstance(signature, Mapping) and _are_texts(signature.values())):
-        raise GpuperfError(
-            f"signature={show_repr(signature)}", expected="types by name: {'x_ptr': '*fp32', 'n': 'i32'}"
-        )
-    if constexprs is not None and not (isinstance(constexprs, Mapping) and _are_texts(constexprs)):
-        raise GpuperfError(f"constexprs={show_repr(constexprs)}", expected="values by name: {'BLOCK': 128}")
-    if args is not None and not (_is_list(args) or (isinstance(args, Mapping) and _are_texts(args))):
-        raise GpuperfError(
-            f"args={show_repr(args)}", expected="the arguments of a launch: a tuple, or values by name"
-        )
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
-
-
-def _are_texts(values: Any) -> bool:
-    return all(isinstance(value, str) for value in values)
+    checked("archs", archs, list[str], "a tuple such as ('sm_90', 'sm_120')")
+    for name, (kind, expected) in _STATIC.items():
+        checked(name, given[name], kind, expected)

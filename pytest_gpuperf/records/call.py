@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -28,10 +28,10 @@ Launch = TypeVar("Launch")
 
 Launches: TypeAlias = Literal["all", "first", "last"] | int
 """An index counts from 0, or from the end if it is negative."""
-LAST_LAUNCH = 2**31
-"""Largest index that makes sense."""
+_Index = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
 MOST_ARGUMENTS = 64
 """Arguments in a fingerprint."""
+_Texts = Annotated[list[str], msgspec.Meta(min_length=1)]
 DEEPEST = 4
 """Levels of lists, tuples and mappings that are looked into."""
 
@@ -217,6 +217,26 @@ class Selection:
         return [launches[index]]
 
 
+def checked(name: str, value: Any, kind: Any, expected: str, where: str = "") -> Any:
+    """Return an argument as a user wrote it, as a type of msgspec; numbers may be numpy's.
+
+    Args:
+        name: The keyword.
+        value: The value.
+        kind: The type.
+        expected: The type in words.
+        where: Place of the argument, for the message.
+
+    Raises:
+        GpuperfError: It has another type, or is out of its range.
+    """
+    try:
+        is_of_numpy = type(value).__module__ == "numpy" and value.shape == ()
+        return msgspec.convert(value.item() if is_of_numpy else value, kind)
+    except (msgspec.ValidationError, AttributeError, TypeError):
+        raise GpuperfError(f"{name}={show_repr(value)} {where}".rstrip(), expected=expected) from None
+
+
 def check_launches(value: object, where: str) -> Launches:
     """Check `launches=` as a user wrote it.
 
@@ -227,14 +247,9 @@ def check_launches(value: object, where: str) -> Launches:
     Raises:
         GpuperfError: It is neither a word that is known nor an index.
     """
-    if isinstance(value, str) and value in ("all", "first", "last"):
-        return cast("Launches", value)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LAST_LAUNCH:
-        return cast("Launches", {0: "first", -1: "last"}.get(value, value))
-    raise GpuperfError(
-        f"launches={show_repr(value)} {where}",
-        expected="'all', 'first', 'last', or the index of a launch: from 0 on, or from -1 back",
-    )
+    expected = "'all', 'first', 'last', or the index of a launch: from 0 on, or from -1 back"
+    launches = checked("launches", value, Literal["all", "first", "last"] | _Index, expected, where)
+    return cast("Launches", {0: "first", -1: "last"}.get(launches, launches))
 
 
 def check_kernels(value: object, where: str) -> str | None:
@@ -252,9 +267,11 @@ def check_kernels(value: object, where: str) -> str | None:
     """
     if value is None:
         return None
-    parts = [value] if isinstance(value, str) else value
-    if not isinstance(parts, (list, tuple)) or not parts or not all(isinstance(part, str) for part in parts):
-        raise GpuperfError(f"kernels={show_repr(value)} {where}", expected="a regex or a list of them")
+    parts = (
+        [value]
+        if isinstance(value, str)
+        else checked("kernels", value, _Texts, "a regex or a list of them", where)
+    )
     for part in parts:
         check_regex(part, where)
     return str(parts[0]) if len(parts) == 1 else "|".join(f"(?:{part})" for part in parts)

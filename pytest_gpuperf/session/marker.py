@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import pytest
@@ -16,8 +16,8 @@ from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.limits import Limit, parse_limit, parse_limits
 from pytest_gpuperf.metrics.presets import check_presets
 from pytest_gpuperf.records import Measurement, SanitizerResult
-from pytest_gpuperf.records.call import check_kernels, check_launches
-from pytest_gpuperf.records.quantities import MOST_LIMITS
+from pytest_gpuperf.records.call import check_kernels, check_launches, checked
+from pytest_gpuperf.records.quantities import MOST_LIMITS, Tolerance
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MOST_GPUS = 64
 """More GPUs than a host has."""
+_Gpus = Annotated[int, msgspec.Meta(ge=1, le=MOST_GPUS)]
 
 
 @dataclass(frozen=True)
@@ -117,39 +118,27 @@ def _limits(value: Any, where: str = "") -> tuple[Limit, ...]:
 
 def _preset(value: object, where: str) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
-        raise GpuperfError(f"preset={show_repr(value)} {where}", expected="names of presets: 'sol,stalls'")
-    return check_presets(parts, where)
+    expected = "names of presets: 'sol,stalls'"
+    return check_presets(checked("preset", parts, list[str], expected, where), where)
 
 
 def _metrics(value: object, where: str) -> Sequence[str]:
     parts = [value] if isinstance(value, str) else value
-    if not isinstance(parts, (list, tuple, set, frozenset)) or not all(isinstance(one, str) for one in parts):
-        raise GpuperfError(f"metrics={show_repr(value)} {where}", expected="a name or a list of names")
-    return list(parts)
+    metrics: list[str] = checked("metrics", parts, list[str], "a name or a list of names", where)
+    return metrics
 
 
 def _gpus(value: object, where: str) -> int:
-    if type(value) is not int or not 1 <= value <= MOST_GPUS:
-        raise GpuperfError(
-            f"gpus={show_repr(value)} {where}", expected=f"a whole number from 1 to {MOST_GPUS}"
-        )
-    return value
+    return int(checked("gpus", value, _Gpus, f"a whole number from 1 to {MOST_GPUS}", where))
 
 
 def _tolerance(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_TOLERANCE_PCT:
-        raise GpuperfError(
-            f"tolerance={show_repr(value)} {where}",
-            expected=f"a number of percent, above 0 and at most {MAX_TOLERANCE_PCT}",
-        )
-    return float(value)
+    expected = f"a number of percent, above 0 and at most {MAX_TOLERANCE_PCT}"
+    return float(checked("tolerance", value, Tolerance, expected, where))
 
 
 def _benchmark(value: object, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise GpuperfError(f"benchmark={show_repr(value)} {where}", expected="True or False")
-    return value
+    return bool(checked("benchmark", value, bool, "True or False", where))
 
 
 MARKER_CHECKS: Mapping[str, Callable[[Any, str], Any]] = {
