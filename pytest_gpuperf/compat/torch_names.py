@@ -6,6 +6,7 @@ is taken once, at the import of `measure/device/originals.py`, so that no test c
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 _Public = TypeVar("_Public")
+_OF_TEMPLATE = re.compile(r"(BLOCK_\w+|GROUP_M|num_warps|num_stages): \d+$")
+"""Parts of a configuration by which templates differ; the others follow from the shapes."""
 
 
 def _of_c(name: str, public: _Public) -> _Public:
@@ -176,6 +179,36 @@ def _inductors_work() -> tuple[float, int, int]:
     cached = max(graphs.get("fxgraph_cache_hit", 0), whole.get("autograd_cache_hit", 0))
     spent_ns = getattr(utils, "cumulative_time_spent_ns", {})
     return spent_ns.get("inductor_compile", 0) / 1e9, compiled, cached
+
+
+@contextmanager
+def templates_pinned(wanted: Mapping[str, str]) -> Iterator[None]:
+    """Set `test_configs.autotune_choice_desc_regex` of Inductor's `config`; else Inductor chooses.
+
+    What was compiled is compiled again in the block, and once more after it, if a template is wanted.
+
+    Args:
+        wanted: The configuration of each kernel, by its name.
+    """
+    name = "autotune_choice_desc_regex"
+    config: Any = sys.modules.get("torch._inductor.config")
+    patterns = [_pattern_of(one) for kernel, one in wanted.items() if kernel.startswith("triton_tem_")]
+    if not patterns or not hasattr(getattr(config, "test_configs", None), name):
+        yield
+        return
+    try:
+        # Other libraries' products have no description.
+        with config.patch({f"test_configs.{name}": "|".join(["^$", *patterns])}):
+            torch.compiler.reset()
+            yield
+    finally:
+        torch.compiler.reset()
+
+
+def _pattern_of(config: str) -> str:
+    """Return a regex for Inductor's description of a template: `BLOCK_K=32, BLOCK_M=64, num_warps=4`."""
+    parts = (part.split(": ") for part in config.split(", ") if _OF_TEMPLATE.match(part))
+    return "".join(rf"(?=.*\b{name}={value}\b)" for name, value in parts)
 
 
 def dispatch_mode_type() -> Any:

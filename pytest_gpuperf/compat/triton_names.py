@@ -95,35 +95,29 @@ def choices_noted(note: Callable[[str, str], object]) -> Iterator[None]:
 
 
 @contextmanager
-def choices_pinned(wanted: Mapping[str, str]) -> Iterator[set[str]]:
+def choices_pinned(wanted: Mapping[str, str]) -> Iterator[None]:
     """Leave Triton's `Autotuner` in the block one of its `configs`; else it chooses.
 
     Args:
         wanted: The configuration of each kernel, by its name.
-
-    Yields:
-        Names of the kernels that had the configuration to choose, once they have run.
     """
     before: dict[Any, Any] = {}
-    pinned: set[str] = set()
     tuner = _tuner_of_triton()
     run = getattr(tuner, "run", None)
     if run is None:
-        yield pinned
+        yield
         return
 
     def pinned_run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if self not in before:
             before[self] = getattr(self, "configs", [])
-            kernel = _kernel_of(self)
-            if found := [one for one in before[self] if _text_of(one) == wanted.get(kernel)]:
+            if found := [one for one in before[self] if _text_of(one) == wanted.get(_kernel_of(self))]:
                 self.configs = found
-                pinned.add(kernel)
         return run(self, *args, **kwargs)
 
     try:
         with patch.object(tuner, "run", pinned_run):
-            yield pinned
+            yield
     finally:
         for one, configs in before.items():
             one.configs = configs

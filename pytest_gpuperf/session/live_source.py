@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.against.callable_rounds import time_in_turn
-from pytest_gpuperf.compat.triton_names import choices_pinned
+from pytest_gpuperf.compat.torch_names import templates_pinned
+from pytest_gpuperf.compat.triton_names import choices_noted, choices_pinned
 from pytest_gpuperf.judge.autotuner_choices import other_choices
 from pytest_gpuperf.judge.code_changes import is_same_code
 from pytest_gpuperf.measure.device.gpu_lock import HOST, GpuLock
@@ -144,12 +145,16 @@ class LiveSource:
 
     def _time_with(self, choice: Mapping[str, str], call: Call, timing: Timing) -> float | None:
         """Time the call again, with the configurations that autotuners had chosen for the baseline."""
+        time_us = None
         # What fails has a time all the same.
-        with suppress(Exception), choices_pinned(choice) as pinned:
-            found = self._time(call, mode=timing.mode, bytes=0, flops=0, verify="off")
-            if pinned == choice.keys() and found.source == timing.source:
-                return found.time_us
-        return None
+        with suppress(Exception), choices_pinned(choice), templates_pinned(choice):
+            if choice.items() <= _choices(call).items():
+                found = self._time(call, mode=timing.mode, bytes=0, flops=0, verify="off")
+                time_us = found.time_us if found.source == timing.source else None
+        with suppress(Exception):
+            # Compile before counters are read.
+            _choices(call)
+        return time_us
 
     def _watched(self, call: Call) -> Call:
         """Return the call with its first calls watched, until it is timed."""
@@ -225,6 +230,14 @@ class LiveSource:
                 return trace
         finally:
             self.display.show("")
+
+
+def _choices(call: Call) -> dict[str, str]:
+    """Call once, and return the configurations of kernels that are autotuned."""
+    chosen: dict[str, str] = {}
+    with restored(call), choices_noted(chosen.__setitem__):
+        call()
+    return chosen
 
 
 def known_time(

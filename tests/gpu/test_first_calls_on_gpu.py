@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pytest_gpuperf.compat.torch_names import templates_pinned
 from pytest_gpuperf.measure.timing.first_calls import FirstCalls
 from run_builders import timing
 
@@ -74,6 +75,19 @@ def test_chosen_template_of_torch_compile_is_recorded() -> None:
     assert chosen.startswith("triton_tem_")
     assert "BLOCK_M: " in chosen
     assert "num_warps: " in chosen
+
+
+def test_template_of_torch_compile_is_pinned() -> None:
+    torch._dynamo.reset()
+    options: dict[str, Any] = {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
+    product = torch.compile(torch.mm, options=options)
+    a = torch.randn(512, 512, device="cuda", dtype=torch.float16)
+    (chosen,) = watched_timing(product, a, a).autotuned
+    other = "BLOCK_M: 64" if "BLOCK_M: 32" in chosen else "BLOCK_M: 32"
+    with templates_pinned({chosen.partition(": ")[0]: other}):
+        (pinned,) = watched_timing(product, a, a).autotuned
+    assert other in pinned
+    assert watched_timing(product, a, a).autotuned == (chosen,)
 
 
 FLIP = """

@@ -9,7 +9,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
@@ -233,9 +233,47 @@ def test_autotuner_without_its_names_chooses_itself(monkeypatch: pytest.MonkeyPa
     if missing == "run":
         monkeypatch.delattr(Tuner, "run")
     stand_in(monkeypatch, "triton.runtime.autotuner", Autotuner=kind)
-    with triton_names.choices_pinned({"kernel": "BLOCK: 8"}) as pinned:
+    with triton_names.choices_pinned({"kernel": "BLOCK: 8"}):
         assert missing == "run" or kind().run() == 3
-    assert pinned == set()
+
+
+TEMPLATE = "ALLOW_TF32: False, BLOCK_K: 32, BLOCK_M: 64, num_warps: 4, num_ctas: 1, num_stages: 2"
+
+
+@pytest.mark.parametrize(("kernel", "pins"), [("triton_tem_fused_mm_0", True), ("triton_poi_fused_0", False)])
+def test_pinned_template_is_compiled_again(kernel: str, *, pins: bool) -> None:
+    from torch._inductor import config, select_algorithm
+
+    found = []
+
+    def backend(graph: Any, _: object) -> Any:
+        given = [SimpleNamespace(description=one) for one in ("", *DESCRIPTIONS)]
+        left = select_algorithm.filter_choices_by_desc_regex(cast("Any", given))
+        found.append([one.description for one in left])
+        return graph
+
+    square = torch.compile(torch.square, backend=backend)
+    square(torch.ones(2))
+    with torch_names.templates_pinned({kernel: TEMPLATE}):
+        square(torch.ones(2))
+    square(torch.ones(2))
+    every = ["", *DESCRIPTIONS]
+    assert found == ([every, ["", DESCRIPTIONS[0]], every] if pins else [every])
+    assert config.test_configs.autotune_choice_desc_regex is None
+
+
+DESCRIPTIONS = [
+    f"ACC_TYPE='tl.float32', ALLOW_TF32=False, BLOCK_K={k}, BLOCK_M={m}, num_stages=2, num_warps={warps}"
+    for k, m, warps in [(32, 64, 4), (32, 64, 8), (32, 640, 4), (128, 64, 4)]
+]
+"""Descriptions of templates of torch 2.13."""
+
+
+def test_inductor_without_its_setting_chooses_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "torch._inductor.config")
+    monkeypatch.setattr(torch.compiler, "reset", lambda: pytest.fail("compiled again"))
+    with torch_names.templates_pinned({"triton_tem_fused_mm_0": TEMPLATE}):
+        pass
 
 
 class Tuner:
