@@ -12,29 +12,13 @@ from against_environment import environment
 from against_project import Project
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.sequential import decide_restarts
+from steps_kernel import KERNEL
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.records import AgainstTiming
 
-KERNEL = """
-import torch, triton
-import triton.language as tl
-
-@triton.jit
-def steps_kernel(o, i, steps, B: tl.constexpr):
-    k = tl.program_id(0) * B + tl.arange(0, B)
-    v = tl.load(i + k)
-    for _ in range(steps):
-        v = v * 0.999 + 0.5
-    tl.store(o + k, v)
-
-def steps(x):
-    y = torch.empty_like(x)
-    steps_kernel[(x.numel() // 256,)](y, x, {steps}, B=256)
-    return y
-"""
 TEST = """
 import torch
 from kernels import steps
@@ -88,7 +72,7 @@ def test_a_library_of_another_environment_is_compared(tmp_path: Path, steps: int
     python = environment(tmp_path / "old", 1, steps)
     project = Project(tmp_path / "repo")
     steps_of_library = "try: from fast_kernels import TIME_US as STEPS\nexcept ImportError: STEPS = 4000\n"
-    kernel = KERNEL.format(steps="int(STEPS)") + steps_of_library
+    kernel = steps_of_library + KERNEL.format(steps="int(STEPS)")
     project.commit({"kernels.py": kernel, "test_steps.py": TEST})
     found = run(project, f"python:{python}")
     assert decide_restarts(found.log_ratios, final=True).outcome is outcome

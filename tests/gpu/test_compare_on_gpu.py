@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from steps_kernel import KERNEL
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -14,26 +16,11 @@ TESTS = """
 from functools import partial
 
 import pytest
-import torch, triton
-import triton.language as tl
 
-@triton.jit
-def steps_kernel(o, i, steps, B: tl.constexpr):
-    k = tl.program_id(0) * B + tl.arange(0, B)
-    v = tl.load(i + k)
-    for _ in range(steps):
-        v = v * 0.999 + 0.5
-    tl.store(o + k, v)
-
-def run(steps, x):
-    y = torch.empty_like(x)
-    steps_kernel[(x.numel() // 256,)](y, x, steps, B=256)
-    return y
-
-@pytest.mark.parametrize("steps", [STEPS])
-def test_steps(gpuperf, steps):
+@pytest.mark.parametrize("n", [STEPS])
+def test_steps(gpuperf, n):
     x = torch.rand(132 * 8 * 256, device=gpuperf.device)
-    fns = {"more": partial(run, steps * 21 // 20), "same": partial(run, steps), "fewer": partial(run, steps)}
+    fns = {"more": partial(steps, n=n * 21 // 20), "same": partial(steps, n=n), "fewer": partial(steps, n=n)}
     # After so many steps every value has converged.
     found = gpuperf.compare(fns, x, expected=lambda x: torch.full_like(x, 500.0), rtol=1e-3, atol=1e-3)
     assert 1.04 < found["fewer"].low <= found["fewer"].value <= found["fewer"].high < 1.06
@@ -46,7 +33,8 @@ def test_steps(gpuperf, steps):
     ("limit", "verdict"), [("more / fewer >= 1.03", "new"), ("more / fewer >= 1.08", "limit")]
 )
 def test_ratio_of_two_kernels_is_limited(pytester: pytest.Pytester, limit: str, verdict: str) -> None:
-    pytester.makepyfile(test_k=TESTS.replace("LIMIT", limit).replace("STEPS", "20_000"))
+    tests = TESTS.replace("LIMIT", limit).replace("STEPS", "20_000")
+    pytester.makepyfile(test_k=KERNEL.format(steps=0) + tests)
     done = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=off", "--gpuperf-json=found.json")
     found: Path = pytester.path / "found.json"
     assert json.loads(found.read_bytes())["counts"] == {verdict: 1}, done.stdout.str()

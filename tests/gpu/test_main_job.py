@@ -14,28 +14,17 @@ import pytest
 from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.run_store import load_run
+from steps_kernel import KERNEL
 
 needs_ncu = pytest.mark.skipif(
     not (shutil.which("ncu") or Path("/usr/local/cuda/bin/ncu").exists()), reason="needs ncu"
 )
 
-KERNEL = """
+STEPS = (
+    KERNEL.format(steps=4000)
+    + """
 import os
-import pytest, torch, triton
-import triton.language as tl
-
-@triton.jit
-def steps_kernel(o, i, steps, B: tl.constexpr):
-    k = tl.program_id(0) * B + tl.arange(0, B)
-    v = tl.load(i + k)
-    for _ in range(steps):
-        v = v * 0.999 + 0.5
-    tl.store(o + k, v)
-
-def steps(x, n=4000):
-    y = torch.empty_like(x)
-    steps_kernel[(x.numel() // 256,)](y, x, n, B=256)
-    return y
+import pytest
 
 def reference(x, n=4000):
     y = x.double()
@@ -48,6 +37,7 @@ def x(gpuperf):
     torch.manual_seed(0)
     return torch.rand(132 * 8 * 256, device=gpuperf.device)
 """
+)
 
 
 def run_json(pytester: pytest.Pytester) -> Path:
@@ -61,7 +51,7 @@ def gpuperf(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
 @needs_ncu
 def test_each_mistake_has_its_own_line_and_timing_goes_on(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
-        test_k=KERNEL
+        test_k=STEPS
         + """
 @pytest.mark.gpuperf(kernels="steps_kernel", limits={"achieved_occupancy": ">= 1"})
 def test_good(gpuperf, x):
@@ -162,7 +152,7 @@ def test_a_misspelt_counter_ends_the_run_before_it_begins(pytester: pytest.Pytes
 @needs_ncu
 def test_only_preset_and_limited_metrics_are_read(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
-        test_k=KERNEL
+        test_k=STEPS
         + """
 @pytest.mark.gpuperf(kernels="steps", preset="one-pass", limits=["stall.wait <= 100"])
 def test_few(gpuperf, x):
@@ -228,7 +218,7 @@ def test_ten_percent_slower_fails_against_the_baseline(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
-    pytester.makepyfile(test_k=KERNEL + BASELINED)
+    pytester.makepyfile(test_k=STEPS + BASELINED)
     first = gpuperf(pytester, "--gpuperf-update=new")
     first.assert_outcomes(passed=1)
     files = list((pytester.path / "baselines").glob("*/test_k.json"))
@@ -248,7 +238,7 @@ def test_ten_percent_slower_fails_against_the_baseline(
 
 def test_ctrl_c_keeps_results_and_baselines(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
-        test_k=KERNEL
+        test_k=STEPS
         + BASELINED
         + """
 def test_interrupted(gpuperf, x):

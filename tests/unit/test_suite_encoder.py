@@ -62,12 +62,6 @@ def test_operations_of_an_encoder_are_those_that_torch_counts(reducing: tuple[in
     assert encoder(reducing).flops(*x.shape[:2]) == flops_counted(encoder(reducing), x)
 
 
-def test_attention_is_the_class_token_row_of_softmax(block: EncoderBlock) -> None:
-    query, key, _ = block.heads_of(tokens())
-    whole = (query @ key.mT / HEAD**0.5).softmax(-1)
-    torch.testing.assert_close(attention_paid(query, key), whole[:, :, 0, 1:].mean(1))
-
-
 def test_reducing_block_keeps_most_attended_tokens(block: EncoderBlock) -> None:
     x = tokens(batch=2, count=10)
     query, key, value = block.heads_of(x)
@@ -79,31 +73,3 @@ def test_reducing_block_keeps_most_attended_tokens(block: EncoderBlock) -> None:
         expected = torch.stack([seen[image, 0], *(seen[image, 1 + place] for place in order)])
         torch.testing.assert_close(left[image], block.perceive(expected[None])[0])
         torch.testing.assert_close(best[image], paid[image, order])
-
-
-def test_reducing_blocks_keep_half_of_the_tokens() -> None:
-    left, choices = encoder()(tokens(count=20))
-    assert [places.shape[1] for _, places in choices] == [10, 5]
-    assert left.shape == (2, 6, WIDTH)
-
-
-def test_tokens_given_are_kept_in_place_of_the_best() -> None:
-    stack, x = encoder(), tokens()
-    left, choices = stack(x)
-    again, _ = stack(x, tuple(places for _, places in choices))
-    torch.testing.assert_close(again, left)
-    other, _ = stack(x, tuple(places.flip(0) for _, places in choices))
-    assert (other - left).abs().max() > 0.1
-
-
-def test_an_encoder_without_data_has_the_shapes_of_one_with() -> None:
-    meta = Encoder.random(torch.device("meta"), torch.float16, REDUCING, width=WIDTH, depth=4)
-    left, choices = meta(torch.empty(2, 20, WIDTH, device="meta", dtype=torch.float16))
-    assert (left.shape, left.dtype) == ((2, 6, WIDTH), torch.float16)
-    assert [paid.dtype for paid, _ in choices] == [torch.float32, torch.float32]
-
-
-def test_an_encoder_is_compiled_as_one_graph() -> None:
-    stack, x = encoder(dtype=torch.float32), tokens(dtype=torch.float32)
-    compiled = torch.compile(stack.__call__, backend="eager", fullgraph=True, dynamic=False)
-    torch.testing.assert_close(compiled(x)[0], stack(x)[0])

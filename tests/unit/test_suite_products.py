@@ -8,16 +8,6 @@ import torch
 pytest.importorskip("triton", minversion="3.9")  # older interpreters cannot run the loops
 
 from suites.kernels.microscaling import E8M0_BIAS, MXFP4, MXFP8, NVFP4, dequantise
-from suites.kernels.stream_k_gemm import slots_of
-
-
-@pytest.mark.parametrize("steps", [1, 2, 7])
-@pytest.mark.parametrize("share", range(1, 20))
-def test_a_share_has_a_slot_for_each_touched_tile(share: int, steps: int) -> None:
-    touched = [
-        (begin + share - 1) // steps - begin // steps + 1 for begin in range(0, share * steps * 3, share)
-    ]
-    assert max(touched) <= slots_of(share, steps)
 
 
 def test_bytes_have_the_values_of_the_specifications() -> None:

@@ -10,7 +10,7 @@ from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.cli.project import find_project
 from pytest_gpuperf.records.run_store import RunStore, recordings
-from run_builders import measured, one_test, record, run
+from run_builders import one_test, run
 
 if TYPE_CHECKING:
     import pytest
@@ -45,20 +45,6 @@ def test_run_without_tests_is_an_error(project: Path) -> None:
     keep(project, run())
     done = report()
     assert (done.exit_code, "no test was judged" in done.output) == (2, True)
-
-
-def test_failed_and_wrong_tests_are_shown(project: Path) -> None:
-    keep(
-        project,
-        run(
-            record("t/test_a.py::test_wrong", main=measured(correct=False)),
-            record("t/test_a.py::test_ended", failure="ValueError"),
-        ),
-    )
-    report()
-    page = Path("report.html").read_text(encoding="utf-8")
-    assert "off by 3 at (0, 1)" in page
-    assert "the test was ended by ValueError" in page
 
 
 def test_hundred_tests_take_at_most_400_kilobytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

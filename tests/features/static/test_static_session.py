@@ -128,8 +128,6 @@ def test_kernels_of_other_compilers_are_not_compared(
         ("sm_90: registers_per_thread <= 16", "sm_90: registers_per_thread 24 is above *"),
         ("wgmma in tensor_instructions", "*tensor_instructions none breaks the limit wgmma in tensor_instr*"),
         ("sm_80: spills == 0", "the limit sm_80: spills == 0 of the test *: the test compiled nothing *"),
-        ("time_us <= 5", "*time_us was not measured for the limit <= 5 of *calls no time()"),
-        ("sm_throughput >= 5", "*sm_throughput was not measured for the limit >= 5 of the test: *"),
     ],
 )
 def test_a_broken_limit_names_the_architecture(
@@ -219,28 +217,3 @@ def test_two_kernels_of_a_test_need_two_labels(pytester: pytest.Pytester, compil
     assert label_of("second[x]", "sm_90") in newest_run(pytester).tests[0].measurements
     write_test(pytester, "gpuperf.static(print, archs=('sm_90',))")
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["*under the label 'sm_90' already*label=*"])
-
-
-@pytest.mark.parametrize(
-    ("limit", "said"),
-    [
-        ("registers_per_thread <= 32", "gpuperf: registers_per_thread 40 is above the limit <= 32 of *"),
-        ("registers_per_thread >= 30", "gpuperf: sm_90: registers_per_thread 24 is below *"),
-        ("sm_90: registers_per_thread >= 30", "gpuperf: sm_90: registers_per_thread 24 is below *"),
-        ("spills > 0", "gpuperf: sm_90: spills 0 is not above the limit > 0 of the test"),
-        ("time_us <= 5", "gpuperf: time_us 5.30 is above the limit <= 5 of the test"),
-    ],
-)
-def test_static_and_measured_halves_are_judged_separately(
-    pytester: pytest.Pytester,
-    compiler: dict[str, Any],
-    add_recording: Callable[[Run], None],
-    limit: str,
-    said: str,
-) -> None:
-    add_recording(run(record(NODEID, main=measured(5.3, {"registers_per_thread": 40.0}))))
-    write_test(pytester, "gpuperf.time(print)", "gpuperf.profile(print)", f"gpuperf.limit({limit!r})")
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([said])
-    assert len(re.findall("^gpuperf: .*(?:limit|measured for)", result.stdout.str(), re.MULTILINE)) == 1

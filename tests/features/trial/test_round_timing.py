@@ -196,23 +196,6 @@ def test_arguments_in_objects_accuse_nobody(wrap: Any) -> None:
     rounds(Wrapped(solve)).run([1])
 
 
-def test_kept_output_of_arguments_in_a_dataclass_is_noticed() -> None:
-    class Wrapped(Doubling):
-        def arguments(self, seed: int) -> tuple[Any, ...]:
-            return (Scaled(super().arguments(seed)[0], 2),)
-
-        def reference(self, *args: Any) -> Any:
-            return args[0].x * 2
-
-    kept: dict[int, torch.Tensor] = {}
-
-    def solve(one: Any) -> torch.Tensor:
-        return kept.setdefault(one.x.data_ptr(), one.x * 2).clone()
-
-    with pytest.raises(RefusedTimeError):
-        rounds(Wrapped(solve)).run([1])
-
-
 def test_shapes_that_depend_on_the_seed_accuse_nobody() -> None:
     class Growing(Doubling):
         def arguments(self, seed: int) -> tuple[Any, ...]:

@@ -113,11 +113,8 @@ def test_absolute_tolerance_shrinks_with_small_outputs(size: float, tolerance: f
     [
         ("''", ""),
         ("'bad'", "bad"),
-        ("True", ""),
         ("False", "False"),
-        ("None", ""),
         ("torch.tensor(True)", ""),
-        ("[True, '']", ""),
         ("[False, 'bad']", "bad"),
         ("(False,)", "False"),
     ],
@@ -180,20 +177,6 @@ def test_reference_that_nobody_can_match_is_named(output: Any, again: Any, why: 
     assert bool(found) == bool(why)
 
 
-@pytest.mark.parametrize(
-    "attack",
-    [
-        "gpuperf_problem.Model.forward = lambda self, x: x",
-        "gpuperf_problem.get_inputs = list",
-        "gpuperf_problem.get_inputs.__code__ = (lambda: []).__code__",
-    ],
-)
-def test_replaced_part_of_the_problem_is_noticed(tmp_path: Path, attack: str) -> None:
-    found = files(tmp_path, MODEL, f"{SAME}import gpuperf_problem\n{attack}\n")
-    with pytest.raises(ReplacedError, match="the solution has replaced "):
-        found.unchanged.check()
-
-
 CHECKED = """
 from functools import partial
 import torch
@@ -242,10 +225,8 @@ PROBLEMS = Path(__file__).parents[3] / "suites" / "problems"
     [
         ("prefix_sum/good", True),
         ("prefix_sum/wrong", False),
-        ("prefix_sum/slow", True),
         ("row_norm/good", True),
         ("row_norm/wrong", False),
-        ("row_norm/slow", True),
     ],
 )
 def test_example_solution_is_right_or_wrong(tmp_path: Path, name: str, right: bool) -> None:
