@@ -26,8 +26,6 @@ arguments = sys.argv[1:]
 capture = pathlib.Path({capture!r})
 if arguments == ["--version"]:
     print("NVIDIA (R) Nsight Compute Command Line Profiler\\nVersion 2025.3.1.0 (build 36398880)")
-elif arguments == ["--query-metrics"]:
-    print("Device NVIDIA H200\\ndram__bytes_read  Counter\\nsm__throughput  Throughput")
 else:
     report = pathlib.Path(arguments[arguments.index("--export") + 1])
     log = pathlib.Path(arguments[arguments.index("--log-file") + 1])

@@ -38,13 +38,6 @@ def in_place(x: torch.Tensor) -> None:
     distributed.all_reduce(x)
 
 
-def wrong_on_rank_1(x: torch.Tensor) -> torch.Tensor:
-    """Be right on rank 0 only."""
-    y = all_reduce(x)
-    y[7] += distributed.get_rank()
-    return y
-
-
 def half_written(x: torch.Tensor) -> torch.Tensor:
     """Leave the last element unwritten."""
     y = torch.empty_like(x)

@@ -56,27 +56,6 @@ def test_occupancy_agrees_with_the_example_of_the_documentation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capability", "blocks", "pct", "limiter"),
-    [
-        # 96 KiB of shared memory over 30; before Ampere, the driver uses none of it.
-        ((7, 0), 3, 37.5, "shared_mem"),
-        ((7, 5), 2, 50.0, "shared_mem"),
-        # 41 registers a thread are 1,536 a warp: 10 warps in a partition, 40 on the SM, 5 blocks of 8 warps.
-        # 5 blocks of 31 KiB also fit into 164 KiB; of two equal limits, the first is named.
-        ((8, 0), 5, 62.5, "registers"),
-        # 100 KiB over 31; the SM has room for 48 warps.
-        ((8, 6), 3, 50.0, "shared_mem"),
-        ((12, 0), 3, 50.0, "shared_mem"),
-    ],
-)
-def test_occupancy_depends_on_the_capability(
-    capability: tuple[int, int], blocks: int, pct: float, limiter: str
-) -> None:
-    result = occupancy(capability, block_size=256, registers_per_thread=41, shared_memory_per_block=30 * 1024)
-    assert (result.blocks_per_sm, result.theoretical_occupancy_pct, result.limiter) == (blocks, pct, limiter)
-
-
-@pytest.mark.parametrize(
     ("asked", "said"),
     [
         ({"block_size": 1056}, r"a block of 1,056 threads fits on no SM .* 9\.0; expected at most 1,024"),

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -14,9 +12,6 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.originals import Originals
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def replacement(*_: object) -> float:
@@ -123,22 +118,3 @@ def test_new_submodule_is_no_patch(package: ModuleType) -> None:
     before = Originals("measuring")
     vars(package)["later"] = ModuleType("measuring.clock.later")
     assert before.patched() == ""
-
-
-def test_all_devices_with_a_context_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Device 2 of 4 is the current one, and device 1 has no context: to wait for it would make one."""
-    current, waited = [2], []
-
-    @contextmanager
-    def on(device: int) -> Iterator[None]:
-        current.append(device)
-        yield
-        current.pop()
-
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr(originals, "_ON_DEVICE", on)
-    monkeypatch.setattr(originals, "_CURRENT_DEVICE", lambda: current[-1])
-    monkeypatch.setattr(originals, "_HAS_CONTEXT", lambda device: device != 1)
-    monkeypatch.setattr(originals, "_SYNCHRONIZE", lambda: waited.append(current[-1]))
-    originals.synchronize()
-    assert (waited, current) == ([2, 0, 3], [2])

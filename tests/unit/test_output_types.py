@@ -131,13 +131,10 @@ def test_reference_is_computed_after_the_calls() -> None:
             torch.linspace(1, 1.01, 16, dtype=torch.float16).float(),
             "",
         ),
-        (torch.linspace(100, 100.0001, 16, dtype=torch.float64), ""),
         (torch.arange(16.0), ""),
         (torch.zeros(15), ""),
         (torch.zeros(16, dtype=torch.complex64), ""),
-        (torch.arange(16).to(torch.uint16), ""),
         (torch.full((16,), 7, dtype=torch.uint32), "the reference of output is 7 everywhere"),
-        (torch.full((16,), 7, dtype=torch.uint64), "the reference of output is 7 everywhere"),
         (torch.tensor([-torch.inf, torch.inf] * 8), ""),
     ],
 )

@@ -22,21 +22,6 @@ def test_pre_commit_has_the_versions_of_the_lint_environment() -> None:
     assert {name: tox[name] for name, _ in hooks} == dict(hooks)
 
 
-def test_actions_are_pinned_by_commit_and_version() -> None:
-    pinned: dict[str, set[str]] = {}
-    for path in (
-        *ROOT.glob(".github/workflows/*.yml"),
-        *ROOT.glob("pytest_gpuperf/features/*/files/*.yml"),
-    ):
-        for action, commit in re.findall(
-            r"uses: (\S+)@(.*)$", path.read_text(encoding="utf-8"), re.MULTILINE
-        ):
-            assert re.fullmatch(r"[0-9a-f]{40} # v\d+\.\d+\.\d+", commit), action
-            pinned.setdefault(action, set()).add(commit)
-    assert len(pinned) > 3
-    assert {action: len(commits) for action, commits in pinned.items() if len(commits) > 1} == {}
-
-
 def test_readme_on_pypi_has_no_relative_link() -> None:
     hooks = read("pyproject.toml").partition("fancy-pypi-readme.substitutions]]")[2]
     substitutions = re.findall(r"^pattern = '(.+)'\nreplacement = '(.+)'$", hooks, re.MULTILINE)

@@ -147,21 +147,6 @@ def test_own_options_are_kept_except_for_the_timer(suite: Suite) -> None:
     assert (one["options"]["timer"], one["options"]["min_time"]) == ("gpu_clock", 1e-4)
 
 
-def test_the_nearest_marker_decides(suite: Suite) -> None:
-    one = suite.benchmark(
-        """
-        import pytest
-
-        pytestmark = pytest.mark.gpuperf(benchmark=True)
-
-        @pytest.mark.gpuperf(benchmark=False)
-        def test_k(benchmark):
-            benchmark(len, "")
-        """
-    )
-    assert one["options"]["timer"] == "perf_counter"
-
-
 def test_without_the_flag_a_marked_test_is_skipped(suite: Suite) -> None:
     result = suite.run(MARKED)
     result.assert_outcomes(skipped=1)

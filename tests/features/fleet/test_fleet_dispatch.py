@@ -117,14 +117,6 @@ def test_run_ends_if_no_worker_is_left() -> None:
         ran(FakeCluster(*(test.nodeid for test in TESTS), workers=2))
 
 
-def test_worker_has_a_thread_for_each_gpu() -> None:
-    command = dask_worker("tcp://s", {MODEL: 2, "GPU-1": 1, "GPU-2": 1}, ("--name", "x"))
-    assert command[3:] == [
-        *("tcp://s", "--nworkers", "1", "--nthreads", "2", "--memory-limit", "0", "--no-dashboard"),
-        *("--resources", f"{MODEL}=2,GPU-1=1,GPU-2=1", "--name", "x"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("scheduler", "options", "host"),
     [

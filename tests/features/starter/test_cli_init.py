@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -144,27 +143,3 @@ def test_measuring_job_has_no_permission_and_skips_forks(repository: Path) -> No
     job = job_of(repository)
     assert job["permissions"] == {}
     assert "github.event.pull_request.head.repo.full_name == github.repository" in job["if"]
-
-
-@pytest.mark.parametrize(("metadata", "installs"), [('[project]\nname = "mine"\n', True), ("", False)])
-def test_scripts_of_the_workflow_install_and_measure(repository: Path, metadata: str, installs: bool) -> None:
-    (repository / "pyproject.toml").write_text(metadata, encoding="utf-8")
-    steps = [step for step in job_of(repository)["steps"] if "run" in step]
-    tools, temporary = repository / "tools", repository / "temporary"
-    noted = f'echo "$(basename $0) $*" >> {repository}/log\n'
-    # `python -m venv` makes a folder whose tools note their arguments too.
-    bin_ = temporary / "venv" / "bin"
-    for folder, name in ((tools, "python"), (bin_, "python"), (bin_, "pip")):
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"#!/bin/sh\n{noted}", encoding="utf-8")
-        (folder / name).chmod(0o755)
-    (bin_ / "activate").write_text(f"PATH={bin_}:$PATH\n", encoding="utf-8")
-    environ = {"PATH": f"{tools}:{os.environ['PATH']}", "RUNNER_TEMP": str(temporary)}
-    for step in steps:
-        subprocess.run(["bash", "-e", "-c", step["run"]], cwd=repository, env=environ, check=True)
-    assert (repository / "log").read_text(encoding="utf-8").splitlines() == [
-        f"python -m venv {temporary}/venv",
-        f"pip install {'-e . ' * installs}{requirement('torch,triton,ncu')}",
-        "python -m pytest --gpuperf perf --gpuperf-strict --gpuperf-replay=never "
-        "--junitxml=gpuperf-junit.xml",
-    ]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from command_line import gpuperf
-from pytest_gpuperf.cli import commands
 from pytest_gpuperf.features.starter.command import SKILLS, packaged
-from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.settings.options import all_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,11 +49,3 @@ def test_front_matter_has_the_form_of_skills() -> None:
     assert all(name.endswith(f"/{fields['name']}/SKILL.md") for name in SKILLS)
     assert 0 < len(fields["description"]) <= 1024
     assert len(body.splitlines()) < 100
-
-
-def test_skill_names_commands_options_and_verdicts_that_exist() -> None:
-    assert set(re.findall(r"`gpuperf ([a-z-]+)", TEXT)) <= commands().keys()
-    options = set(re.findall(r"--gpuperf-[a-z-]+", TEXT))
-    assert options <= {option.flag for option in all_options()}
-    for status in Status:
-        assert f"`{status.value}`" in TEXT
