@@ -5,6 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 
 from pytest_gpuperf.compat.torch_names import templates_pinned
@@ -14,8 +15,6 @@ from run_builders import timing
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
     from pytest_gpuperf.records import Timing
 
@@ -118,12 +117,30 @@ def test_scale(gpuperf):
 """
 
 
-def test_choice_of_the_baseline_is_timed_in_the_new_code(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_scale=FLIP)
+TEMPLATE_FLIP = """
+import os
+import torch
+from torch._inductor import config
+
+if os.path.exists("flip"):
+    config.test_configs.autotune_choice_desc_regex = "BLOCK_M=32,"
+
+def test_product(gpuperf):
+    options = {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
+    a = torch.randn(4096, 4096, device=gpuperf.device, dtype=torch.float16)
+    gpuperf.time(torch.compile(torch.mm, options=options), a, a)
+"""
+
+
+@pytest.mark.parametrize(("flip", "chosen"), [(FLIP, "BLOCK 32"), (TEMPLATE_FLIP, "*BLOCK_M 32*")])
+def test_choice_of_the_baseline_is_timed_in_the_new_code(
+    pytester: pytest.Pytester, flip: str, chosen: str
+) -> None:
+    pytester.makepyfile(test_flip=flip)
     options = ("--gpuperf", "--gpuperf-counters=off", "-o", "gpuperf_settle_seconds=0", "-v")
     pytester.runpytest_subprocess(*options, "--gpuperf-update=all").assert_outcomes(passed=1)
     (pytester.path / "flip").touch()
     done = pytester.runpytest_subprocess(*options)
-    chose = "*autotuner chose BLOCK 32; the baseline's 1024, with which this code takes * µs; * % slower*"
+    chose = f"*autotuner chose {chosen}; the baseline's *, with which this code takes * µs; * % slower*"
     # A narrow terminal would break the line.
     assert fnmatch(" ".join(done.stdout.str().split()), chose)
