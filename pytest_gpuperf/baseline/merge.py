@@ -71,7 +71,14 @@ def refusal(test: TestRecord, gpu: GpuInfo) -> str:
     return next((finding.line for finding in findings if finding is not None), "")
 
 
-def plan(runs: Run | Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float) -> UpdatePlan:
+def plan(
+    runs: Run | Sequence[Run],
+    store: BaselineStore,
+    which: Which,
+    tolerance_pct: float,
+    *,
+    compiled: bool = True,
+) -> UpdatePlan:
     """Plan the changes from accepting runs, one after the other; writes nothing.
 
     Each time becomes a session of its baseline. A test that failed by itself, a wrong output, and a label
@@ -83,12 +90,13 @@ def plan(runs: Run | Sequence[Run], store: BaselineStore, which: Which, toleranc
         which: The values to accept.
         tolerance_pct: Slowdown that counts as none, in %; the tolerance of a test in the baseline file comes
             first, then the one in its record.
+        compiled: False to leave out compiled kernels: those of a recording are of a compiler of its time.
 
     Raises:
         GpuperfError: A baseline file is broken.
     """
     runs = in_order([runs] if isinstance(runs, Run) else runs)
-    planner = _Planner(runs, store, which, tolerance_pct)
+    planner = _Planner(runs, store, which, tolerance_pct, compiled=compiled)
     entries = [entry for run in runs for test in run.tests for entry in planner.take(run, test)]
     return UpdatePlan(planner.changed(), tuple(entries))
 
@@ -96,8 +104,17 @@ def plan(runs: Run | Sequence[Run], store: BaselineStore, which: Which, toleranc
 class _Planner:
     """Baseline files while they change."""
 
-    def __init__(self, runs: Sequence[Run], store: BaselineStore, which: Which, tolerance_pct: float) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        store: BaselineStore,
+        which: Which,
+        tolerance_pct: float,
+        *,
+        compiled: bool,
+    ) -> None:
         self._store, self._which, self._tolerance_pct = store, which, tolerance_pct
+        self._compiled = compiled
         self._same_code = frozenset(run.id for run in runs)
         self._wrong = {test.nodeid for run in runs for test in run.tests if is_wrong(test)}
         self._files: dict[Path, tuple[dict[str, TestBaseline], Baseline]] = {}
@@ -112,7 +129,8 @@ class _Planner:
         gpu = run.environment.gpu
         parts = [(gpu, test.measurements)]
         if gpu.slug != NO_GPU.slug:
-            parts = list(zip((gpu, NO_GPU), test.parts, strict=True))
+            own, compiled = test.parts
+            parts = [(gpu, own), *([(NO_GPU, compiled)] if self._compiled else [])]
         entries = [entry for of, part in parts for entry in self._take(run, test, of, part)]
         yield from entries
         if not test.measurements and not entries:
@@ -197,6 +215,7 @@ def accept(
     tolerance_pct: float,
     *,
     incomplete: bool = False,
+    compiled: bool = True,
     environ: Mapping[str, str] = os.environ,
 ) -> UpdatePlan:
     """Make runs the baseline, all of them or none, and return the changes.
@@ -207,6 +226,7 @@ def accept(
         which: The values to accept.
         tolerance_pct: As in `plan`.
         incomplete: True to accept a run that was interrupted.
+        compiled: As in `plan`.
         environ: The environment variables, for `CI`.
 
     Raises:
@@ -220,7 +240,7 @@ def accept(
                 next_step="run it again, or take what there is with `gpuperf baseline accept --incomplete`",
             )
     with store.locked():
-        result = plan(runs, store, which, tolerance_pct)
+        result = plan(runs, store, which, tolerance_pct, compiled=compiled)
         if result.files:
             store.write(result.files)
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,7 @@ from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from pytest_gpuperf.baseline.acceptance import Which
     from pytest_gpuperf.baseline.merge import UpdatePlan
@@ -63,11 +65,12 @@ def accept_command(
     """
     if exit_code and not dry_run:
         raise click.UsageError("--exit-code needs --dry-run.")
-    models = _load_runs(project, runs)
+    paths = [path for ref in runs or (None,) for path in project.find_for_baseline(ref)]
+    models = _load_runs(paths)
+    recorded = any(project.baselines.resolve() in path.resolve().parents for path in paths)
+    change = plan if dry_run else partial(accept, incomplete=incomplete)
     plans = [
-        plan(measured, project.store, only, project.tolerance_pct)
-        if dry_run
-        else accept(measured, project.store, only, project.tolerance_pct, incomplete=incomplete)
+        change(measured, project.store, only, project.tolerance_pct, compiled=not recorded)
         for measured in models
     ]
     _show_plans(project, list(zip(models, plans, strict=True)), form)
@@ -80,16 +83,15 @@ def accept_command(
 command.add_command(status_command)
 
 
-def _load_runs(project: Project, refs: Sequence[str]) -> list[list[Run]]:
-    """Load the runs or recordings that `refs` name, each once, oldest first; without refs the newest run.
+def _load_runs(paths: Sequence[Path]) -> list[list[Run]]:
+    """Load runs or recordings, each once, oldest first.
 
     Returns:
         The runs of each GPU model.
 
     Raises:
-        GpuperfError: A run does not exist, cannot be read, or has no tests.
+        GpuperfError: A run cannot be read, or has no tests.
     """
-    paths = [path for ref in refs or (None,) for path in project.find_for_baseline(ref)]
     of_model: dict[str, list[Run]] = {}
     for run in map(load_run, paths):
         if not run.tests:

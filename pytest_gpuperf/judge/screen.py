@@ -93,6 +93,8 @@ class TimeComparison(msgspec.Struct, frozen=True, gc=False):
     """Mean SM clock of the sessions; 0 if unknown."""
     how: Literal["screen", "in turn", "fresh"] = "screen"
     """Way of the comparison, so that `decision.replicates` counts sessions, restarts or processes."""
+    stored: int = 0
+    """Number of stored sessions, of which only those of the same card may count; 0 in turn."""
     against: str = ""
     """Older code of a comparison in turn, as the user named it or by its commit."""
     why: tuple[str, ...] = ()
@@ -193,6 +195,7 @@ def screen(
         at_mhz=sides.at_mhz,
         actual_mhz=found.sm_clock_mhz,
         baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
+        stored=len(known.sessions),
     )
 
 

@@ -257,9 +257,13 @@ def time_line(time: TimeComparison, mode: TimingMode) -> str:
 
 def _how(time: TimeComparison) -> Iterator[str]:
     decision, replicate = time.decision, _REPLICATES[time.how]
-    ending = "" if decision.replicates == 1 else "es" if replicate.endswith("s") else "s"
-    count = f"{decision.replicates} {replicate}{ending}"
+    left_out = time.how == "screen" and time.stored > decision.replicates
+    known = time.stored if left_out else decision.replicates
+    ending = "" if known == 1 else "es" if replicate.endswith("s") else "s"
+    count = f"{f'{decision.replicates} of ' if left_out else ''}{known} {replicate}{ending}"
     yield f"in turn, {count}, old code {time.against}" if time.how == "in turn" else count
+    if left_out and not decision.new_card:
+        yield "same card"
     if decision.as_measured:
         yield f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz"
     if decision.new_card:

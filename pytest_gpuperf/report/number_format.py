@@ -11,7 +11,7 @@ from pytest_gpuperf.records.counters import NO_INSTRUCTIONS, top_stall
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.records import Accuracy, AgainstTiming, Fuzzing, MetricValue, Timing
+    from pytest_gpuperf.records import Accuracy, AgainstTiming, Fuzzing, MetricValue, Profile, Timing
     from pytest_gpuperf.records.change import Change
     from pytest_gpuperf.statistics.decision import Decision
 
@@ -137,6 +137,11 @@ def show_duration(metrics: Mapping[str, MetricValue]) -> str:
     """Show the duration of a kernel; empty if it was not measured."""
     value = number_in(metrics, "duration_us")
     return "" if value is None else show_time(value)
+
+
+def show_reader(profile: Profile) -> str:
+    """Show what read the counters, and so timed the kernels: `ncu, L2 flushed`."""
+    return profile.source + (", L2 flushed" if profile.read_by.endswith("/all") else "")
 
 
 def show_sol(metrics: Mapping[str, MetricValue]) -> str:

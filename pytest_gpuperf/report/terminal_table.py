@@ -20,6 +20,7 @@ from pytest_gpuperf.report.number_format import (
     show_in_turn,
     show_number,
     show_occupancy,
+    show_reader,
     show_sol,
     show_stall,
     show_time,
@@ -35,10 +36,10 @@ from pytest_gpuperf.report.rows import (
 from pytest_gpuperf.report.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import KernelProfile, Timing
+    from pytest_gpuperf.records import KernelProfile, Profile, Timing
     from pytest_gpuperf.records.timing import CompilerWork
     from pytest_gpuperf.report.rows import Row, Summary
     from pytest_gpuperf.report.table import Screen
@@ -68,8 +69,15 @@ def summary_lines(summary: Summary, screen: Screen, *, verbosity: int) -> list[s
         lines += ["", *_table(shown, screen, details=verbosity >= 1)]
     if len(shown) < len(results):
         lines += ["", _left_out(results, shown)]
-    remarks = wrapped(notices(summary), screen.width)
+    readers = sorted(set(map(show_reader, _profiles(shown)))) if verbosity >= 1 else []
+    own = [f"kernels timed by {' or '.join(readers)}"] if readers else []
+    remarks = wrapped([*notices(summary), *own], screen.width)
     return [*lines, "", *remarks] if remarks else lines
+
+
+def _profiles(results: Sequence[TestResult]) -> Iterator[Profile]:
+    measured = (one for result in results for one in result.record.measurements.values())
+    return (one.profile for one in measured if one.profile and one.profile.kernels and not one.is_static)
 
 
 def _worth_showing(results: Sequence[TestResult]) -> list[TestResult]:

@@ -71,4 +71,5 @@ def test_times_are_judged_by_the_sessions_of_their_card(
     own = [lasting(1.0, id=f"2026112{day}-173012-3f9a") for day in range(3)]
     new = accepted(store, *own, lasting(1.0, id="20261123-173012-3f9a", card="GPU-9"))
     [result] = judge_run(lasting(1.0, id="20261124-173012-3f9a", card=card), new)
-    assert result.times["main"].decision.replicates == replicates
+    time = result.times["main"]
+    assert (time.decision.replicates, time.stored) == (replicates, 4)

@@ -42,14 +42,14 @@ def test_lines_of_times_have_all_parts() -> None:
             outcome=Outcome.INCONCLUSIVE,
             as_measured=True,
         ),
-        replace(AT_CLOCK, at_mhz=0.0),
+        decided(replace(AT_CLOCK, at_mhz=0.0, stored=3), replicates=1),
     ]
     assert "\n".join(time_line(time, "hot") for time in times_of) == snapshot("""\
 0.5 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; 5 stored sessions)
 0.0 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; 1 stored session)
 0.5 % faster: 5.40 → 5.43 µs (-0.9 to -0.1 %; 5 stored sessions, on a card that the baseline has not seen)
 0.5 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; in turn, 5 restarts, old code main (1a2b3c4), at 1400 instead of 1700 MHz)
-0.5 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; 5 stored sessions)\
+0.5 % slower: 5.40 → 5.43 µs (0.1 to 0.9 %; 1 of 3 stored sessions, same card)\
 """)  # noqa: E501
     assert time_line(replace(AT_CLOCK, why=("not settled",)), "cold") == snapshot(
         "0.5 % slower: 5.40 → 5.43 µs cold (0.1 to 0.9 %; 5 stored sessions, not settled)"

@@ -99,7 +99,8 @@ test_square                                                improved
       registers_per_thread 32 -> 40 (+25.0 %)
 
 1 test timed without a CUDA graph: test_queued: queued: it synchronises
-1 test without a baseline: pytest --gpuperf --gpuperf-update=new, on this GPU, makes one\
+1 test without a baseline: pytest --gpuperf --gpuperf-update=new, on this GPU, makes one
+kernels timed by ncu, L2 flushed\
 """)
 
 

@@ -14,7 +14,7 @@ from pytest_gpuperf.metrics.chips import chip_name
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.report.number_format import show_movement
+from pytest_gpuperf.report.number_format import show_movement, show_reader
 from pytest_gpuperf.report.rows import TONES
 from pytest_gpuperf.report.table import Column, Table
 from pytest_gpuperf.report.terminal_table import kernel_columns
@@ -95,7 +95,8 @@ def _parts(section: Section, result: TestResult, label: str, measurement: Measur
     pictures = pictures_of(measurement, baseline=known, runs=runs, comparison=comparison)
     yield f'<div class="pictures">{"".join(map(svg, pictures))}</div>' if pictures else ""
     if (profile := measurement.profile) and profile.kernels and not measurement.is_static:
-        yield _part("Counters", Table(kernel_columns(profile.kernels[:KERNELS_SHOWN])))
+        table = Table(kernel_columns(profile.kernels[:KERNELS_SHOWN]))
+        yield _part("Counters", table, f"by {show_reader(profile)}")
     if (trace := measurement.trace) is not None and "trace" in registry().features:
         from pytest_gpuperf.features.trace.kernel_table import kernel_table, region_line, trace_line
 

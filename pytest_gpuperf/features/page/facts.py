@@ -13,6 +13,7 @@ from pytest_gpuperf.report.number_format import (
     show_compiled,
     show_in_turn,
     show_rate,
+    show_reader,
     show_size,
     show_time,
     show_times,
@@ -120,5 +121,6 @@ def _of_profile(profile: Profile, *, compiled: bool) -> Facts:
     values = profile.combined
     if compiled:
         yield "compiled", f"{show_compiled(values)}, by {values.get('compiler', 'an unknown compiler')}"
+        return
     launches = count(len(profile.kernels), "launch", "launches")
-    yield "counters", f"{count(len(values), 'value')} of {launches}, read by {profile.read_by}"
+    yield "counters", f"{count(len(values), 'value')} of {launches}, by {show_reader(profile)}"

@@ -116,7 +116,7 @@ def test_details_have_findings_facts_and_explanation() -> None:
     for text in (
         "memory_throughput 78 < 80",
         "77/100 %",
-        f"{len(METRICS)} values of 1 launch, read by ncu/all",
+        f"{len(METRICS)} values of 1 launch, by ncu, L2 flushed",
         "square_kernel",
     ):
         assert text in details.text

@@ -66,6 +66,22 @@ def test_both_kinds_of_one_gpu_are_accepted_together(tmp_path: Path) -> None:
     assert not of_none.times
 
 
+def test_recording_brings_back_no_older_compiler(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pytester.path)
+    store = RunStore(pytester.path / ".gpuperf")
+    for name, compiler in {"older": "triton 3.6.0", "newer": "triton 3.9.0"}.items():
+        compiled = Measurement(profile=profile_of(kernel(compiler=compiler)))
+        both = record(NODEID, main=measured(5.3), sm_90=compiled)
+        store.write(run(both, record("test_k.py::test_static", sm_90=compiled), id=name))
+    assert gpuperf("record", "older").exit_code == 0
+    assert gpuperf("baseline", "accept", "newer").exit_code == 0
+    (pytester.path / ".gpuperf" / "runs" / "older" / "run.json").unlink()
+    shown = json.loads(gpuperf("baseline", "accept", "--dry-run", "--json", "older").output)
+    assert [(row["label"], row["effect"]) for row in shown["tests"]] == [("main", "refreshed")]
+
+
 def test_static_run_cannot_be_recorded(
     pytester: pytest.Pytester, compiler: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
