@@ -67,7 +67,7 @@ def accept_command(
         raise click.UsageError("--exit-code needs --dry-run.")
     paths = [path for ref in runs or (None,) for path in project.find_for_baseline(ref)]
     models = _load_runs(paths)
-    recorded = any(project.baselines.resolve() in path.resolve().parents for path in paths)
+    recorded = any(project.baselines.absolute() in path.absolute().parents for path in paths)
     change = plan if dry_run else partial(accept, incomplete=incomplete)
     plans = [
         change(measured, project.store, only, project.tolerance_pct, compiled=not recorded)

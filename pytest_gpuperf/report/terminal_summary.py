@@ -44,9 +44,9 @@ def _write_table(summary: Summary, terminal: TerminalReporter, *, brief: bool) -
     # They may hold text of files.
     for notice in (*notices, *undecided(summary.results)):
         line = f"gpuperf: {notice}"
-        # A log has no width, and an error may hold a command to paste.
-        wraps = known and not notice.startswith("error")
-        lines += wrapped([line], columns) if wraps else [printable_lines(line)]
+        # An error may hold a command to paste.
+        is_error = notice.startswith("error")
+        lines += [printable_lines(line)] if is_error else wrapped([line], columns)
     if not lines:
         return
     terminal.section("gpuperf")
