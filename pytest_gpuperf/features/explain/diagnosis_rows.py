@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.explain.diagnosis import diagnose_call, diagnose_kernel, lines_of
@@ -45,7 +46,7 @@ def explain_lines(measurement: Measurement) -> tuple[str, ...]:
             continue
         if row.diagnoses and len(rows) > 1:
             share = "" if row.share_pct is None else f", {row.share_pct:.0f} % of the time"
-            lines.append(printable(f"{row.name}{share}:"))
+            lines.append(printable(f"{row.title}{share}:"))
         lines += lines_of(row.diagnoses[:SHOWN])
     return tuple(lines)
 
@@ -83,6 +84,8 @@ def explain_kernels(
     """Explain the longest kernels, in the order of their launches; count the launches that are left out."""
     groups = [group for group in groups_of(kernels) if not group.failed]
     total_us = sum(group.total_us for group in groups)
+    names = Counter(group.first.name for group in groups)
+    places = {id(kernel): index for index, kernel in enumerate(kernels)}
     longest = sorted(range(len(groups)), key=lambda i: -groups[i].total_us)[:SHOWN_KERNELS]
     rows = []
     for i in sorted(longest):
@@ -92,7 +95,9 @@ def explain_kernels(
         share_pct = 100 * group.total_us / total_us if durations and len(groups) > 1 and total_us else None
         found = diagnose_kernel(kernel, chip or chip_of_kernel(kernel), timing)
         unknown = "unknown: too few counters were measured"
-        rows.append(Explained(group.first.name, found, unknown, durations, group.count, share_pct))
+        name = group.first.name
+        place = places[id(group.first)] if names[name] > 1 else None
+        rows.append(Explained(name, found, unknown, durations, group.count, share_pct, place))
     return rows, sum(group.count for i, group in enumerate(groups) if i not in longest)
 
 

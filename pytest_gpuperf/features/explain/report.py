@@ -36,6 +36,13 @@ class Explained:
     launches: int = 1
     share_pct: float | None = None
     """Share of the time of all kernels; None if unknown, or without others."""
+    place: int | None = None
+    """Index of the first launch, as for `launches=`, if another row has the same name."""
+
+    @property
+    def title(self) -> str:
+        """The name, after the place if that tells rows apart: `#1 copy_kernel`."""
+        return self.name if self.place is None else f"#{self.place} {self.name}"
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ def _rows(found: ExplainedMeasurement) -> Iterator[_FindingRow]:
         several = row.launches > 1
         yield _FindingRow(
             found.title,
-            row.name,
+            row.title,
             lines_of(row.diagnoses) or [row.undiagnosed],
             launches=str(row.launches) if several else "",
             time=median,
@@ -124,6 +131,7 @@ def _records(found: ExplainedMeasurement) -> Iterator[dict[str, Any]]:
     for row in found.rows:
         facts = {
             "kernel": "" if row.name == CALL else row.name,
+            "launch": row.place,
             "launches": row.launches,
             "time_us": row.times_us[1] if row.times_us else None,
             "share_pct": row.share_pct,

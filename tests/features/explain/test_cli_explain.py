@@ -84,8 +84,7 @@ t/test_a.py::test_square
                 "gpu": "nvidia-h200",
                 "test": "t/test_a.py::test_square",
                 "label": "main",
-                "kernel": "square_kernel",
-                "launches": 1,
+                "kernel": "square_kernel", 'launch': None, "launches": 1,
                 "time_us": 50.0,
                 "share_pct": None,
                 "rule": "memory-bound",
@@ -128,13 +127,13 @@ def test_ncu_report_is_explained(project: Path) -> None:
     assert "\n".join(shown(report, "matmul")) == snapshot("""\
 NVIDIA H200 (compute capability 9.0), ncu 2025.3.1.0, SM clock 1785 to 1786 MHz
 
-kernel           time  share
-----------------------------
-matmul_kernel  201 µs   42 %
+kernel              time  share
+-------------------------------
+#0 matmul_kernel  201 µs   42 %
     memory-bound: L2 is at 83 % of its peak
       next: fewer bytes through L2: larger tiles, shared memory, fused kernels, multicast (since
       Hopper)
-matmul_kernel  276 µs   58 %
+#1 matmul_kernel  276 µs   58 %
     memory-bound: L2 is at 87 % of its peak
       next: fewer bytes through L2: larger tiles, shared memory, fused kernels, multicast (since
       Hopper)\

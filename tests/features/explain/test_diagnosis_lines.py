@@ -39,6 +39,16 @@ def test_of_several_kernels_the_long_ones_are_shown_by_name() -> None:
     assert len(lines) == 3
 
 
+def test_launches_of_one_kernel_are_told_apart_by_their_place() -> None:
+    sizes = ((8, 60.0), (4, 40.0))
+    one, other = (kernel("copy", **BUSY | {"grid_size": n, "duration_us": us}) for n, us in sizes)
+    lines = explain_lines(measured(one, other))
+    assert [line for line in lines if "copy" in line] == [
+        "#0 copy, 60 % of the time:",
+        "#1 copy, 40 % of the time:",
+    ]
+
+
 def test_without_counters_nothing_is_explained() -> None:
     assert explain_lines(Measurement()) == ()
     assert explain_lines(measured(kernel("k", **BUSY), unavailable="no ncu")) == ()
