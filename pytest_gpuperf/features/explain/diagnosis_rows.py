@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.explain.diagnosis import diagnose_call, diagnose_kernel, lines_of
 from pytest_gpuperf.features.explain.report import CALL, Explained, ExplainedMeasurement
-from pytest_gpuperf.features.ncu.launches import chip_of_kernel, groups_of
+from pytest_gpuperf.features.ncu.launches import chip_of_kernel, groups_of, launch_place
 from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def explain_kernels(
     groups = [group for group in groups_of(kernels) if not group.failed]
     total_us = sum(group.total_us for group in groups)
     names = Counter(group.first.name for group in groups)
-    places = {id(kernel): index for index, kernel in enumerate(kernels)}
+    places = {id(one): launch_place(one, index) for index, one in enumerate(kernels)}
     longest = sorted(range(len(groups)), key=lambda i: -groups[i].total_us)[:SHOWN_KERNELS]
     rows = []
     for i in sorted(longest):

@@ -37,7 +37,7 @@ class Explained:
     share_pct: float | None = None
     """Share of the time of all kernels; None if unknown, or without others."""
     place: int | None = None
-    """Index of the first launch, as for `launches=`, if another row has the same name."""
+    """Place of the first launch in its file or call, from 0, if another row has the same name."""
 
     @property
     def title(self) -> str:

@@ -102,6 +102,11 @@ def launch_name(kernel: ReportKernel) -> str:
     return f"#{kernel.launch} {kernel.name}"
 
 
+def launch_place(kernel: KernelProfile, index: int) -> int:
+    """Return the place of a launch in its file, or else the index that it has in its call."""
+    return kernel.launch if isinstance(kernel, ReportKernel) else index
+
+
 def failure_note(kernels: Sequence[ReportKernel]) -> str:
     """Return a sentence that counts and names the failed launches; empty without one."""
     failed = [kernel for kernel in kernels if kernel.failed]

@@ -84,7 +84,9 @@ t/test_a.py::test_square
                 "gpu": "nvidia-h200",
                 "test": "t/test_a.py::test_square",
                 "label": "main",
-                "kernel": "square_kernel", 'launch': None, "launches": 1,
+                "kernel": "square_kernel",
+                "launch": None,
+                "launches": 1,
                 "time_us": 50.0,
                 "share_pct": None,
                 "rule": "memory-bound",
@@ -129,11 +131,11 @@ NVIDIA H200 (compute capability 9.0), ncu 2025.3.1.0, SM clock 1785 to 1786 MHz
 
 kernel              time  share
 -------------------------------
-#0 matmul_kernel  201 µs   42 %
+#1 matmul_kernel  201 µs   42 %
     memory-bound: L2 is at 83 % of its peak
       next: fewer bytes through L2: larger tiles, shared memory, fused kernels, multicast (since
       Hopper)
-#1 matmul_kernel  276 µs   58 %
+#2 matmul_kernel  276 µs   58 %
     memory-bound: L2 is at 87 % of its peak
       next: fewer bytes through L2: larger tiles, shared memory, fused kernels, multicast (since
       Hopper)\
