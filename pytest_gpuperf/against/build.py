@@ -56,7 +56,7 @@ def build(
         tick: Called while it runs.
 
     Raises:
-        GpuperfError: The command fails, or takes too long.
+        GpuperfError: The command fails, takes too long, or leaves the folder empty.
     """
     folder = builds() / f"{commit.id}-{_key(commit.python, command, capability, environment)}"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -105,6 +105,13 @@ def _run(
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         last = printable("; ".join(lines[-LAST_LINES:]))
         raise GpuperfError(f"gpuperf_build ended with exit status {status} for old code{old.lacks}: {last}")
+    if not any(prefix.iterdir()):
+        # A build in place would be gone with the worktree, and this one is kept.
+        raise GpuperfError(
+            "gpuperf_build has put nothing into {prefix}",
+            expected="whole packages in it",
+            next_step="in place of `build_ext --inplace` type `python setup.py build --build-lib {prefix}`",
+        )
 
 
 def _key(python: Path, command: str, capability: str, environment: Mapping[str, str]) -> str:

@@ -112,6 +112,7 @@ def test_an_installed_copy_is_new_code_next_to_built_old_code(project: Project) 
     ("command", "why"),
     [
         (f"{sys.executable} -c 'print(1); raise SystemExit(3)'", "ended with exit status 3 for old code: 1"),
+        (f"{sys.executable} setup.py build_ext --inplace", "has put nothing into {prefix}"),
         ("no-such-program {prefix}", "cannot be run: No such file or directory: no-such-program"),
         ("pip install 'x", "cannot be read: No closing quotation"),
     ],
