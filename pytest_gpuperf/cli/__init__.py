@@ -17,7 +17,7 @@ from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.registry import registry
 
-CORE = ("baseline", "metrics", "record")
+CORE = ("baseline", "record")
 """The commands without those of features."""
 
 

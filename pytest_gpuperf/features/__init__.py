@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
     "bisect": (),
+    "catalogue": (),
     "compare": (),
     "doctor": (),
     "explain": ("compare", "ncu", "trace"),

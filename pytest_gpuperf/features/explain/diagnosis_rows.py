@@ -6,9 +6,11 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.features.explain.chip_features import chip_name
 from pytest_gpuperf.features.explain.diagnosis import diagnose_call, diagnose_kernel, lines_of
 from pytest_gpuperf.features.explain.report import CALL, Explained, ExplainedMeasurement
-from pytest_gpuperf.features.ncu.launches import chip_of_kernel, groups_of, launch_place
+from pytest_gpuperf.features.ncu.launches import groups_of, launch_place
+from pytest_gpuperf.features.ncu.report_file import ReportKernel
 from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def explain_kernels(
         kernel = group.typical
         durations = group.durations_us
         share_pct = 100 * group.total_us / total_us if durations and len(groups) > 1 and total_us else None
-        found = diagnose_kernel(kernel, chip or chip_of_kernel(kernel), timing)
+        found = diagnose_kernel(kernel, chip or _chip_of(kernel), timing)
         unknown = "unknown: too few counters were measured"
         name = group.first.name
         place = places[id(group.first)] if names[name] > 1 else None
@@ -114,3 +116,8 @@ def _chosen(kernels: Iterable[KernelProfile], regex: str) -> list[KernelProfile]
         for kernel in kernels
         if any(re.search(regex, name) for name in (kernel.name, kernel.demangled))
     ]
+
+
+def _chip_of(kernel: KernelProfile) -> str:
+    """Return the name of the chip that a launch ran on; empty if unknown."""
+    return chip_name(kernel.compute_capability, kernel.gpu) if isinstance(kernel, ReportKernel) else ""

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.metrics.chips import has
+from pytest_gpuperf.features.explain.chip_features import has
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.metrics.chips import Feature
+    from pytest_gpuperf.features.explain.chip_features import Feature
     from pytest_gpuperf.records import MetricValue
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.features.ncu.report_file import ReportKernel
-from pytest_gpuperf.metrics.chips import chip_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,11 +118,6 @@ def failure_note(kernels: Sequence[ReportKernel]) -> str:
 def gpu_names(kernels: Iterable[ReportKernel]) -> list[str]:
     """List the GPUs of launches: `NVIDIA H200 (compute capability 9.0)`."""
     return list(dict.fromkeys(filter(None, map(_gpu_name, kernels))))
-
-
-def chip_of_kernel(kernel: KernelProfile) -> str:
-    """Return the name of the chip that a launch ran on; empty if unknown."""
-    return chip_name(kernel.compute_capability, kernel.gpu) if isinstance(kernel, ReportKernel) else ""
 
 
 def clocks_mhz(kernels: Iterable[ReportKernel]) -> tuple[float, float] | None:

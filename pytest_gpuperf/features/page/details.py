@@ -10,7 +10,6 @@ from pytest_gpuperf.features.page.measurement_pictures import pictures_of
 from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.metrics.chips import chip_name
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.registry import registry
@@ -80,6 +79,7 @@ def _parts(section: Section, result: TestResult, label: str, measurement: Measur
         table = _moved_table(moved)
         yield _part("Counters that moved", table, kind="tall")
     if "explain" in registry().features:
+        from pytest_gpuperf.features.explain.chip_features import chip_name
         from pytest_gpuperf.features.explain.diagnosis_rows import explain_measurement
         from pytest_gpuperf.features.explain.report import explain_report
 

@@ -100,3 +100,8 @@ def test_json_has_the_values_of_the_table(cupti_host_library: None) -> None:
 )
 def test_unknown_names_are_refused(arguments: list[str], said: str) -> None:
     assert said in shown(*arguments, status=2)
+
+
+@pytest.mark.parametrize("text", ["GA104", "ga10x", "8.6"])
+def test_chip_is_found_by_name_family_and_compute_capability(text: str) -> None:
+    assert "unavailable on GA102" in shown("--chip", text, "--find", "matrix warpgroup")

@@ -11,7 +11,7 @@ from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, passes_each
 from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, ncu_metric_names
-from pytest_gpuperf.metrics.chips import CHIPS, find_chip
+from pytest_gpuperf.metrics.chips import CHIPS
 from pytest_gpuperf.metrics.presets import PRESETS, check_presets, metrics_of
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.table import Column, Report, Table
@@ -57,10 +57,22 @@ def command(chip: str | None, preset: str | None, words: str, form: str) -> None
             f"no metric has {words!r} in a name or in its explanation",
             next_step="any other name that `ncu --query-metrics` lists can be used as it is",
         )
-    on = find_chip(chip) if chip is not None else None
+    on = _find_chip(chip) if chip is not None else None
     passes = _passes(found, on)
     records = [_record(metric, on, passes) for metric in found]
     show(Report([Table(_columns(found, on, passes), notes=[_summary(found, on, passes)])], records), form)
+
+
+def _find_chip(text: str) -> Chip:
+    """Return the chip that a user names: `gh100`, `GA104`, `9.0`, or by its family `ga10x`."""
+    wanted = text.lower()
+    for chip in CHIPS:
+        if wanted in (chip.name, chip.compute_capability, *chip.others):
+            return chip
+    raise GpuperfError(
+        f"there is no chip {text!r}",
+        expected=f"one of {', '.join(chip.name for chip in CHIPS)}, or a compute capability such as 9.0",
+    )
 
 
 def _has(metric: Metric, words: Sequence[str]) -> bool:
