@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,7 +10,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.gpu_detection import why_no_gpu
-from pytest_gpuperf.measure.device.gpu_lock import HOST, GpuLock
+from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
@@ -226,10 +225,7 @@ class LiveRunner(Runner):
         """Settle the suspects of a test that holds no memory any more, and judge it again."""
         assert self._settler is not None
         suspects, record = result.suspects, result.record
-        timings = [record.measurements[label].timing for label in suspects]
-        by_host = any(timing is not None and timing.mode == "host" for timing in timings)
-        alone = self._display.alone(GpuLock(HOST)) if by_host else nullcontext()
-        with alone, self._live.phases("settlement"):
+        with self._live.phases("settlement"):
             measured = self._settler.settle(state, suspects)
         return self._with_rest(self._judge.result(replace(record, measurements=measured), state.mistakes))
 

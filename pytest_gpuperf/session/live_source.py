@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,6 @@ from pytest_gpuperf.compat.torch_names import templates_pinned
 from pytest_gpuperf.compat.triton_names import choices_noted, choices_pinned
 from pytest_gpuperf.judge.autotuner_choices import other_choices
 from pytest_gpuperf.judge.code_changes import is_same_code
-from pytest_gpuperf.measure.device.gpu_lock import HOST, GpuLock
 from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.phases import Phases
@@ -133,8 +132,7 @@ class LiveSource:
         """Time the call, and note the size of its arguments."""
         from pytest_gpuperf.measure.correctness.footprint import argument_bytes
 
-        alone = self.display.alone(GpuLock(HOST)) if mode == "host" else nullcontext()
-        with alone, self.phases("times"):
+        with self.phases("times"):
             timing = self._time(call, mode=mode, bytes=bytes, flops=flops, verify=self._verify)
             if first_calls := self._first_calls.pop((call.nodeid, call.label), None):
                 timing = first_calls.added_to(timing)
@@ -203,9 +201,8 @@ class LiveSource:
         from pytest_gpuperf.measure.timing.relocated_calls import copied_call
 
         self.display.show(f"{first.nodeid}: {first.label} and {other.label} in turn")
-        alone = self.display.alone(GpuLock(HOST)) if mode == "host" else nullcontext()
         try:
-            with alone, self.phases("times"), restored(first):
+            with self.phases("times"), restored(first):
                 places = (first, copied_call(first), copied_call(first))
                 return time_in_turn(self._timer, places, other, mode)
         finally:

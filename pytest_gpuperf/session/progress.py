@@ -122,7 +122,7 @@ class Display:
 
     @contextmanager
     def alone(self, lock: GpuLock) -> Iterator[None]:
-        """Let no other run measure on a GPU, or by the clock of the host, during the block."""
+        """Let no other run measure on a GPU during the block."""
         self.wait_for(lock)
         try:
             yield

@@ -34,9 +34,6 @@ FOLDERS = (Path("/tmp"), Path("/var/lock"))  # noqa: S108
 
 HELD_ENV = "GPUPERF_HELD_GPU"
 """What this process or an ancestor has locked, with commas: a process never waits for itself."""
-HOST = "host"
-"""Name in place of a UUID for measurements by the host's clock, and of processes in turn: on one host they do
-not run next to each other, whatever their GPUs are."""
 
 POLL_S = 0.2
 
@@ -63,7 +60,7 @@ class GpuLock:
     """Exclusive use of one GPU, from `acquire` to `release` or to the end of the process.
 
     Args:
-        uuid: UUID of the GPU or of its MIG slice, or `HOST`.
+        uuid: UUID of the GPU or of its MIG slice.
         folders: Folders that may hold the lock file; the same for all users of the host.
     """
 
@@ -75,7 +72,7 @@ class GpuLock:
     @property
     def gpu(self) -> str:
         """Short name of the GPU for messages: `GPU-c410…`."""
-        return "the host's clock" if self._uuid == HOST else f"{self._uuid[:8]}…"
+        return f"{self._uuid[:8]}…"
 
     def acquire(self, waiting: Callable[[Holder], None] = lambda _: None) -> None:
         """Wait without a limit until this process has the lock.
