@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     """Addresses from the first number to below the second."""
 
 RERUN_CALLS = 4
-"""Calls of a batch that are run again."""
+"""Calls of a graph that are run again."""
+LIVE_CALLS = 8
+"""Calls of another batch that are run again: each could leave its work out by chance."""
 PLAIN_CALLS = 2
 _BLOCK_US, _NODE_US = 100, 3
 MOST_BLOCK_US = 20_000
@@ -145,12 +147,12 @@ def reruns_of(batch: Batch) -> list[Rerun]:
         plain = [Rerun(batch.fn, clock)] * PLAIN_CALLS
         return [last, *_elsewhere(batch.others), *others, *plain]
     if isinstance(batch, QueuedBatch):
-        queued = [Rerun(batch.fn, by_events(max(batch.block_us / batch.calls, _BLOCK_US)))] * RERUN_CALLS
+        queued = [Rerun(batch.fn, by_events(max(batch.block_us / batch.calls, _BLOCK_US)))] * LIVE_CALLS
         return [queued[0], *_elsewhere(batch.others), *queued[1:]]
     if isinstance(batch, KernelsBatch):
-        return [Rerun(batch.fn, by_records)] * RERUN_CALLS
+        return [Rerun(batch.fn, by_records)] * LIVE_CALLS
     if isinstance(batch, HostBatch):
-        return [Rerun(batch.fn, by_host)] * RERUN_CALLS
+        return [Rerun(batch.fn, by_host)] * LIVE_CALLS
     raise GpuperfError(f"single calls of a {type(batch).__name__} cannot be run again")
 
 
