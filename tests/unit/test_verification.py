@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,7 @@ from timer_bench import Blocks
 from verified_calls import Calls, call_of, data, unsuspicious, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pytest_gpuperf.records import Timing
 
@@ -225,6 +226,20 @@ def test_long_calls_are_run_again_less_often(monkeypatch: pytest.MonkeyPatch) ->
     found = verified(fn, data(), expected=torch.square)
     # Two for the outputs, and three pairs of times.
     assert (found.calls, len(calls)) == (1, 8)
+
+
+def test_filling_much_memory_leaves_time_for_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed_s = 0.0
+
+    @contextmanager
+    def fill_slowly(*_: object) -> Iterator[None]:
+        nonlocal passed_s
+        passed_s += 10 * reexecution.MOST_SECONDS
+        yield
+
+    monkeypatch.setattr(originals, "now", lambda: passed_s)
+    monkeypatch.setattr(reexecution, "poisoned_memory", fill_slowly)
+    assert verified(torch.square, data(), expected=torch.square).calls == 4
 
 
 def test_argument_in_the_memory_of_a_written_one_may_change() -> None:
