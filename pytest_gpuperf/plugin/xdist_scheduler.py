@@ -62,20 +62,19 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
             self._parts = [[places[nodeid] for nodeid in part] for part in self._spread(nodeids)]
             self._count_waiting()
         for node in self.nodes:
+            # Before another one may take them.
+            self._send_own(node)
+        for node in self.nodes:
             self.check_schedule(node)
 
     def check_schedule(self, node: WorkerController, duration: float = 0) -> None:  # noqa: ARG002 - xdist's
         """Send a worker its next tests; let it end if there are none."""
         if node.shutting_down:
             return
-        own, sent = self._parts[self._place(node)], self.node2pending[node]
-        while len(sent) < AHEAD and any(self._parts):
+        self._send_own(node)
+        while len(self.node2pending[node]) < AHEAD and any(self._parts):
             # Another's last tests are those that it would reach last.
-            test = own.pop(0) if own else max(self._parts, key=len).pop()
-            sent.append(test)
-            with suppress(OSError):
-                # If the worker has ended, it is removed next, and the tests come back.
-                node.send_runtest_some([test])
+            self._send(node, max(self._parts, key=len).pop())
         self._count_waiting()
         if not any(self._parts):
             node.shutdown()
@@ -90,6 +89,17 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
             self._parts[self._place(node)][:0] = sent
             self._count_waiting()
         return broke
+
+    def _send_own(self, node: WorkerController) -> None:
+        own = self._parts[self._place(node)]
+        while own and len(self.node2pending[node]) < AHEAD:
+            self._send(node, own.pop(0))
+
+    def _send(self, node: WorkerController, test: int) -> None:
+        self.node2pending[node].append(test)
+        with suppress(OSError):
+            # If the worker has ended, it is removed next, and the tests come back.
+            node.send_runtest_some([test])
 
     def _count_waiting(self) -> None:
         # The run has not ended while there are some.
