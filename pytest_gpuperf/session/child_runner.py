@@ -29,6 +29,8 @@ from pytest_gpuperf.session.runner import Runner
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
+    import pytest
+
     from pytest_gpuperf.records.call import Call, FuzzCall, Selection
     from pytest_gpuperf.session.runner import CallSource
     from pytest_gpuperf.settings.settings import Settings
@@ -39,13 +41,6 @@ OPTIONS_OF_A_CHILD: Mapping[str, object] = {
     "trace": False,
     # After a failed test the others still have to be profiled.
     "maxfail": 0,
-    "stepwise": False,
-    "stepwise_skip": False,
-    "stepwise_reset": False,
-    # The plan already says which tests to run.
-    "lf": False,
-    "failedfirst": False,
-    "newfirst": False,
     "cacheclear": False,
     # The parent has these files open.
     "xmlpath": None,
@@ -53,9 +48,18 @@ OPTIONS_OF_A_CHILD: Mapping[str, object] = {
     "color": "no",
 }
 """Options that a child does not take from the parent's command line, by pytest's `dest`."""
+PLUGINS_NOT_IN_A_CHILD = ("lfplugin", "nfplugin", "stepwiseplugin")
+"""Names of pytest's plugins that choose tests, which the plan does, and write in the parent's cache."""
 
 Kind = TypeVar("Kind")
 Part: TypeAlias = Literal["check", "warm_up", "time", "profile", "trace"]
+
+
+def make_child(config: pytest.Config) -> None:
+    """Make this pytest a child, before other plugins read their options."""
+    vars(config.option).update(OPTIONS_OF_A_CHILD)
+    for name in PLUGINS_NOT_IN_A_CHILD:
+        config.pluginmanager.set_blocked(name)
 
 
 class AnyNumber(float):

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_gpuperf.measure.device.synchronisation import wait_for_launches
 from pytest_gpuperf.records.passes import Event, PassFolder
-from pytest_gpuperf.session.child_runner import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
+from pytest_gpuperf.session.child_runner import ChildRunner, ChildSource, make_child
 from pytest_gpuperf.session.marker import name_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def prepare_child(config: pytest.Config, folder: Path) -> None:
         config: pytest's.
         folder: The folder of the pass.
     """
-    vars(config.option).update(OPTIONS_OF_A_CHILD)
+    make_child(config)
     config.pluginmanager.register(EventWriter(PassFolder(folder)), "gpuperf-events")
 
 

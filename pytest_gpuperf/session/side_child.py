@@ -27,7 +27,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.ownership import kept_attached
 from pytest_gpuperf.measure.device.health import why_broken
-from pytest_gpuperf.session.child_runner import OPTIONS_OF_A_CHILD, ChildRunner, ChildSource
+from pytest_gpuperf.session.child_runner import ChildRunner, ChildSource, make_child
 from pytest_gpuperf.session.marker import name_of
 from pytest_gpuperf.settings.settings import SIDE_ENV
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 PYTEST_TIMEOUT = ("timeout", "pytest_timeout")
 """Names of the plugin pytest-timeout: as pip installs it, and with `-p`."""
 OPTIONS_OF_A_SIDE: Mapping[str, object] = {
-    **OPTIONS_OF_A_CHILD,
     # The parent asks why a file cannot be collected.
     "continue_on_collection_errors": True,
     # The plan names a file by its path.
@@ -53,7 +52,7 @@ OPTIONS_OF_A_SIDE: Mapping[str, object] = {
     # The other side and the parent would have the same folder, and each empties it.
     "basetemp": None,
 }
-"""Options that a side process does not take from the parent's command line, by pytest's `dest`."""
+"""Further options that a side process does not take from the parent's command line."""
 
 
 def prepare_side(config: pytest.Config, path: Path) -> None:
@@ -66,14 +65,14 @@ def prepare_side(config: pytest.Config, path: Path) -> None:
     # A pytest that a test starts must not become one.
     os.environ.pop(SIDE_ENV, None)
     conversation = conversation_of(path)
+    make_child(config)
     vars(config.option).update(OPTIONS_OF_A_SIDE)
     # The old code may lack files, folders and tests that the command line names.
     config.args = [conversation.plan.file] if Path(conversation.plan.file).exists() else []
     config.pluginmanager.register(conversation, "gpuperf-side")
     for name in PYTEST_TIMEOUT:
-        if config.pluginmanager.has_plugin(name):
-            # A test waits here for its turn.
-            config.pluginmanager.unregister(name=name)
+        # A test waits here for its turn.
+        config.pluginmanager.set_blocked(name)
 
 
 @cache

@@ -284,7 +284,7 @@ def test_options_that_stop_or_write_have_no_effect(project: Project) -> None:
     )
     assert len(found(paired).restarts) == 2
     assert (basetemp / "kept").exists()
-    assert {path.name for path in project.root.iterdir()}.isdisjoint({"out", "baselines"})
+    assert {path.name for path in project.root.iterdir()}.isdisjoint({"out", "baselines", ".pytest_cache"})
 
 
 def test_paths_in_the_command_line_are_mapped_to_old_code(project: Project) -> None:
