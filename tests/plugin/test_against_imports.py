@@ -225,12 +225,9 @@ sys.meta_path.insert(0, Finder)
 """
 
 
-@pytest.mark.parametrize("lazily", [False, True])
-def test_finder_bound_to_the_checkout_is_refused(project: Project, site: Path, lazily: bool) -> None:
-    two_versions(project, "src/pkg")
-    if lazily:
-        test = "def test_{}(gpuperf):\n    import pkg\n    gpuperf.time(pkg.kernel)\n"
-        project.commit({"tests/test_k.py": test.format("before") + test.format("k")})
+def test_finder_bound_to_the_checkout_is_refused(project: Project, site: Path) -> None:
+    test = "def test_{}(gpuperf):\n    import pkg\n    gpuperf.time(pkg.kernel)\n"
+    two_versions(project, "src/pkg", {"tests/test_k.py": test.format("before") + test.format("k")})
     (site / "finder.py").write_text(FINDER.format(file=f"{project.root}/src/pkg/__init__.py"))
     (site / "finder.pth").write_text("import finder\n")
     found = compared(project)

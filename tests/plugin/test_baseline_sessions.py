@@ -3,7 +3,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pytest_gpuperf.baseline.merge import plan
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import ClockModel, Measurement
@@ -134,12 +133,6 @@ def test_oldest_session_is_never_dropped(store: BaselineStore) -> None:
     assert days(store) == kept
 
 
-def test_an_older_run_takes_its_place_by_date(store: BaselineStore) -> None:
-    accepted(store, on_day(1), on_day(5))
-    (entry,) = accepted(store, on_day(3)).entries
-    assert (entry.lines[-1], days(store)) == ("sessions 2 -> 3", [1, 3, 5])
-
-
 def test_blocks_at_many_clocks_are_normalised_one_by_one(store: BaselineStore) -> None:
     # Only 100,000 cycles: 50 µs at 2000 MHz, for blocks of any clock.
     clocks = (*(1000.0,) * 2, *(1250.0,) * 6)
@@ -182,12 +175,6 @@ def test_unknown_values_are_left_out(
     assert loaded is not None
     (time,) = loaded.times
     assert (time.sessions[0].time_us, time.sessions[0].normalised_us) == (5.3, 0.0)
-
-
-def test_diff_shows_the_effect_of_accept(store: BaselineStore) -> None:
-    accepted(store, on_day(1))
-    planned = plan([on_day(2)], store, "all", 5.0)
-    assert planned == accepted(store, on_day(2))
 
 
 def test_smaller_preset_keeps_the_other_counters(store: BaselineStore) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from against_project import Project
 from pytest_gpuperf.against.git import Commit, Repository
-from pytest_gpuperf.against.worktree import PREFIX, old_tree
+from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.git import GitError
 
@@ -198,16 +198,6 @@ def test_index_of_a_git_hook_stays_unchanged(project: Project, monkeypatch: pyte
     with old_tree(repository(project), head(project)):
         pass
     assert not index.exists()
-
-
-def test_failed_worktree_leaves_nothing(project: Project) -> None:
-    missing = Commit("main", "0" * 40)
-    with (
-        pytest.raises(GpuperfError, match=r"git cannot check main \(0000000\) out"),
-        old_tree(repository(project), missing),
-    ):
-        pytest.fail("there is no such commit")
-    assert list(project.temporary.glob(f"{PREFIX}*")) == []
 
 
 def test_failed_worktree_shows_the_error_of_git(project: Project) -> None:

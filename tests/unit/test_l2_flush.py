@@ -72,13 +72,6 @@ def test_numbers_of_cuda_are_those_of_its_header() -> None:
     assert numbers == {name: header[name] for name in numbers}
 
 
-@pytest.mark.parametrize("driver", [64], indirect=True)
-def test_only_the_persisting_limit_changes(driver: Driver) -> None:
-    before = dict(driver.limits)
-    l2_flush.forget()
-    assert driver.limits == {**before, PERSISTING: 0}
-
-
 @pytest.mark.parametrize(
     ("driver", "asked"), [(0, []), (64, ["synchronize", f"{PERSISTING} 0", "reset"])], indirect=["driver"]
 )
