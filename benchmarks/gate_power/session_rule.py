@@ -15,11 +15,11 @@ from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally
 from pytest_gpuperf.baseline.sessions import merged_time
 from pytest_gpuperf.judge.screen import Origin, screen
 from pytest_gpuperf.judge.times import compare_fresh
-from pytest_gpuperf.records import HELD_BACK, Settlement
+from pytest_gpuperf.records import Settlement
 from pytest_gpuperf.records.baseline import RunNote
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.decision import Outcome, trimmed_mean
-from pytest_gpuperf.statistics.thresholds import FRESH
+from pytest_gpuperf.statistics.thresholds import FRESH, HELD_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

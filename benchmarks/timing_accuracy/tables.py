@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.markdown import provenance, table, us
 from benchmarks.timing_accuracy.kernels import KERNELS
-from pytest_gpuperf.records import HELD_BACK
+from pytest_gpuperf.statistics.thresholds import HELD_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

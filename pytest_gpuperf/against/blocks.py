@@ -9,7 +9,8 @@ from itertools import count
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_gpuperf.statistics.decision import trimmed_mean
+from pytest_gpuperf.statistics.decision import PRECISE_PCT, trimmed_mean
+from pytest_gpuperf.statistics.thresholds import SURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,11 +30,6 @@ ENOUGH_QUADS = 5
 MOST_QUADS = 64
 ALONE = 10
 """Minimum number of blocks of a side by itself."""
-PRECISE_PCT = 0.03
-"""Standard error of a restart's ratio, in percent, below which more blocks add nothing: restarts differ by
-more."""
-SURE = 3.0
-"""Standard errors of the slope from which on times are corrected for the clock."""
 
 
 @dataclass(frozen=True)

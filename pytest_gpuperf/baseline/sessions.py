@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
-from pytest_gpuperf.records.baseline import Session, TimeBaseline, alike
-from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
+from pytest_gpuperf.records.baseline import Session, TimeBaseline
+from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.decision import trimmed_mean
 
 if TYPE_CHECKING:
@@ -71,10 +71,9 @@ def _session(run: str, timing: Timing, reference_mhz: float) -> Session:
         return session
     normalised = 0.0
     if clock:
-        normalised = trimmed_mean(normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, reference_mhz))
-        # A clock that swings makes a mean time and a mean clock that do not belong together.
-        if not alike(normalised, normalise(timing.time_us, clock, model, reference_mhz)):
-            normalised = 0.0
+        blocks = normalise_blocks(timing.blocks_us, timing.blocks_mhz, model, reference_mhz)
+        # Cold blocks may be below 0.
+        normalised = max(0.0, trimmed_mean(blocks))
     normalised = round_to_digits(normalised, TIME_DIGITS)
     return replace(session, clock_model=_rounded(model), normalised_us=normalised)
 

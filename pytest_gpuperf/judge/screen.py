@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from pytest_gpuperf.records import HELD_BACK, Toolchain
+from pytest_gpuperf.records import Toolchain
 from pytest_gpuperf.records.baseline import RunNote, Session, card_of
 from pytest_gpuperf.statistics.clock_model import (
     ClockModel,
@@ -23,7 +23,8 @@ from pytest_gpuperf.statistics.clock_model import (
     pool_models,
 )
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct, standard_error, trimmed_mean
-from pytest_gpuperf.statistics.thresholds import BELOW_CLOCK_PCT, HOST_PCT, NEW_CARD_PCT, SCREEN_PCT
+from pytest_gpuperf.statistics.sequential import LOSS_PCT
+from pytest_gpuperf.statistics.thresholds import BELOW_CLOCK_PCT, HELD_BACK, HOST_PCT, SCREEN_PCT
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
@@ -212,7 +213,7 @@ def _width_pct(timing: Timing, sessions: Sequence[Session], *, new_card: bool) -
     clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in sessions)]
     # A clock that is not known may have been any.
     below = any(clocks) and any(mhz < HELD_BACK * highest or not mhz for mhz in clocks)
-    return max(SCREEN_PCT, BELOW_CLOCK_PCT * below, NEW_CARD_PCT * new_card)
+    return max(SCREEN_PCT, BELOW_CLOCK_PCT * below, LOSS_PCT * new_card)
 
 
 class _Sides(msgspec.Struct, frozen=True, gc=False):

@@ -164,7 +164,7 @@ def compare_restarts(against: AgainstTiming | None, tolerance_pct: float = 0.0) 
 
 
 class SpeedUp(NamedTuple):
-    """Time of one callable over that of another, with an interval of 90 %."""
+    """Time of one callable over that of another, give or take three standard errors."""
 
     value: float
     low: float

@@ -135,7 +135,7 @@ class Gpuperf(Recorder):
             options: Other arguments of `gpuperf(…)`, and keyword arguments of the callables.
 
         Returns:
-            The time of the first over that of each other, by its label, with an interval of 90 %.
+            The time of the first over that of each other, by its label, give or take three standard errors.
         """
         __tracebackhide__ = True
         if not isinstance(fns, Mapping) or len(fns) < 2:

@@ -13,7 +13,6 @@ from pytest_gpuperf.records.fuzzing import Fuzzing
 from pytest_gpuperf.records.run import RUN_SCHEMA, Measurement, Run, TestRecord
 from pytest_gpuperf.records.settlement import AgainstTiming, Fingerprint, Settlement
 from pytest_gpuperf.records.timing import (
-    HELD_BACK,
     Conditions,
     OtherTime,
     SingleCall,
@@ -35,7 +34,6 @@ from pytest_gpuperf.records.trace import (
 from pytest_gpuperf.statistics.clock_model import ClockModel
 
 __all__ = [
-    "HELD_BACK",
     "NO_GPU",
     "RUN_SCHEMA",
     "Accuracy",

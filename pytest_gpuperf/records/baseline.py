@@ -45,8 +45,6 @@ BASELINE_SCHEMA = 1
 """Version of the baseline file. A reader refuses a newer one and leaves the file as it is."""
 BY_NCU = "ncu/all"
 """`MeasurementBaseline.counters_by` of ncu as this plugin starts it."""
-ALIKE = 1.2
-"""Largest ratio of a normalised time to that at the mean clock (1.025 on H200s)."""
 
 
 class BaselineGpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -196,11 +194,6 @@ def card_of(session: Session, runs: Mapping[str, RunNote]) -> str:
 def same_quantity(one: Timing | TimeBaseline, other: Timing | TimeBaseline) -> bool:
     """Return True if two times can be compared: they have the same mode and source."""
     return (one.mode, one.source) == (other.mode, other.source)
-
-
-def alike(one_us: float, other_us: float, most: float = ALIKE) -> bool:
-    """Return True if two times differ at most by a factor."""
-    return 0 < one_us <= most * other_us and other_us <= most * one_us
 
 
 def suite_of(nodeid: str) -> str:

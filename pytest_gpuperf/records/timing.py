@@ -26,9 +26,7 @@ from pytest_gpuperf.records.quantities import (
 )
 from pytest_gpuperf.records.ranks import RankTimes
 from pytest_gpuperf.statistics.clock_model import ClockModel, scaled
-
-HELD_BACK = 0.97
-"""Share of the highest SM clock below which the power limit or heat holds a clock back."""
+from pytest_gpuperf.statistics.thresholds import HELD_BACK
 
 TimingMode: TypeAlias = Literal["hot", "cold", "queued", "kernels", "host"]
 """Mode of a time. Times of different modes are different quantities and never compared.

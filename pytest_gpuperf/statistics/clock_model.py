@@ -14,23 +14,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, BELOW_CLOCK_PCT
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LEAST_BLOCKS = 6
-"""Minimum number of blocks: a line has two parameters, and fewer blocks tell too little of the noise."""
-LEAST_NOISE = 0.002
-"""Minimum relative error of a burst of blocks, however many they are: blocks of one burst agree better with
-each other than with the line (the cycles of a GEMM spread by 0.2 to 0.6 % if only its clock changes)."""
-LEAST_BURSTS = 2
-"""Number of bursts that blocks certainly come from: more bursts look like a drift."""
-LEAST_SHARE_ERROR = 0.02
-"""Minimum error of a share in a pool: kernels of one code differ by that much between processes."""
-UNLIKE = 3.0
-"""Number of standard errors from which on shares are not alike."""
-MOST_SHARE_ERROR = 0.15
-"""Maximum error of the share: beyond it, a clock that differs by 10 % leaves over 1.5 % of a time uncertain,
-more than the changes to be detected."""
+LEAST_ERROR = ALIKE_PCT / 100
+"""Minimum relative error of the times of a fit, however many blocks there are: blocks of one burst agree
+better with each other than with the line, as those of one restart."""
+LEAST_SHARE_ERROR = ALIKE_PCT / 10
+"""Minimum error of a share between processes: a clock that differs by 10 % leaves `ALIKE_PCT` uncertain."""
+MOST_SHARE_ERROR = BELOW_CLOCK_PCT / 10
+"""Maximum error of a share, and difference of shares that counts as none: beyond it, a clock that differs by
+10 % leaves more of a time uncertain than the screen below the full clock."""
 
 
 class ClockModel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,10 +82,10 @@ def fit(
         reference_mhz: The clock that times will be brought to; by default the median of `mhz`.
 
     Returns:
-        None if the clocks do not tell: fewer than 6 blocks, one that took no time, a clock that hardly moved,
+        None if the clocks do not tell: fewer than 3 blocks, one that took no time, a clock that hardly moved,
         or noise that hides its effect.
     """
-    if len(times_us) < LEAST_BLOCKS or min(times_us) <= 0 or max(mhz) - min(mhz) <= LEAST_NOISE * min(mhz):
+    if len(times_us) < 3 or min(times_us) <= 0 or max(mhz) - min(mhz) <= LEAST_ERROR * min(mhz):
         return None
     reference = median(mhz) if reference_mhz is None else reference_mhz
     # Each block is one equation: the relative times of the two parts at the reference clock add up to 1.
@@ -102,7 +98,7 @@ def fit(
     if min(moving_us, fixed_us) < 0:
         moving_us, fixed_us = (0.0, b / bb) if moving_us < 0 else (a / aa, 0.0)
     residuals = [1 - one * moving_us - other * fixed_us for one, other in zip(moving, fixed, strict=True)]
-    noise = hypot(hypot(*residuals) / sqrt(len(fixed) - 2), LEAST_NOISE * sqrt(len(fixed) / LEAST_BURSTS))
+    noise = hypot(hypot(*residuals) / sqrt(len(fixed) - 2), LEAST_ERROR * sqrt(len(fixed)))
     total_us = moving_us + fixed_us
     slope = fixed_us / total_us**2, -moving_us / total_us**2
     spread = (slope[0] ** 2 * bb - 2 * slope[0] * slope[1] * ab + slope[1] ** 2 * aa) / determinant
@@ -143,8 +139,7 @@ def pool_models(models: Sequence[ClockModel], reference_mhz: float) -> ClockMode
 
 def alike_shares(own: ClockModel, pooled: ClockModel) -> bool:
     """Return False if the code of `own` depends on the clock in another way than that of a pool."""
-    differs = abs(own.share_at(pooled.reference_mhz) - pooled.sm_clock_share)
-    return differs <= UNLIKE * hypot(own.share_error, pooled.share_error, LEAST_SHARE_ERROR)
+    return abs(own.share_at(pooled.reference_mhz) - pooled.sm_clock_share) <= MOST_SHARE_ERROR
 
 
 def scaled(model: ClockModel, time_us: float, mhz: float) -> ClockModel:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from enum import Enum
-from functools import lru_cache
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
 
 MAX_TOLERANCE_PCT = 1000
 """Largest slowdown that a tolerance may accept, in %."""
+PRECISE_PCT = 0.03
+"""Standard error of a time, or of the ratio of a restart, in %, below which more blocks of a process add
+nothing: processes differ by more."""
 SHARE = 0.2
 """Share of the values that is cut off at either end: one disturbed block in five does not count."""
 
@@ -112,15 +114,3 @@ def t_tail(df: int, value: float) -> float:
         term *= cosine**2 * (2 * step + 1 + odd) / (2 * step + 2 + odd)
     inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
     return (1 - inside) / 2
-
-
-@lru_cache(maxsize=256)
-def t_quantile(df: int, level: float) -> float:
-    """Return the value whose upper tail of a t distribution is `level`, between 0 and a half."""
-    low, high = 0.0, 1.0
-    while t_tail(df, high) > level:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_tail(df, middle) > level else (low, middle)
-    return high

@@ -16,7 +16,8 @@ from pytest_gpuperf.judge.screen import Origin, TimeComparison, screen, spread_p
 from pytest_gpuperf.records import ClockModel, Conditions, Measurement, Timing, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, Session, TimeBaseline
 from pytest_gpuperf.statistics.decision import Outcome
-from pytest_gpuperf.statistics.thresholds import BELOW_CLOCK_PCT, HOST_PCT, NEW_CARD_PCT, SCREEN_PCT
+from pytest_gpuperf.statistics.sequential import LOSS_PCT
+from pytest_gpuperf.statistics.thresholds import BELOW_CLOCK_PCT, HOST_PCT, SCREEN_PCT
 from run_builders import origin_of, timing
 
 CHANGES = st.floats(-40, 60)
@@ -93,7 +94,7 @@ def at_clock(mhz: float, most: int = 1980) -> Timing:
     [
         (at_clock(1980), known(100.0, sm_clock_mhz=1980), of(), SCREEN_PCT),
         (at_clock(1500), known(100.0, sm_clock_mhz=1500), of(), BELOW_CLOCK_PCT),
-        (at_clock(1980), known(100.0, sm_clock_mhz=1980), of(card="GPU-2"), NEW_CARD_PCT),
+        (at_clock(1980), known(100.0, sm_clock_mhz=1980), of(card="GPU-2"), LOSS_PCT),
         (at_clock(1500), known(100.0, sm_clock_mhz=1500), of(card="GPU-2"), BELOW_CLOCK_PCT),
         (at_clock(1500, 0), known(100.0, sm_clock_mhz=1500), of(), SCREEN_PCT),
     ],

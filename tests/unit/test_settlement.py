@@ -70,7 +70,7 @@ def test_slower_in_turn_has_regressed_with_one_next_step() -> None:
     found = settled(in_turn(*SLOWER))
     assert found.status is Status.REGRESSED
     assert found.message().splitlines() == [
-        "gpuperf: 49.9 % slower: 5.30 → 7.95 µs (48.9 to 50.9 %; in turn, 2 restarts, old code 1a2b3c4)",
+        "gpuperf: 49.9 % slower: 5.30 → 7.95 µs (49.5 to 50.4 %; in turn, 2 restarts, old code 1a2b3c4)",
         "    accept it with: gpuperf baseline accept",
     ]
 

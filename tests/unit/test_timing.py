@@ -293,7 +293,7 @@ def test_a_gpu_that_stays_hot_is_measured_three_times(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("reference_mhz", "max_mhz", "stored"),
-    [(2000.0, 0.0, True), (2039.0, 2000.0, True), (2042.0, 0.0, False), (2000.0, 2070.0, False)],
+    [(2000.0, 0.0, True), (2060.0, 2000.0, True), (2063.0, 0.0, False), (2000.0, 2070.0, False)],
     ids=["same clock", "near", "far", "held back"],
 )
 def test_known_model_near_its_clock_spares_the_burn(
@@ -308,7 +308,7 @@ def test_known_model_near_its_clock_spares_the_burn(
     assert found.clock_model is not None
     assert (found.clock_model.stored, bench.burn.burns) == (stored, not stored)
     assert (found.clock_model.sm_clock_share == pytest.approx(0.7)) is stored
-    assert found.normalised_us == pytest.approx(100, rel=0.02)
+    assert found.normalised_us == pytest.approx(100, rel=0.03)
 
 
 def test_known_model_of_much_slower_code_fits_the_new_time(bench: Bench) -> None:

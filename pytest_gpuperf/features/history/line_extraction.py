@@ -8,9 +8,8 @@ from pytest_gpuperf.baseline.merge import refusal
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
 from pytest_gpuperf.features.history.lines import HISTORY_SCHEMA, HistoryLine
 from pytest_gpuperf.records import NO_GPU, ClockModel
-from pytest_gpuperf.records.baseline import alike
 from pytest_gpuperf.records.call import with_label
-from pytest_gpuperf.statistics.clock_model import normalise, normalise_blocks
+from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.decision import standard_error, trimmed_mean
 
 if TYPE_CHECKING:
@@ -103,7 +102,6 @@ def _at_one_clock(timing: Timing, model: ClockModel | None) -> tuple[float, floa
     if model is not None and timing.sm_clock_mhz:
         at_reference = normalise_blocks(blocks, timing.blocks_mhz, model)
         mean = trimmed_mean(at_reference)
-        # A clock that swings makes a mean time and a mean clock that do not belong together.
-        if alike(mean, normalise(timing.time_us, timing.sm_clock_mhz, model)):
+        if mean > 0:
             normalised_us, blocks = mean, tuple(at_reference)
     return normalised_us, standard_error(blocks) / (normalised_us or timing.time_us)

@@ -8,8 +8,6 @@ from functools import cached_property
 from statistics import median_low
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from pytest_gpuperf.features.history.change_points import HistoryPoint, Noise, find_steps
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.statistics.clock_model import (
@@ -147,8 +145,6 @@ def _at_one_clock(lines: Sequence[HistoryLine]) -> list[RunTime]:
         return []
     at_mhz, points = _clock(lines), []
     pooled = pool_models(models, at_mhz)
-    # The error of the mean is large if the code of some commits differs.
-    mean = msgspec.structs.replace(pooled, share_error=0.0)
     for line in lines:
         own, mhz, time_us = line.clock_model, line.sm_clock_mhz, line.time_us
         if not mhz or (own and not line.normalised_us):
@@ -156,7 +152,7 @@ def _at_one_clock(lines: Sequence[HistoryLine]) -> list[RunTime]:
         if own is not None:
             # Its blocks were brought to the clock of its own model one by one.
             time_us = normalise(line.normalised_us, own.reference_mhz, own, mhz)
-        model = pooled if own is None or alike_shares(own, mean) else own
+        model = pooled if own is None or alike_shares(own, pooled) else own
         error = math.hypot(line.standard_error, normalisation_error(mhz, model, at_mhz))
         points.append(RunTime(line, normalise(time_us, mhz, model, at_mhz), error))
     return points

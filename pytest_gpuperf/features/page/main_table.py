@@ -22,7 +22,7 @@ EXPLAINED = (Status.INCONCLUSIVE, Status.IMPROVED)
 """Verdicts that do not fail a test and whose reason stands below its row."""
 CAPTION = (
     "All measurements, the worst verdict first: a test may have several. The change of the time against the "
-    "baseline has its 90 % interval."
+    "baseline has an interval."
 )
 WHY_CHARACTERS = 400
 """Maximum length of a reason below a row; the details have all of it."""

@@ -21,9 +21,15 @@ from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, launch_gap_u
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall, prepare
 from pytest_gpuperf.measure.timing.sm_clock_variation import BURN_S, Burn, at_other_clocks
 from pytest_gpuperf.measure.verification.cupti_records import UncontainedError, contained
-from pytest_gpuperf.records import HELD_BACK, OtherTime, Timing, Workload
+from pytest_gpuperf.records import OtherTime, Timing, Workload
 from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks, scaled
-from pytest_gpuperf.statistics.decision import interquartile_range, standard_error, trimmed_mean
+from pytest_gpuperf.statistics.decision import (
+    PRECISE_PCT,
+    interquartile_range,
+    standard_error,
+    trimmed_mean,
+)
+from pytest_gpuperf.statistics.thresholds import HELD_BACK, LARGE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,9 +46,6 @@ if TYPE_CHECKING:
 LEAST_BLOCKS = 10
 ENOUGH_BLOCKS = 20
 MOST_BLOCKS = 100
-PRECISE_PCT = 0.03
-"""Standard error of a time, in percent, below which more blocks of this process add nothing: processes differ
-by more."""
 RECORDED_BLOCKS = 15
 """Blocks under CUPTI."""
 PLACES = 5
@@ -53,16 +56,9 @@ STILL_RECORDED = 10
 become this much slower is still compared with a baseline by CUPTI."""
 FACTOR_BY_USUAL_SOURCE = {"events": 0.5, "cupti": STILL_RECORDED}
 """Factors on the limit for CUPTI's time: a time near the limit keeps the source that the baseline has."""
-MOST_COLD_SPREAD_PCT = 100.0
-"""A cold time is a difference, and the noise of the flushes does not shrink with it."""
 ATTEMPTS = 3
 RESTLESS_PCT = 1.0
 """Spread of the blocks, in percent, from which another process on the GPU counts as a disturbance."""
-MOST_APART = 0.05
-"""Relative difference of a call's times up to which it does the same work at several places."""
-NEAR = 0.02
-"""Relative difference to the reference clock of a known model up to which the model is taken over: there an
-error of 0.1 in its share moves a time by 0.2 %."""
 DISTURBING = frozenset(
     ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 )
@@ -265,8 +261,8 @@ class Timer:
         if model is None or not all(block.sm_clock_mhz for block in blocks):
             return None
         mhz = median(block.sm_clock_mhz for block in blocks)
-        near = abs(mhz / model.reference_mhz - 1) < NEAR
-        if not near or mhz < HELD_BACK * self._max_sm_clock_mhz:
+        clocks = mhz, model.reference_mhz
+        if min(clocks) < HELD_BACK * max(*clocks, self._max_sm_clock_mhz):
             return None
         return replace(scaled(model, time_us, mhz), stored=True)
 
@@ -331,7 +327,7 @@ def _places(prepared: PreparedCall, held: list[Any]) -> list[CallElsewhere]:
 
 def _alike(times_us: Sequence[float], places: int) -> bool:
     means = [fmean(times_us[at::places]) for at in range(places)]
-    return max(means) <= (1 + MOST_APART) * min(means)
+    return max(means) <= (1 + LARGE_PCT / 100) * min(means)
 
 
 def _at_one_place(times_us: Sequence[float], places: int) -> list[float]:
@@ -393,7 +389,8 @@ def _refuse_noise(times: Sequence[float]) -> None:
         GpuperfError: The time is below the noise.
     """
     mean, spread = trimmed_mean(times), interquartile_range(times)
-    if mean <= 0 or 100 * spread > MOST_COLD_SPREAD_PCT * mean:
+    # The time is a difference, and the noise of the flushes does not shrink with it.
+    if mean <= 0 or spread > mean:
         raise GpuperfError(
             f"the callable is too short to be timed cold: {mean:.3g} µs a call, with a spread of "
             f"{spread:.3g} µs from the subtracted flushes",

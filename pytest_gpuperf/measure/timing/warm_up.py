@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.records import WarmUp
 from pytest_gpuperf.statistics.decision import standard_error, trimmed_mean
+from pytest_gpuperf.statistics.thresholds import SCREEN_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -21,9 +22,6 @@ pause take longer, so the first window would differ from the second."""
 WINDOW_S = 0.1
 """Minimum length of a window, in seconds. Clocks need tens of milliseconds of load before they move, and a
 matrix product at the power limit drifts slowly, for a second: shorter windows do not see it."""
-STEADY_PCT = 0.5
-"""Allowed difference of the means of two consecutive windows, in percent: of the time, and of the SM
-clock."""
 FEW_BLOCKS = 5
 """Blocks of a window from which the noise of the host's clock counts: that of fewer is not known. Blocks by
 this clock spread by several percent, so windows of a steady call seldom agree within half a percent; two in
@@ -84,4 +82,4 @@ def _agree(now: Sequence[Block], before: Sequence[Block], *, by_host: bool) -> b
 
 def _near(levels: Iterable[float], noise: float = 0.0) -> bool:
     now, before = levels
-    return abs(now - before) <= max(STEADY_PCT / 100 * abs(before), noise)
+    return abs(now - before) <= max(SCREEN_PCT / 100 * abs(before), noise)
