@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.report.rows import Summary
     from pytest_gpuperf.report.table import Table
-    from pytest_gpuperf.session.run_report import RunReport
+    from pytest_gpuperf.session.run_report import End, RunReport
 
 
 class Option(NamedTuple):
@@ -76,7 +76,7 @@ class Registry:
         """Modules with fixtures and hooks of pytest; loaded without `--gpuperf`, so they import little."""
         self.options: list[Option] = []
         """Options of pytest; `Settings.of_features` has their values."""
-        self.outputs: list[Callable[[RunReport], None]] = []
+        self.outputs: list[Callable[[RunReport, End], None]] = []
         """Called when a run has ended: each writes a file; its `GpuperfError` or `OSError` fails the run."""
         self.log_lines: list[Callable[[Summary], Iterable[str]]] = []
         """Lines below the summary in the terminal."""

@@ -29,7 +29,7 @@ MODULES = (
     "pytest_gpuperf.plugin.hook_selection",
     "pytest_gpuperf.plugin.facade",
     "pytest_gpuperf.report.terminal_summary",
-    "pytest_gpuperf.report.verdict_json",
+    "pytest_gpuperf.features.export.verdict_json",
     "pytest_gpuperf.session.live_runner",
     "pytest_gpuperf.session.replay_runner",
 )

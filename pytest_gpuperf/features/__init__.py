@@ -12,12 +12,11 @@ if TYPE_CHECKING:
     from pytest_gpuperf.registry import Registry
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
-    "bisect": (),
+    "bisect": ("export",),
     "catalogue": (),
     "compare": (),
     "doctor": (),
     "explain": ("compare", "ncu", "trace"),
-    "export": (),
     "fleet": ("github",),
     "fuzz": (),
     "github": (),
@@ -30,6 +29,8 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "static": (),
     "trace": ("compare",),
     "trial": (),
+    # The last one: its file of verdicts tells of errors of the other files.
+    "export": (),
 }
 """All features, each with those that it cannot do without: if one of them is deleted, it is absent too."""
 

@@ -13,7 +13,6 @@ from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from typing import Any
 
     from pytest_gpuperf.session.worker_link import Link
@@ -43,7 +42,6 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
         from pytest_gpuperf.plugin.controller import Controller
 
         settings = Settings.from_config(config, first_on_path)
-        _forget_verdicts(settings.json)
         reports = Reports(settings)
         register(config, reports, "gpuperf-reports")
         register(config, Controller(config, settings, gpus, reports), "gpuperf-hooks")
@@ -76,7 +74,6 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
         prepare_side(config, settings.side)
     reports = None
     if link is None and child is None and settings.side is None:
-        _forget_verdicts(settings.json)
         reports = Reports(settings)
         register(config, reports, "gpuperf-reports")
     hooks = Hooks(settings, link, reports)
@@ -90,16 +87,6 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
     from pytest_gpuperf.session.seeds import Seeding
 
     register(config, Seeding(), "gpuperf-seeding")
-
-
-def _forget_verdicts(path: Path | None) -> None:
-    """Remove the verdicts of an earlier run: if this one is refused, they would look like its own."""
-    if path is None or not path.is_file() or path.is_symlink():
-        return
-    with path.open("rb") as file:
-        head = file.read(100)
-    if head.startswith(b'{"schema":') and b'"gpuperf":' in head:
-        path.unlink()
 
 
 def _link(given: Mapping[str, Any]) -> Link:

@@ -16,6 +16,7 @@ from pytest_gpuperf.records.counters import top_stall
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.session.orphans import name_of_file
+from pytest_gpuperf.session.run_report import End
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -135,7 +136,7 @@ class Reports:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note expected failures, and the messages of others, and colour those of verdicts."""
-        if report.failed and self._settings.json is not None:
+        if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             self._failed[report.nodeid] = crash.message if crash is not None else report.longreprtext
         if report.failed and (text := report.longreprtext).startswith(PREFIX):
@@ -157,8 +158,7 @@ class Reports:
         complete = ended and not session.shouldfail and not session.shouldstop
         steps: list[Callable[[], object]] = [
             lambda: report.finish(complete=complete, passed=passed),
-            *(partial(write, report) for write in registry().outputs),
-            lambda: self._write_json(session, report, complete=complete),
+            *(partial(self._write, write, session, complete=complete) for write in registry().outputs),
         ]
         own.run("pytest_sessionfinish", *(partial(self._done, session, report, step) for step in steps))
         if own.news.failures and (
@@ -176,12 +176,12 @@ class Reports:
         if report.news.failed:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
-    def _write_json(self, session: pytest.Session, report: RunReport, *, complete: bool) -> None:
-        from pytest_gpuperf.report.verdict_json import End, write_verdicts
-
-        if self._settings.json is not None:
-            end = End(complete, int(session.exitstatus), self._failed)
-            write_verdicts(self._settings.json, report.summary(), end)
+    def _write(
+        self, write: Callable[[RunReport, End], None], session: pytest.Session, *, complete: bool
+    ) -> None:
+        assert self.report is not None
+        # An error of the file before has changed the status.
+        write(self.report, End(complete, int(session.exitstatus), self._failed))
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Show the table of all tests."""

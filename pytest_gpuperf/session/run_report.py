@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -11,6 +11,8 @@ from pytest_gpuperf.records import NO_GPU
 from pytest_gpuperf.session.worker_link import Facts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Run
     from pytest_gpuperf.records.passes import SelectedTest
@@ -19,6 +21,17 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.news import News
     from pytest_gpuperf.session.run_file import RunFile
     from pytest_gpuperf.session.worker_link import Link
+
+
+class End(NamedTuple):
+    """End of the execution of pytest."""
+
+    complete: bool
+    """False if it was interrupted."""
+    status: int
+    """Exit status of pytest."""
+    failed: Mapping[str, str]
+    """Messages of failed tests by node id."""
 
 
 class RunReport:

@@ -173,14 +173,6 @@ OPTIONS = (
         unset="none",
     ),
     Option(
-        "json",
-        "",
-        "write the verdicts of the run to this file as one JSON object (`gpuperf export --schema verdict`)",
-        metavar="FILE",
-        unset="none",
-        asks=True,
-    ),
-    Option(
         "brief",
         "no",
         "show at most ten lines for each failure, and for the summary",

@@ -75,8 +75,6 @@ class Settings:
     """Names of the presets for tests that name none."""
     metrics: tuple[str, ...]
     """More metrics to read for every test: short names or raw ones."""
-    json: Path | None
-    """File for the verdicts, relative to the working directory."""
     brief: bool
     """True if failures and the summary have at most ten lines."""
     root: Path
@@ -145,7 +143,6 @@ class Settings:
             ncu=values["ncu"],
             preset=check_presets(values["preset"].split(","), "in gpuperf_preset"),
             metrics=tuple(name.strip() for name in values["metrics"].split(",") if name.strip()),
-            json=Path(values["json"]) if values["json"] else None,
             brief=values["brief"] == "yes",
             root=config.rootpath,
             state=Path(os.environ.get(STATE_ENV) or config.rootpath / STATE_FOLDER),

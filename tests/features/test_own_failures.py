@@ -7,6 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import pytest
 
 # pytester unloads what a run imports: a module is replaced only if it was loaded before.
+import pytest_gpuperf.features.export.pytest_benchmark_timer
+import pytest_gpuperf.features.export.verdict_json
+import pytest_gpuperf.features.github.annotations
+import pytest_gpuperf.features.github.step_summary
+import pytest_gpuperf.features.page.page
+import pytest_gpuperf.features.trace.capture
+import pytest_gpuperf.measure.device.conditions
+import pytest_gpuperf.plugin.hooks
+import pytest_gpuperf.plugin.reports
+import pytest_gpuperf.plugin.xdist_setup  # noqa: F401
 from pytest_gpuperf.measure.device.gpu_lock import HELD_ENV
 from pytest_gpuperf.plugin.internal_errors import ISSUES
 from pytest_gpuperf.records import Correctness, Trace
@@ -125,7 +135,11 @@ EACH = [
     Broken(
         "pytest_gpuperf.features.page.page.page_pieces", FINISH, arguments=("--gpuperf-html=report.html",)
     ),
-    Broken("pytest_gpuperf.report.verdict_json.write_verdicts", FINISH, arguments=("--gpuperf-json=v.json",)),
+    Broken(
+        "pytest_gpuperf.features.export.verdict_json.write_verdicts",
+        FINISH,
+        arguments=("--gpuperf-json=v.json",),
+    ),
     Broken(f"{LIVE}.LiveRunner.end", FINISH),
     Broken("pytest_gpuperf.report.terminal_summary.publish", "pytest_terminal_summary"),
     Broken("pytest_gpuperf.features.github.annotations.error_annotations", "pytest_terminal_summary"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 
@@ -57,14 +57,12 @@ def test_each_worker_has_a_gpu_and_its_own_tests(pytester: pytest.Pytester, seen
 
 def test_one_run_has_all_results_in_order(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=SUITE)
-    result = pytester.runpytest_subprocess(*RUN, "-n2", "-v", "--gpuperf-json=verdicts.json")
+    result = pytester.runpytest_subprocess(*RUN, "-n2", "-v")
     result.stdout.fnmatch_lines_random(["*gw0* PASSED test_k.py::test_time?0?*", "*gw1* PASSED *"])
     run = run_of(pytester.path)
     assert run.complete
     assert [test.nodeid for test in run.tests] == [f"test_k.py::test_time[{number}]" for number in range(6)]
     assert {test.gpu_uuid for test in run.tests} == {"GPU-0", "GPU-1"}
-    verdicts = json.loads((pytester.path / "verdicts.json").read_text(encoding="utf-8"))
-    assert len(verdicts["tests"]) == 6
     assert result.stdout.str().count("run written to") == 1
 
 
@@ -129,9 +127,10 @@ def test_replay_by_two_processes_has_the_same_verdicts(
     replay = ("--gpuperf", "--gpuperf-replay=latest", "-p", "xdist")
     tables = []
     for spread in ((), ("-n2",)):
-        result = pytester.runpytest_subprocess(*replay, *spread, "--gpuperf-json=verdicts.json")
+        result = pytester.runpytest_subprocess(*replay, *spread, "--junitxml=results.xml")
         result.assert_outcomes(passed=6)
-        tables.append(json.loads((pytester.path / "verdicts.json").read_text(encoding="utf-8"))["tests"])
+        found = ElementTree.parse(pytester.path / "results.xml").iter("property")
+        tables.append(sorted((one.attrib["name"], one.attrib["value"]) for one in found))
     assert tables[0] == tables[1]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from pytest_gpuperf.features.export.verdict_json import Verdicts
 from pytest_gpuperf.records import Run
 from pytest_gpuperf.records.baseline import Baseline
 from pytest_gpuperf.report.forms.as_json import escaped
-from pytest_gpuperf.report.verdict_json import Verdicts
 
 FILES = {"run": (Run, "string"), "baseline": (Baseline, ""), "verdict": (Verdicts, "null")}
 """Each file's type, and the form in which it has a number that is infinite or NaN."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.registry import Registry
     from pytest_gpuperf.report.rows import Summary
-    from pytest_gpuperf.session.run_report import RunReport
+    from pytest_gpuperf.session.run_report import End, RunReport
 
 
 def register(registry: Registry) -> None:
@@ -38,7 +38,7 @@ def register(registry: Registry) -> None:
     registry.log_lines.append(_annotations)
 
 
-def _write_markdown(report: RunReport) -> None:
+def _write_markdown(report: RunReport, _end: End) -> None:
     from pytest_gpuperf.features.github.step_summary import write_markdown
 
     write_markdown(report.summary(), report.judge.settings.of_features["markdown"])

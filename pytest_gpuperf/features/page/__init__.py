@@ -14,7 +14,7 @@ from pytest_gpuperf.registry import Option
 
 if TYPE_CHECKING:
     from pytest_gpuperf.registry import Registry
-    from pytest_gpuperf.session.run_report import RunReport
+    from pytest_gpuperf.session.run_report import End, RunReport
 
 
 def register(registry: Registry) -> None:
@@ -33,7 +33,7 @@ def register(registry: Registry) -> None:
     registry.outputs.append(_write)
 
 
-def _write(report: RunReport) -> None:
+def _write(report: RunReport, _end: End) -> None:
     if report.judge.settings.of_features["html"]:
         from pytest_gpuperf.features.page.html_output import write_html
 

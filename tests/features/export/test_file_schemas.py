@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from command_line import gpuperf
 from pytest_gpuperf.features.export.file_schemas import FILES, schema
+from pytest_gpuperf.features.export.verdict_json import encode_verdicts, verdicts_of
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records import Correctness, Measurement
 from pytest_gpuperf.records.run_store import encode_run, newest_recordings
 from pytest_gpuperf.report.rows import Summary
-from pytest_gpuperf.report.verdict_json import End, encode_verdicts, verdicts_of
+from pytest_gpuperf.session.run_report import End
 from report_examples import ENVIRONMENT, result
 from run_builders import one_test, record, run
 

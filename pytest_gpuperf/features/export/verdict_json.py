@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,12 +22,12 @@ from pytest_gpuperf.report.rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.report.rows import Summary
+    from pytest_gpuperf.session.run_report import End
 
 VERDICTS_SCHEMA = 1
 """Version of the object."""
@@ -107,17 +107,6 @@ class Verdicts(Record, frozen=True, kw_only=True, omit_defaults=False):
     tests: tuple[JudgedTest, ...]
     notices: tuple[str, ...]
     """Lines about the whole run; errors begin with `error`."""
-
-
-class End(NamedTuple):
-    """End of the execution of pytest."""
-
-    complete: bool
-    """False if it was interrupted."""
-    status: int
-    """Exit status of pytest."""
-    failed: Mapping[str, str] = {}
-    """Messages of failed tests by node id."""
 
 
 def write_verdicts(path: Path, summary: Summary, end: End) -> None:

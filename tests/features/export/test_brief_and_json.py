@@ -11,7 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from pytest_gpuperf.report.verdict_json import Verdicts
+from pytest_gpuperf.features.export.verdict_json import Verdicts
 
 VERDICTS = Path("verdicts.json")
 MEASURES = """
