@@ -46,9 +46,11 @@ from pytest_gpuperf.plugin.recorder import OF_CALL
 from pytest_gpuperf.session.marker import Marker
 
 torch.cuda.Stream = torch.cuda.current_stream = MagicMock()
-torch.cuda.is_current_stream_capturing = lambda: True  # a graph of one's own calls the function then
+torch.cuda.CUDAGraph = MagicMock()
+torch.cuda.graph = lambda graph: contextlib.nullcontext()
 torch.cuda.stream = lambda stream: contextlib.nullcontext()
-cpp_extension.load_inline = lambda *_, **__: types.SimpleNamespace(scale=lambda x, factor: factor * x)
+scale = lambda x, factor: factor * x
+cpp_extension.load_inline = lambda *_, **__: types.SimpleNamespace(scale=scale, scale_aside=scale)
 
 
 class OnCpu:
