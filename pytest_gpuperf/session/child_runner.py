@@ -46,6 +46,8 @@ OPTIONS_OF_A_CHILD: Mapping[str, object] = {
     "xmlpath": None,
     "log_file": os.devnull,
     "color": "no",
+    # Nobody reads it, and for its line of it Hypothesis imports itself.
+    "no_header": True,
 }
 """Options that a child does not take from the parent's command line, by pytest's `dest`."""
 PLUGINS_NOT_IN_A_CHILD = ("lfplugin", "nfplugin", "stepwiseplugin")

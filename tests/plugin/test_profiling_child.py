@@ -57,6 +57,14 @@ def why_not(done: ProfilingPass, test: str, label: str) -> str:
     return str(raised.value)
 
 
+def test_no_plugin_is_asked_for_a_header(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("def pytest_report_header():\n    open('header', 'w')")
+    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.profile(print)")
+    run(pytester.path)
+    assert profiled(pytester.path) == ["test_k.py::test_k main"]
+    assert not (pytester.path / "header").exists()
+
+
 def test_values_read_between_calls_do_not_end_the_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_k="""
