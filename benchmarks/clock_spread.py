@@ -131,7 +131,7 @@ def measure() -> Results:
     from pytest_gpuperf.measure.device.conditions import Nvml
     from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
-    from pytest_gpuperf.measure.timing.sm_clock_variation import Burn
+    from pytest_gpuperf.measure.timing.sm_clock import Burn
     from pytest_gpuperf.measure.timing.timer import Timer
 
     gpu = gpu_info()

@@ -95,7 +95,7 @@ def measure() -> Results:
 
     from benchmarks.planted_bugs import PLANTED
     from pytest_gpuperf.measure import correctness
-    from pytest_gpuperf.measure.correctness.arguments import Arguments
+    from pytest_gpuperf.measure.correctness.call_tensors import Arguments
     from pytest_gpuperf.measure.correctness.guarded_call import call_between_red_zones
     from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment

@@ -24,7 +24,7 @@ MODULES = (
     "torch._inductor.runtime.autotune_cache",
     "pytest_gpuperf.measure.cupti.module_callbacks",
     "pytest_gpuperf.measure.identity.code_reader",
-    "pytest_gpuperf.measure.identity.loaded_modules",
+    "pytest_gpuperf.measure.identity.code_reader",
     "pytest_gpuperf.measure.verification.verifier",
     "pytest_gpuperf.plugin.hook_selection",
     "pytest_gpuperf.plugin.facade",

@@ -13,7 +13,7 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.device import l2_flush, originals
-from pytest_gpuperf.measure.timing import batch, graph_capture, prepared_call, sm_clock_variation
+from pytest_gpuperf.measure.timing import batch, graph_capture, prepared_call, sm_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ class SimulatedGpu:
             patch.setattr(originals, name, function)
         patch.setattr(l2_flush, "forget", lambda: None)
         patch.setattr(graph_capture, "free_bytes", lambda: self.free_bytes)
-        patch.setattr(sm_clock_variation, "time", SimpleNamespace(sleep=self._rest))
+        patch.setattr(sm_clock, "time", SimpleNamespace(sleep=self._rest))
         patch.setattr(batch, "recorded", self._recorded)
         patch.setattr(prepared_call, "detach", lambda: self.log.append("detach"))
 
@@ -194,7 +194,7 @@ def install_kernels(patch: pytest.MonkeyPatch, **kernels: Callable[[int, int], N
             raise GpuperfError(f"the driver refuses {name}")
         kernels[name](argument, blocks)
 
-    patch.setattr("pytest_gpuperf.measure.device.ptx_kernels.launch", launch)
+    patch.setattr("pytest_gpuperf.measure.device.driver.launch", launch)
     patch.setattr(originals, "current_stream", lambda: SimpleNamespace(cuda_stream=STREAM))
 
 

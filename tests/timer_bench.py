@@ -11,7 +11,7 @@ from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.batch import Block, GpuWork
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
-from pytest_gpuperf.measure.timing.warm_up import Warmed
+from pytest_gpuperf.measure.timing.sm_clock import Warmed
 from pytest_gpuperf.records import StreamWork, WarmUp
 
 if TYPE_CHECKING:

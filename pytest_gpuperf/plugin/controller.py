@@ -27,7 +27,7 @@ from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.run_store import RunStore
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.session.durations import load_cards, load_durations
-from pytest_gpuperf.session.worker_orders import Orders
+from pytest_gpuperf.session.worker_messages import Orders
 from pytest_gpuperf.settings.settings import WORKER_ENV
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
     from pytest_gpuperf.plugin.reports import Reports
     from pytest_gpuperf.session.run_report import RunReport
-    from pytest_gpuperf.session.worker_link import Facts, Message, TerminalLine
+    from pytest_gpuperf.session.worker_messages import Facts, Message, TerminalLine
     from pytest_gpuperf.settings.settings import Settings
 
     Location = tuple[str, int | None, str]
@@ -113,7 +113,7 @@ class Controller:
     def pytest_collection(self) -> None:
         """Get ready for messages, while the process of the tests starts."""
         from pytest_gpuperf.session.progress import Display
-        from pytest_gpuperf.session.worker_link import decode
+        from pytest_gpuperf.session.worker_messages import decode
 
         self._display = Display(self._own.news, self._reporter)
         self._decode = decode
@@ -261,7 +261,7 @@ class Controller:
     def _take(self, message: Message, worker: str) -> None:
         from pytest_gpuperf.judge.result import TestResult
         from pytest_gpuperf.session.news import News
-        from pytest_gpuperf.session.worker_link import Benchmarks, Broken, Deselected, Facts, Refused
+        from pytest_gpuperf.session.worker_messages import Benchmarks, Broken, Deselected, Facts, Refused
 
         report = self._reports.report
         if isinstance(message, Facts):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from pytest_gpuperf.session.worker_link import Link
+    from pytest_gpuperf.session.worker_messages import Link
 
 SLOWER_UNDER_NCU = 3
 """Factor for the time of a test under ncu, which runs each kernel many times, but times nothing."""
@@ -90,6 +90,6 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
 
 
 def _link(given: Mapping[str, Any]) -> Link:
-    from pytest_gpuperf.session.worker_link import Link
+    from pytest_gpuperf.session.worker_messages import Link
 
     return Link.of(given)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.session.runner import Runner
-    from pytest_gpuperf.session.worker_link import Link
+    from pytest_gpuperf.session.worker_messages import Link
     from pytest_gpuperf.settings.settings import Settings
 
 WITHOUT_EFFECT = (

@@ -22,7 +22,7 @@ from pytest_gpuperf.plugin.internal_errors import OwnErrors, register
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from pytest_gpuperf.session.worker_link import Link
+    from pytest_gpuperf.session.worker_messages import Link
 
 LAST_S = 30
 """Seconds for the end of a process whose GPU is broken: teardown of fixtures, coverage, counters."""
@@ -150,7 +150,7 @@ class Worker:
         config.add_cleanup(_leave)
 
     def _broke(self, session: pytest.Session, nodeid: str, error: str) -> None:
-        from pytest_gpuperf.session.worker_link import Broken
+        from pytest_gpuperf.session.worker_messages import Broken
 
         session.shouldstop = f"{nodeid} broke the GPU"
         self._link.tell(Broken(nodeid, error))
@@ -166,7 +166,7 @@ class Worker:
         return (yield from self._told())
 
     def _told(self) -> Generator[None, object, object]:
-        from pytest_gpuperf.session.worker_link import Refused
+        from pytest_gpuperf.session.worker_messages import Refused
 
         try:
             return (yield)
@@ -190,7 +190,7 @@ class Worker:
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Tell how many tests options have deselected."""
-        from pytest_gpuperf.session.worker_link import Deselected
+        from pytest_gpuperf.session.worker_messages import Deselected
 
         self._link.tell(Deselected(len(items)))
 
@@ -214,7 +214,7 @@ class Worker:
             os._exit(0)
 
     def _tell_benchmarks(self) -> None:
-        from pytest_gpuperf.session.worker_link import Benchmarks
+        from pytest_gpuperf.session.worker_messages import Benchmarks
 
         session, reporter = benchmarks_of(self._config), reporter_type()
         if session is not None and session.benchmarks and reporter is not None:

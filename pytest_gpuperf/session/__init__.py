@@ -10,7 +10,7 @@ from pytest_gpuperf.registry import instrument
 if TYPE_CHECKING:
     from pytest_gpuperf.session.news import News
     from pytest_gpuperf.session.runner import Runner
-    from pytest_gpuperf.session.worker_link import Link
+    from pytest_gpuperf.session.worker_messages import Link
     from pytest_gpuperf.settings.settings import Settings
 
 

@@ -1,25 +1,35 @@
-"""What is left to do when all tests have ended: counters for ncu, and suspects for which memory was short."""
+"""What is left to do when all tests have ended: counters for ncu, and suspects for which memory was short.
+
+One ncu process reads the calls that CUPTI could not read.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
+from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
+from pytest_gpuperf.metrics.chips import chip_of
+from pytest_gpuperf.records.call import Call, Selection
+from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.session.judge import Judge
-from pytest_gpuperf.session.late_counters import read_unread
 from pytest_gpuperf.session.marker import ItemState, Marker
 from pytest_gpuperf.session.progress import Display
 from pytest_gpuperf.session.settling import Against, Settler
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import TestRecord
-    from pytest_gpuperf.records.passes import Invocation
+    from pytest_gpuperf.records import Measurement, Profile, TestRecord
+    from pytest_gpuperf.records.passes import Invocation, SelectedTest
     from pytest_gpuperf.session.progress import Terminal
     from pytest_gpuperf.session.run_report import RunReport
 
@@ -86,3 +96,97 @@ def _settled(settler: Settler, record: TestRecord, path: Path) -> TestRecord:
         if one.settlement is not None and one.settlement.lacks_memory
     ]
     return replace(record, measurements=settler.settle(state, suspects))
+
+
+def is_unread(measurement: Measurement) -> bool:
+    """Return True if CUPTI could not read the counters of a call, and the test went on without them."""
+    profile = measurement.profile
+    return profile is not None and profile.tolerated and bool(profile.unavailable)
+
+
+def read_unread(
+    report: RunReport,
+    records: dict[str, TestRecord],
+    invocation: Invocation,
+    display: Display,
+) -> None:
+    """Read by ncu what CUPTI could not read.
+
+    Args:
+        report: The run, whose tests have ended.
+        records: The records of unfinished tests, by node id; they get the counters.
+        invocation: The command that started pytest.
+        display: Shows the progress.
+    """
+    unread = [nodeid for nodeid, one in records.items() if any(map(is_unread, one.measurements.values()))]
+    if not unread:
+        return
+    tests = [report.unfinished[nodeid] for nodeid in unread]
+    under_ncu = _run(report, tests, records[unread[0]].gpu_uuid, invocation, display)
+    reasons: Counter[str] = Counter()
+    for test in tests:
+        measurements = dict(records[test.nodeid].measurements)
+        for label, measured in measurements.items():
+            if measured.profile is not None and is_unread(measured):
+                found = _read(under_ncu, test, label, measured.profile)
+                reasons[_cause(measured.profile)] += not found.unavailable
+                measurements[label] = replace(measured, profile=found)
+        records[test.nodeid] = replace(records[test.nodeid], measurements=measurements)
+    report.news.note(
+        *(
+            f"ncu read {number} call{'s' * (number > 1)} after the tests: {why}"
+            for why, number in reasons.items()
+            if number
+        )
+    )
+
+
+def _run(
+    report: RunReport,
+    tests: Sequence[SelectedTest],
+    card: str,
+    invocation: Invocation,
+    display: Display,
+) -> ProfilingPass:
+    gpu, folder = report.judge.environment.gpu, report.summary().folder
+    assert folder is not None
+    known = chip_of(gpu.compute_capability)
+    ncu = find_ncu(report.judge.settings.ncu)
+    under_ncu = ProfilingPass(
+        PassFolder(folder / "ncu"),
+        ncu,
+        "" if ncu is not None else NO_NCU,
+        known.name if known else "",
+        card=card,
+        launched=lambda _: [],
+    )
+    lock = GpuLock(card or gpu.uuid)
+    try:
+        if not under_ncu.unavailable:
+            with display.alone(lock):
+                under_ncu.run(tests, invocation, display.progress)
+    except GpuperfError as error:
+        under_ncu.unavailable = str(error)
+    return under_ncu
+
+
+def _read(under_ncu: ProfilingPass, test: SelectedTest, label: str, before: Profile) -> Profile:
+    """Return ncu's counters of a call; without them, the profile of CUPTI with both reasons."""
+    try:
+        call = Call(test.nodeid, label, the_call)
+        found = under_ncu.lookup(call, Selection.of_record(before.regex, before.launches), test.metrics)
+        why = found.unavailable
+    except GpuperfError as error:
+        found, why = before, str(error)
+    if not why:
+        return found
+    return replace(before, unavailable=f"{_cause(before)}, and ncu has not read it: {why}")
+
+
+def _cause(profile: Profile) -> str:
+    """Return why CUPTI could not read a call, without advice."""
+    return profile.unavailable.partition(";")[0]
+
+
+def the_call() -> None:
+    """Stand for the callable of a test that has ended: messages have its name."""

@@ -11,15 +11,15 @@ from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.gpu_detection import why_no_gpu
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
-from pytest_gpuperf.measure.ncu.tool import find_ncu
+from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
+from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
-from pytest_gpuperf.records.passes import RESULTS_FILE, SelectedTest
+from pytest_gpuperf.records.passes import RESULTS_FILE, PassFolder, SelectedTest
 from pytest_gpuperf.records.run_store import make_state_folder
 from pytest_gpuperf.records.sanitizer_errors import errors_of
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.judge import Judge
-from pytest_gpuperf.session.late_counters import is_unread
-from pytest_gpuperf.session.live_counters import COUNTERS_OFF, make_counters
+from pytest_gpuperf.session.late_work import is_unread
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.pass_results import PassResults, read_results
 from pytest_gpuperf.session.progress import Display
@@ -33,19 +33,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import (
-        Conditions,
-    )
+    from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
+    from pytest_gpuperf.measure.ncu.tool import Ncu
+    from pytest_gpuperf.records import Conditions, GpuInfo
     from pytest_gpuperf.records.passes import CheckingPass, Invocation, Pass
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.news import News
     from pytest_gpuperf.session.progress import Terminal
-    from pytest_gpuperf.session.worker_link import Link
+    from pytest_gpuperf.session.worker_messages import Link
     from pytest_gpuperf.settings.settings import Settings
-
 
 NOT_SETTLED = (Status.INVALID, Status.WRONG, Status.LIMIT)
 """Verdicts after which a test is not compared with `--gpuperf-against`."""
+COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
+INSTALL_NCU = (
+    "install Nsight Compute or name it with gpuperf_ncu, read counters without it by "
+    "--gpuperf-counters=cupti, or silence this with --gpuperf-counters=off"
+)
+INSTALL_EITHER = "install one of them, name ncu with gpuperf_ncu, or silence this with --gpuperf-counters=off"
 
 
 class LiveRunner(Runner):
@@ -247,3 +252,31 @@ def why_not_live() -> str:
     if torch.cuda.is_available():
         return ""
     return "torch sees no CUDA GPU" if torch.version.cuda else "this torch was built without CUDA"
+
+
+def make_counters(
+    settings: Settings, gpu: GpuInfo, ncu: Ncu | None, folder: Path
+) -> ProfilingPass | CuptiCounters:
+    """Make the counters of a run.
+
+    Args:
+        settings: The options.
+        gpu: The GPU.
+        ncu: The installed ncu, if the options allow it.
+        folder: Folder for a pass under ncu before the tests.
+    """
+    known = chip_of(gpu.compute_capability)
+    chip = known.name if known else ""
+    if settings.counters in ("auto", "cupti"):
+        return _in_process(gpu, chip, ncu, insists=settings.counters == "cupti")
+    return ProfilingPass(PassFolder(folder), ncu, f"{NO_NCU}; {INSTALL_NCU}" if ncu is None else "", chip)
+
+
+def _in_process(gpu: GpuInfo, chip: str, ncu: Ncu | None, *, insists: bool) -> CuptiCounters:
+    from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
+    from pytest_gpuperf.measure.cupti.range_profiler import why_no_range_profiler
+
+    counters = CuptiCounters(gpu, chip, insists=insists)
+    why = why_no_range_profiler() if insists or ncu is None else ""
+    counters.unavailable = why if insists or not why else f"{NO_NCU}, and {why}; {INSTALL_EITHER}"
+    return counters

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.identity.code_reader import CodeReader
-    from pytest_gpuperf.measure.restoration.snapshot import Before
+    from pytest_gpuperf.measure.restoration import Before
     from pytest_gpuperf.measure.timing.first_calls import FirstCalls
     from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
     from pytest_gpuperf.measure.timing.timer import Timer
@@ -130,7 +130,7 @@ class LiveSource:
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Time the call, and note the size of its arguments."""
-        from pytest_gpuperf.measure.correctness.footprint import argument_bytes
+        from pytest_gpuperf.measure.correctness.call_tensors import argument_bytes
 
         with self.phases("times"):
             timing = self._time(call, mode=mode, bytes=bytes, flops=flops, verify=self._verify)
@@ -162,7 +162,7 @@ class LiveSource:
         return replace(call, fn=first_calls.watched(call.fn))
 
     def _time(self, call: Call, *, mode: str, bytes: int, flops: int, verify: str) -> Timing:
-        from pytest_gpuperf.measure.restoration.snapshot import Before
+        from pytest_gpuperf.measure.restoration import Before
         from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
         from pytest_gpuperf.measure.verification.verifier import Verifier
 
@@ -300,7 +300,7 @@ def fuzz(call: FuzzCall, progress: Callable[[str], None]) -> Fuzzing:
 @contextmanager
 def restored(call: Call) -> Iterator[Before]:
     """Restore what the calls of the block write, and random numbers."""
-    from pytest_gpuperf.measure.restoration.snapshot import Before
+    from pytest_gpuperf.measure.restoration import Before
 
     with random_numbers_kept():
         before = Before(call)

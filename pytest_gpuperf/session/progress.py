@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.device.gpu_lock import GpuLock
     from pytest_gpuperf.session.news import News
-    from pytest_gpuperf.session.worker_link import Link
+    from pytest_gpuperf.session.worker_messages import Link
 
     Terminal: TypeAlias = "TerminalReporter | RemoteTerminal"
 
@@ -150,7 +150,7 @@ class RemoteTerminal:
         self._link = link
 
     def _tell(self, method: str, text: str = "") -> None:
-        from pytest_gpuperf.session.worker_link import TerminalLine
+        from pytest_gpuperf.session.worker_messages import TerminalLine
 
         self._link.tell(TerminalLine(method, text))
 

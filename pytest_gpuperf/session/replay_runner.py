@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.marker import ItemState
     from pytest_gpuperf.session.news import News
     from pytest_gpuperf.session.progress import Terminal
-    from pytest_gpuperf.session.worker_link import Link
+    from pytest_gpuperf.session.worker_messages import Link
     from pytest_gpuperf.settings.settings import Settings
 
 Part = TypeVar("Part")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.records import TestRecord
     from pytest_gpuperf.session.news import News
-    from pytest_gpuperf.session.worker_orders import Orders
+    from pytest_gpuperf.session.worker_messages import Orders
     from pytest_gpuperf.settings.settings import Settings
 
 

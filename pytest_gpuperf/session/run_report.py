@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import show_exception
 from pytest_gpuperf.records import NO_GPU
-from pytest_gpuperf.session.worker_link import Facts
+from pytest_gpuperf.session.worker_messages import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.judge import Judge
     from pytest_gpuperf.session.news import News
     from pytest_gpuperf.session.run_file import RunFile
-    from pytest_gpuperf.session.worker_link import Link
+    from pytest_gpuperf.session.worker_messages import Link
 
 
 class End(NamedTuple):

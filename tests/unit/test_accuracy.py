@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pytest_gpuperf.measure.correctness import check, float64_reference
+from pytest_gpuperf.measure.correctness import check
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Accuracy
@@ -65,7 +65,7 @@ def test_note_says_why_the_reference_is_not_in_float64(expected: Any, note: str)
 
 
 def test_large_reference_on_a_slow_device_is_not_widened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(float64_reference, "MOST_ELEMENTS", 100)
+    monkeypatch.setattr("pytest_gpuperf.measure.correctness.accuracy.MOST_ELEMENTS", 100)
     found = accuracy(torch.exp, data(100), expected=torch.exp)
     assert found.note == "float64 is slow on a CPU, and there are 200 elements"
 

@@ -26,7 +26,7 @@ from simulated_gpu import SimulatedGpu, SimulatedStamps
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.measure.timing.clock_stamps import Stamps
+    from pytest_gpuperf.measure.timing.sm_clock import Stamps
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.measure.correctness.poison import fill
-from pytest_gpuperf.measure.restoration.reachable_tensors import tensors_in_reach
-from pytest_gpuperf.measure.restoration.snapshot import Before
+from pytest_gpuperf.measure.restoration import Before, tensors_in_reach
 from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
 from pytest_gpuperf.measure.verification.outputs import PATTERN
 from pytest_gpuperf.measure.verification.verifier import Verifier

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from pytest_gpuperf.measure.timing import clock_stamps as stamp_module
-from pytest_gpuperf.measure.timing.batch import Block, HotBatch
-from pytest_gpuperf.measure.timing.clock_stamps import Stamps
-from pytest_gpuperf.measure.timing.launch_gap import launch_gap_us
-from pytest_gpuperf.measure.timing.sm_clock_variation import Burn, at_other_clocks
+from pytest_gpuperf.measure.timing import sm_clock as stamp_module
+from pytest_gpuperf.measure.timing.batch import Block, HotBatch, launch_gap_us
+from pytest_gpuperf.measure.timing.sm_clock import Burn, Stamps, at_other_clocks
 from simulated_gpu import SimulatedGpu, install_kernels
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import xdist.dsession
 
 import pytest_gpuperf
 from pytest_gpuperf.compat import nvrtc_names, pytest_names, torch_names, triton_names, xdist_names
-from pytest_gpuperf.measure.correctness.guarded_pool import can_guard
-from pytest_gpuperf.measure.device import originals, ptx_kernels
+from pytest_gpuperf.measure.correctness.guarded_memory import can_guard
+from pytest_gpuperf.measure.device import driver, originals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,21 +122,21 @@ def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) 
         assert f".entry {name}(" in ptx
         return SimpleNamespace(launch=lambda *arguments: launched.append(arguments))
 
-    monkeypatch.setattr(ptx_kernels, "load", load)
+    monkeypatch.setattr(driver, "load", load)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(originals, "_SLEEP", None)
     monkeypatch.setattr(originals, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
-    ptx_kernels.kernel.cache_clear()
+    driver.kernel.cache_clear()
     originals.sleep_on_gpu(2000)
-    ptx_kernels.kernel.cache_clear()
+    driver.kernel.cache_clear()
     assert launched == [(1, 1, 2000, 7)]
 
 
-@pytest.mark.parametrize("name", ptx_kernels.PTX)
+@pytest.mark.parametrize("name", driver.PTX)
 def test_own_kernels_are_valid_ptx(tmp_path: Path, name: str) -> None:
     import triton
 
-    (tmp_path / "kernel.ptx").write_text(ptx_kernels.PTX[name])
+    (tmp_path / "kernel.ptx").write_text(driver.PTX[name])
     folder = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
     ptxas = [str(folder / "ptxas"), "-arch=sm_90", "-o", os.devnull, str(tmp_path / "kernel.ptx")]
     subprocess.run(ptxas, check=True)

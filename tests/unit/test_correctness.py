@@ -9,7 +9,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.correctness.custom_check import ReferenceWithCheck
+from pytest_gpuperf.measure.correctness.comparison import ReferenceWithCheck
 from pytest_gpuperf.measure.correctness.poison import poisoned_memory
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ def test_no_more_than_three_copies_of_an_output_are_alive(monkeypatch: pytest.Mo
         torch.mul(x, x, out=out)
 
     copies = LiveCopies()
-    monkeypatch.setattr("pytest_gpuperf.measure.correctness.arguments.copy", copies)
+    monkeypatch.setattr("pytest_gpuperf.measure.correctness.call_tensors.copy", copies)
     assert checked(square_into, torch.empty(5), data(5), expected=square_into, mutates=(0,)).passed
     assert copies.most == 3
 

@@ -12,7 +12,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure import correctness
-from pytest_gpuperf.measure.correctness import check, foreign_arrays
+from pytest_gpuperf.measure.correctness import call_tensors, check
 
 
 class Array:
@@ -55,7 +55,7 @@ def test_wrong_array_of_another_library_fails() -> None:
 
 
 def test_changed_argument_of_another_library_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_arrays, "ON_GPU", {1})
+    monkeypatch.setattr(call_tensors, "ON_GPU", {1})
 
     def doubled_in_place(x: Array) -> Array:
         x.tensor *= 2
@@ -75,13 +75,13 @@ def test_unreadable_output_is_refused_by_name() -> None:
 
 
 def test_unreadable_argument_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign_arrays, "ON_GPU", {1})
+    monkeypatch.setattr(call_tensors, "ON_GPU", {1})
     assert check(lambda _: torch.ones(1), (Unreadable(),), {}, expected=torch.ones(1)).passed
 
 
 def test_arrays_of_a_reference_move_to_the_device_of_the_output() -> None:
     there = torch.device("meta")
-    found = foreign_arrays.moved({"a": [np.ones(2), torch.ones(2)], "n": 3}, there)
+    found = call_tensors.moved({"a": [np.ones(2), torch.ones(2)], "n": 3}, there)
     assert [one.device.type for one in found["a"]] == ["meta", "cpu"]
     assert found["n"] == 3
 
@@ -91,7 +91,7 @@ def test_numpy_reference_moves(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def moved(value: object, device: torch.device) -> object:
         devices.append(device)
-        return foreign_arrays.moved(value, device)
+        return call_tensors.moved(value, device)
 
     monkeypatch.setattr(correctness, "moved", moved)
     assert check(lambda: torch.ones(2), (), {}, expected=lambda: np.ones(2, np.float32)).passed

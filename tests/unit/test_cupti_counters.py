@@ -10,8 +10,7 @@ import torch
 from fake_cupti import CONTEXT, PASSES, FakeCupti, activity, recording
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters import cupti_counters
-from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
-from pytest_gpuperf.measure.counters.launch_facts import launch_facts
+from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters, launch_facts
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.records import GpuInfo, Profile

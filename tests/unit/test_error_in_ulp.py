@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.correctness import ulp_error
-from pytest_gpuperf.measure.correctness.ulp_error import error_of, ulp
+from pytest_gpuperf.measure.correctness import accuracy
+from pytest_gpuperf.measure.correctness.accuracy import error_of, ulp
 
 NARROW = [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 
@@ -63,7 +63,7 @@ def test_pieces_give_the_same_error_as_the_whole(monkeypatch: pytest.MonkeyPatch
     exact = torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     actual = exact.bfloat16()
     whole = error_of(actual, exact, torch.bfloat16)
-    monkeypatch.setattr(ulp_error, "PIECE", 300)
+    monkeypatch.setattr(accuracy, "PIECE", 300)
     pieces = error_of(actual, exact, torch.bfloat16)
     assert whole is not None
     assert pieces is not None
@@ -71,8 +71,8 @@ def test_pieces_give_the_same_error_as_the_whole(monkeypatch: pytest.MonkeyPatch
 
 
 def test_sample_of_a_large_output_reaches_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ulp_error, "PIECE", 64)
-    monkeypatch.setattr(ulp_error, "SAMPLE", 8)
+    monkeypatch.setattr(accuracy, "PIECE", 64)
+    monkeypatch.setattr(accuracy, "SAMPLE", 8)
     exact = torch.ones(5000, dtype=torch.float64)
     first, last = exact.clone(), exact.clone()
     first[0], last[4968:] = 2.0, 3.0
@@ -95,7 +95,7 @@ def test_empty_output_has_no_error() -> None:
 
 
 def test_error_where_nothing_is_expected_is_finite() -> None:
-    assert rms_of(torch.ones(3), torch.zeros(3, dtype=torch.float64)) == ulp_error.LARGEST
+    assert rms_of(torch.ones(3), torch.zeros(3, dtype=torch.float64)) == accuracy.LARGEST
 
 
 @pytest.mark.parametrize(("bits", "low", "high"), [(11, 1000, 10_000), (8, 10_000, 100_000)])

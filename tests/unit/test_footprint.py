@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.correctness.footprint import argument_bytes
+from pytest_gpuperf.measure.correctness.call_tensors import argument_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

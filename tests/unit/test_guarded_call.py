@@ -10,10 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.correctness.arguments import Arguments
+from pytest_gpuperf.measure.correctness.call_tensors import Arguments
 from pytest_gpuperf.measure.correctness.guarded_call import GuardedArguments, call_between_red_zones
-from pytest_gpuperf.measure.correctness.guarded_pool import Requests, near, unused
-from pytest_gpuperf.measure.correctness.red_zone import ALIGNMENT, Neighbour, Zone, written
+from pytest_gpuperf.measure.correctness.guarded_memory import (
+    ALIGNMENT,
+    Neighbour,
+    Requests,
+    Zone,
+    near,
+    unused,
+    written,
+)
 
 POISON = (0x5A5A5A5A, 0xFFFFFFFF)
 

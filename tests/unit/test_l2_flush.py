@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuda_header import cuda_numbers
-from pytest_gpuperf.measure.device import cuda_constants, l2_flush, originals
+from pytest_gpuperf.measure.device import driver as cuda_driver
+from pytest_gpuperf.measure.device import l2_flush, originals
 
 if TYPE_CHECKING:
     import torch
@@ -67,7 +68,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> D
 
 
 def test_numbers_of_cuda_are_those_of_its_header() -> None:
-    numbers = {name: number for name, number in vars(cuda_constants).items() if name.startswith("CU_")}
+    numbers = {name: number for name, number in vars(cuda_driver).items() if name.startswith("CU_")}
     header = cuda_numbers()
     assert numbers == {name: header[name] for name in numbers}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fake_cupti import activity
-from pytest_gpuperf.measure.counters.launch_facts import launch_facts
+from pytest_gpuperf.measure.counters.cupti_counters import launch_facts
 from pytest_gpuperf.metrics.ncu_units import to_base
 from pytest_gpuperf.records import GpuInfo
 

@@ -15,9 +15,8 @@ from pytest_gpuperf.measure.cupti import module_callbacks
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.identity import code_reader
-from pytest_gpuperf.measure.identity.code_reader import MOST_KERNELS, CodeReader
+from pytest_gpuperf.measure.identity.code_reader import MOST_KERNELS, CodeReader, LoadedModules
 from pytest_gpuperf.measure.identity.cubin import Cubin
-from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
 from pytest_gpuperf.records.call import Call
 
 if TYPE_CHECKING:

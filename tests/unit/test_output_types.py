@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.correctness.comparison import Tolerance
-from pytest_gpuperf.measure.correctness.low_signal import low_signal
-from pytest_gpuperf.measure.correctness.output_types import strange_types
+from pytest_gpuperf.measure.correctness.comparison import Tolerance, low_signal
+from pytest_gpuperf.measure.correctness.pending_outputs import strange_types
 
 
 class Lazy(torch.Tensor):

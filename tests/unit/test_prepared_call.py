@@ -12,7 +12,7 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing import prepared_call
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.prepared_call import prepare
-from pytest_gpuperf.measure.timing.warm_up import Warmed
+from pytest_gpuperf.measure.timing.sm_clock import Warmed
 from pytest_gpuperf.records import WarmUp
 from simulated_gpu import SimulatedGpu
 

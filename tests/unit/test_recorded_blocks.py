@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pytest_gpuperf.measure.timing.batch import Block
-    from pytest_gpuperf.measure.timing.clock_stamps import Stamps
+    from pytest_gpuperf.measure.timing.sm_clock import Stamps
 
 CALLS = 10
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.correctness import stream_order
-from pytest_gpuperf.measure.correctness.arguments import Arguments
-from pytest_gpuperf.measure.correctness.stream_order import late_outputs
+from pytest_gpuperf.measure.correctness import pending_outputs
+from pytest_gpuperf.measure.correctness.call_tensors import Arguments
+from pytest_gpuperf.measure.correctness.pending_outputs import late_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class TwoStreams:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> TwoStreams:
     streams = TwoStreams()
-    monkeypatch.setattr(stream_order, "finish", streams.finish)
+    monkeypatch.setattr(pending_outputs, "finish", streams.finish)
     return streams
 
 
@@ -125,14 +125,14 @@ def test_argument_that_is_written_late_is_named_and_put_back(gpu: TwoStreams) ->
 
 def test_hold_is_longer_than_the_call(gpu: TwoStreams, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.003])
-    monkeypatch.setattr(stream_order, "now", lambda: next(clock))
+    monkeypatch.setattr(pending_outputs, "now", lambda: next(clock))
     late(gpu, squared(gpu, on="current"), torch.ones(1))
     assert gpu.longest_us == pytest.approx(11_000)
 
 
 def test_gpu_is_not_held_for_a_slow_call(gpu: TwoStreams, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0])
-    monkeypatch.setattr(stream_order, "now", lambda: next(clock))
+    monkeypatch.setattr(pending_outputs, "now", lambda: next(clock))
     assert late(gpu, squared(gpu, on="other"), torch.ones(1)) == ""
     assert gpu.longest_us == 0
 

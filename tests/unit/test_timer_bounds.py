@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.timing import timer, warm_up
+from pytest_gpuperf.measure.timing import sm_clock, timer
 from pytest_gpuperf.measure.timing.batch import Block
 from pytest_gpuperf.measure.timing.timer import disturbed
 from pytest_gpuperf.records import Conditions, WarmUp
@@ -137,16 +137,16 @@ def test_cupti_is_detached_at_the_end(bench: Bench, monkeypatch: pytest.MonkeyPa
 def test_last_window_of_a_warm_up_is_kept() -> None:
     times = iter(range(1000))
     batch = Blocks(lambda _: 5.0 + 1e-6 * next(times), block_s=1 / 16)
-    kept_us = [block.time_us for block in warm_up.until_steady(batch, 3.0, batch.clock).steady]
+    kept_us = [block.time_us for block in sm_clock.until_steady(batch, 3.0, batch.clock).steady]
     assert kept_us == pytest.approx([5.000003, 5.000004], abs=1e-9)
     drifting = Blocks(lambda now: 5.0 * 2**now)
-    assert warm_up.until_steady(drifting, 3.0, drifting.clock).steady == ()
+    assert sm_clock.until_steady(drifting, 3.0, drifting.clock).steady == ()
 
 
 @pytest.mark.parametrize(("drift", "steady"), [(1.00499, True), (1.0051, False)])
 def test_windows_agree_within_half_a_percent(drift: float, *, steady: bool) -> None:
     batch = Blocks(lambda now: 5.0 if now < 0.15 else 5.0 * drift, block_s=0.125)
-    assert warm_up.until_steady(batch, 0.25, batch.clock).warm_up == WarmUp(
+    assert sm_clock.until_steady(batch, 0.25, batch.clock).warm_up == WarmUp(
         seconds=0.25, launches=20, steady=steady
     )
 

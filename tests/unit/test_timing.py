@@ -19,8 +19,8 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+from pytest_gpuperf.measure.timing.sm_clock import until_steady
 from pytest_gpuperf.measure.timing.timer import normalised_us
-from pytest_gpuperf.measure.timing.warm_up import until_steady
 from pytest_gpuperf.records import (
     ClockModel,
     Conditions,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_gpuperf.measure.timing.batch import Block
-    from pytest_gpuperf.measure.timing.warm_up import Warmed
+    from pytest_gpuperf.measure.timing.sm_clock import Warmed
     from pytest_gpuperf.records import TimingSource
 
 times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.restoration.snapshot import Before
+from pytest_gpuperf.measure.restoration import Before
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
 from pytest_gpuperf.measure.verification import reexecution, retiming

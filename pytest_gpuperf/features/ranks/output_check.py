@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.measure.correctness.arguments import Arguments, copied_outputs
-from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, merge
-from pytest_gpuperf.measure.correctness.low_signal import low_signal
+from pytest_gpuperf.measure.correctness.call_tensors import Arguments, copied_outputs
+from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, low_signal, merge
 from pytest_gpuperf.measure.correctness.poison import PATTERNS, holds, poisoned_memory
 from pytest_gpuperf.records import Correctness
 

@@ -171,7 +171,7 @@ class _Trial:
         inputs: Callable[[int], tuple[Any, ...]] | None = None,
     ) -> None:
         __tracebackhide__ = True
-        from pytest_gpuperf.measure.correctness.custom_check import ReferenceWithCheck
+        from pytest_gpuperf.measure.correctness.comparison import ReferenceWithCheck
 
         self._gpuperf.check(
             self._solution,

@@ -19,7 +19,7 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.file_import import Unchanged, load
 from pytest_gpuperf.features.trial.problem_forms import FORMS
-from pytest_gpuperf.measure.correctness.arguments import named_tensors
+from pytest_gpuperf.measure.correctness.call_tensors import named_tensors
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
 from pytest_gpuperf.measure.trees import mapped
 

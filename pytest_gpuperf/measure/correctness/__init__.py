@@ -5,7 +5,7 @@ real call; the former values of the tensors are restored after each call. The ca
 
 1. The function as it is. Compilation and autotuning happen here; the output is not compared.
 2. The function twice, the second time between red zones: see `guarded_call.py`.
-3. On a GPU, the function twice, the second time while the GPU is held: see `stream_order.py`.
+3. On a GPU, the function twice, the second time while the GPU is held: see `pending_outputs.py`.
 4. The function twice, each time after a rehearsal, with free memory filled with one byte pattern and then
    with another. Both outputs have to agree with the reference; an element that holds the pattern both times
    was never written.
@@ -32,22 +32,33 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.accuracy import accuracy_of
-from pytest_gpuperf.measure.correctness.arguments import Arguments, copied_outputs, named_tensors
-from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, dtype_name, merge, never_written
-from pytest_gpuperf.measure.correctness.custom_check import ReferenceWithCheck, copy_of
-from pytest_gpuperf.measure.correctness.float64_reference import (
+from pytest_gpuperf.measure.correctness.accuracy import (
     MOST_SECONDS,
     NotWidenedError,
+    accuracy_of,
     widened_reference,
 )
-from pytest_gpuperf.measure.correctness.footprint import OutputMemory, argument_bytes
-from pytest_gpuperf.measure.correctness.foreign_arrays import moved
+from pytest_gpuperf.measure.correctness.call_tensors import (
+    Arguments,
+    OutputMemory,
+    argument_bytes,
+    copied_outputs,
+    moved,
+    named_tensors,
+)
+from pytest_gpuperf.measure.correctness.comparison import (
+    ReferenceWithCheck,
+    Tolerance,
+    compare,
+    copy_of,
+    dtype_name,
+    low_signal,
+    merge,
+    never_written,
+)
 from pytest_gpuperf.measure.correctness.guarded_call import Guarded, call_between_red_zones
-from pytest_gpuperf.measure.correctness.low_signal import low_signal
-from pytest_gpuperf.measure.correctness.output_types import strange_types, types_in
+from pytest_gpuperf.measure.correctness.pending_outputs import late_outputs, strange_types, types_in
 from pytest_gpuperf.measure.correctness.poison import PATTERNS, holds, poisoned_memory
-from pytest_gpuperf.measure.correctness.stream_order import late_outputs
 from pytest_gpuperf.measure.device.originals import library_unchanged, now
 from pytest_gpuperf.measure.device.process_state import ProcessState
 from pytest_gpuperf.measure.device.synchronisation import finish

@@ -1,20 +1,23 @@
-"""Compare an output with its reference: largest difference, its place, and the tolerance."""
+"""Compare an output with its reference: difference, its place, tolerance; find what a reference misses."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness import poison
+from pytest_gpuperf.measure.trees import mapped
 from pytest_gpuperf.records import Correctness
 from pytest_gpuperf.records.quantities import MOST_ATOL, MOST_RTOL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 DEFAULT_TOLERANCES = {
     torch.float16: (1e-3, 1e-5),
@@ -29,6 +32,10 @@ DEFAULT_TOLERANCES = {
 
 _CHUNK = 1 << 24
 """Elements compared at once: 128 MiB for each of a handful of float64 intermediates."""
+LEAST_ELEMENTS = 16
+"""Fewer elements are not expected to differ."""
+WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+"""Types whose smallest and largest elements torch does not find."""
 
 
 @dataclass(frozen=True)
@@ -274,3 +281,51 @@ def unravel(at: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 def _unravel(at: int | None, shape: torch.Size) -> tuple[int, ...]:
     return () if at is None else unravel(at, shape)
+
+
+@dataclass(frozen=True)
+class ReferenceWithCheck:
+    """A reference whose figures are information: its own check decides."""
+
+    reference: Callable[..., object]
+    objection: Callable[[tuple[Any, ...], Any], str]
+    """Returns why an output for some arguments is wrong, empty if it is right; changes neither."""
+
+    def __call__(self, *args: Any) -> object:
+        """Call the reference."""
+        return self.reference(*args)
+
+
+def copy_of(value: object) -> object:
+    """Copy the tensors in nested tuples, lists and dicts, with the same bits."""
+    return mapped(
+        lambda one: poison.copy(one).view(one.dtype) if isinstance(one, torch.Tensor) else one, value
+    )
+
+
+def low_signal(name: str, reference: torch.Tensor, actual: torch.dtype, tolerance: Tolerance) -> str:
+    """Describe a reference that one constant would match; empty if none would.
+
+    Args:
+        name: Name of the output.
+        reference: Its reference.
+        actual: Type of the output.
+        tolerance: Tolerances of the comparison.
+    """
+    if reference.numel() < LEAST_ELEMENTS or reference.is_complex():
+        return ""
+    values = reference.detach()
+    if values.dtype == torch.bool or values.dtype.itemsize == 1:
+        values = values.to(torch.float32)
+    elif values.dtype in WIDE_UNSIGNED:
+        values = values.to(torch.int64)
+    low, high = (float(value) for value in values.aminmax())
+    if low == high:
+        return f"the reference of {name} is {'all zero' if low == 0 else f'{low:g} everywhere'}"
+    if not math.isfinite(high - low):
+        return ""
+    rtol, atol = tolerance.between(actual, reference.dtype)
+    middle = (low + high) / 2
+    if (high - low) / 2 <= atol + rtol * min(abs(low), abs(high), abs(middle)):
+        return f"the reference of {name} varies from {low:g} to {high:g}, within the tolerance"
+    return ""

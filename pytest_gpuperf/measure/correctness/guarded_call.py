@@ -2,8 +2,8 @@
 
 The function runs once more, on copies of its arguments. Each copy has the strides, the storage offset and
 the alignment of its original, and lies between bytes that are NaN in floating types and -1 in integers. On
-a GPU, what the call allocates lies between poisoned bytes, too: see `guarded_pool.py`, for which the function
-runs once before.
+a GPU, what the call allocates lies between poisoned bytes, too: see `guarded_memory.py`, for which the
+function runs once before.
 
 A changed byte in a red zone is a write out of bounds. A read out of bounds gets NaN, so that the output
 differs from that of other calls.
@@ -19,13 +19,17 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import poison
-from pytest_gpuperf.measure.correctness.arguments import named_tensors, tensors_of_arguments
-from pytest_gpuperf.measure.correctness.guarded_pool import (
+from pytest_gpuperf.measure.correctness.call_tensors import named_tensors, tensors_of_arguments
+from pytest_gpuperf.measure.correctness.guarded_memory import (
+    ALIGNMENT,
     GuardedPool,
+    Neighbour,
+    Zone,
     can_guard,
+    memory_between,
     recorded_requests,
+    written,
 )
-from pytest_gpuperf.measure.correctness.red_zone import ALIGNMENT, Neighbour, Zone, memory_between, written
 from pytest_gpuperf.measure.device.memory import bytes_of, twin
 from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.measure.trees import mapped
@@ -33,7 +37,7 @@ from pytest_gpuperf.measure.trees import mapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_gpuperf.measure.correctness.arguments import Arguments
+    from pytest_gpuperf.measure.correctness.call_tensors import Arguments
 
 ARGUMENT_BYTE = 0xFF
 """NaN in every floating type: a read out of bounds shows."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.measure.device import originals, ptx_kernels
+from pytest_gpuperf.measure.device import driver, originals
 from pytest_gpuperf.measure.device.memory import bytes_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class HeldGpu:
         self.device = torch.device("cuda", device)
         found = torch.cuda.get_device_properties(self.device)
         self._blocks = found.multi_processor_count * (found.max_threads_per_multi_processor // _THREADS)
-        self._kernel = ptx_kernels.kernel(ptx_kernels.HOLD, device)
+        self._kernel = driver.kernel(driver.HOLD, device)
         self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         # The GPU reads and writes this memory of the host. Allocating it while the GPU is held would wait.
         self._control = torch.zeros(2, dtype=torch.int64, pin_memory=True)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.device.cuda_constants import (
+from pytest_gpuperf.measure.device.driver import (
     CU_LIMIT_PERSISTING_L2_CACHE_SIZE,
     CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW,
+    DriverError,
+    call,
 )
-from pytest_gpuperf.measure.device.driver import DriverError, call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ import torch
 
 from pytest_gpuperf.compat import torch_names
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device import ptx_kernels
+from pytest_gpuperf.measure.device import driver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +133,7 @@ def sleep_on_gpu(cycles: int) -> None:
     if _SLEEP is not None:
         _SLEEP(cycles)
     else:
-        ptx_kernels.launch(ptx_kernels.SPIN, cycles, current_stream().cuda_stream)
+        driver.launch(driver.SPIN, cycles, current_stream().cuda_stream)
 
 
 def zero(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,19 +1,18 @@
-"""Hash the code of the kernels that a call launches."""
+"""Hash the code of the kernels that a call launches: from cubins and Triton kernels of this process."""
 
 from __future__ import annotations
 
+import gc
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_gpuperf.compat.triton_names import launches_noted
+from pytest_gpuperf.compat.triton_names import compiled_kernel_type, launches_noted
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.module_callbacks import watched_modules
 from pytest_gpuperf.measure.cupti.ownership import kept_attached
 from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.measure.identity.cubin import Cubin
-from pytest_gpuperf.measure.identity.loaded_modules import LoadedModules
-from pytest_gpuperf.measure.identity.triton_launches import compiled_kernels
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
 
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
 MOST_KERNELS = 100
 """Maximum number of distinct kernels and configurations of a call."""
 Result = TypeVar("Result")
+MOST_BYTES = 512 << 20
+"""Bytes of all cubins that are held: those of libraries have many MB, and each has thousands of kernels."""
+_ELF = b"\x7fELF"
 
 
 class CodeReader:
@@ -124,3 +126,53 @@ def _variants(one: Activity, compiled: list[Any], functions: set[object]) -> lis
         == (one.shared_memory_bytes, one.registers_per_thread)
     ]
     return [Cubin(kernel.asm["cubin"]) for kernel in alike or launched]
+
+
+class LoadedModules:
+    """Holds cubins until their kernels are launched.
+
+    Args:
+        most_bytes: Bytes to hold; the oldest cubins go first.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._cubins: list[tuple[str, Cubin]] = []
+        self._bytes = 0
+        self.test = ""
+        """Node id of the present test."""
+
+    def take(self, data: bytes) -> None:
+        """Hold a cubin; anything else that the driver loads is left out."""
+        if not data.startswith(_ELF) or len(data) > self._most_bytes:
+            return
+        self._cubins.append((self.test, Cubin(data)))
+        self._bytes += len(data)
+        while self._bytes > self._most_bytes:
+            _, oldest = self._cubins.pop(0)
+            self._bytes -= oldest.size
+
+    def having(self, kernel: str) -> list[Cubin]:
+        """Return the cubins with a kernel: those that the present test has loaded, else all.
+
+        Two modules of a project may have kernels of one name.
+
+        Args:
+            kernel: Name in the cubin, mangled for C++.
+        """
+        found = [(test, cubin) for test, cubin in self._cubins if cubin.has(kernel)]
+        own = [cubin for test, cubin in found if test == self.test]
+        return own or [cubin for _, cubin in found]
+
+
+def compiled_kernels() -> dict[str, list[Any]]:
+    """Return Triton's kernels of this process by name: each configuration and type makes a variant."""
+    found: dict[str, list[Any]] = {}
+    kind = compiled_kernel_type()
+    if kind is None:
+        return found
+    # Triton's place for them differs by version; Inductor keeps its own.
+    for thing in gc.get_referrers(kind):
+        if type(thing) is kind:
+            found.setdefault(thing.metadata.name, []).append(thing)
+    return found

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from pytest_gpuperf.measure.device import driver, originals
-from pytest_gpuperf.measure.device.cuda_constants import (
+from pytest_gpuperf.measure.device.driver import (
     CU_GRAPH_NODE_TYPE_CONDITIONAL,
     CU_GRAPH_NODE_TYPE_GRAPH,
     CU_GRAPH_NODE_TYPE_KERNEL,
     CU_GRAPH_NODE_TYPE_MEMCPY,
     CU_GRAPH_NODE_TYPE_MEMSET,
+    DriverError,
 )
-from pytest_gpuperf.measure.device.driver import DriverError
 from pytest_gpuperf.measure.device.memory import bytes_at
 
 if TYPE_CHECKING:

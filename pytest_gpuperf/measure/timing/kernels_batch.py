@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
 from pytest_gpuperf.measure.cupti.ownership import detach
-from pytest_gpuperf.measure.device.ptx_kernels import STAMP
+from pytest_gpuperf.measure.device.driver import STAMP
 from pytest_gpuperf.measure.device.synchronisation import finish
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
 from pytest_gpuperf.measure.timing.batch import Block, GpuWork, HostBatch
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
-    from pytest_gpuperf.measure.timing.clock_stamps import Stamps
+    from pytest_gpuperf.measure.timing.sm_clock import Stamps
 
 BLOCK_US = 5_000
 HOST_BLOCK_US = 50_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import originals, ptx_kernels
+from pytest_gpuperf.measure.device import driver, originals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ def mark() -> None:
     Raises:
         GpuperfError: The driver refuses it.
     """
-    ptx_kernels.launch(ptx_kernels.EMPTY, 0, originals.current_stream().cuda_stream)
+    driver.launch(driver.EMPTY, 0, originals.current_stream().cuda_stream)
 
 
 def counted(calls: Sequence[Sequence[Activity]]) -> list[list[Activity]]:
@@ -52,10 +52,10 @@ def marks_in(activities: Iterable[Activity], launched: int) -> list[Activity]:
         CuptiError: Marks are missing.
         GpuperfError: There are more: the callable could pass its work off as marks.
     """
-    found = [one for one in activities if ptx_kernels.EMPTY in one.name]
+    found = [one for one in activities if driver.EMPTY in one.name]
     if (more := len(found) - launched) > 0:
         raise GpuperfError(
-            f"{REFUSED}{more} kernels of the callable have the name {ptx_kernels.EMPTY}, by which this "
+            f"{REFUSED}{more} kernels of the callable have the name {driver.EMPTY}, by which this "
             "plugin knows its own kernels",
             expected="kernels of other names",
         )

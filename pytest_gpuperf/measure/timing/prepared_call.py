@@ -11,7 +11,15 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.ownership import detach
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.synchronisation import finish
-from pytest_gpuperf.measure.timing.batch import MAX_CALLS, ColdBatch, HostBatch, HotBatch, QueuedBatch
+from pytest_gpuperf.measure.timing.batch import (
+    MAX_CALLS,
+    SHORT_IN_GAPS,
+    USUAL_GAP_US,
+    ColdBatch,
+    HostBatch,
+    HotBatch,
+    QueuedBatch,
+)
 from pytest_gpuperf.measure.timing.graph_capture import (
     NotCapturableError,
     NothingLaunchedError,
@@ -22,17 +30,15 @@ from pytest_gpuperf.measure.timing.graph_capture import (
     waits_for_gpu,
 )
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
-from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, USUAL_GAP_US
-from pytest_gpuperf.measure.timing.warm_up import until_steady
+from pytest_gpuperf.measure.timing.sm_clock import until_steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_gpuperf.measure.timing.batch import Batch, Block
-    from pytest_gpuperf.measure.timing.clock_stamps import Stamps
     from pytest_gpuperf.measure.timing.graph_calls import CapturedCalls
     from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
-    from pytest_gpuperf.measure.timing.warm_up import Warmed
+    from pytest_gpuperf.measure.timing.sm_clock import Stamps, Warmed
     from pytest_gpuperf.records import TimingMode
 
 BLOCK_US = 5_000

@@ -8,7 +8,7 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.arguments import tensors_of_arguments
+from pytest_gpuperf.measure.correctness.call_tensors import tensors_of_arguments
 from pytest_gpuperf.measure.device.memory import bytes_of, free_bytes, twin
 from pytest_gpuperf.measure.trees import mapped, values_in
 

@@ -14,12 +14,10 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.ownership import detach
 from pytest_gpuperf.measure.device import l2_flush, originals
-from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS
-from pytest_gpuperf.measure.timing.clock_stamps import Stamps
+from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS, SHORT_IN_GAPS, launch_gap_us
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
-from pytest_gpuperf.measure.timing.launch_gap import SHORT_IN_GAPS, launch_gap_us
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall, prepare
-from pytest_gpuperf.measure.timing.sm_clock_variation import BURN_S, Burn, at_other_clocks
+from pytest_gpuperf.measure.timing.sm_clock import BURN_S, Burn, Stamps, at_other_clocks
 from pytest_gpuperf.measure.verification.cupti_records import UncontainedError, contained
 from pytest_gpuperf.records import OtherTime, Timing, Workload
 from pytest_gpuperf.statistics.clock_model import fit, normalise_blocks, scaled

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.arguments import named_tensors
+from pytest_gpuperf.measure.correctness.call_tensors import moved, named_tensors
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
-from pytest_gpuperf.measure.correctness.foreign_arrays import moved
 from pytest_gpuperf.measure.correctness.poison import holds, same_bits, zero
 
 if TYPE_CHECKING:

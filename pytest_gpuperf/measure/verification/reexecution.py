@@ -16,9 +16,8 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.arguments import named_tensors
-from pytest_gpuperf.measure.correctness.comparison import Tolerance
-from pytest_gpuperf.measure.correctness.custom_check import ReferenceWithCheck
+from pytest_gpuperf.measure.correctness.call_tensors import named_tensors
+from pytest_gpuperf.measure.correctness.comparison import ReferenceWithCheck, Tolerance
 from pytest_gpuperf.measure.correctness.poison import copy, fill, poisoned_memory
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.synchronisation import finish
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from pytest_gpuperf.measure.restoration.snapshot import Before
+    from pytest_gpuperf.measure.restoration import Before
     from pytest_gpuperf.measure.verification.retiming import Rerun
     from pytest_gpuperf.records.call import Call
 

@@ -18,7 +18,7 @@ from pytest_gpuperf.measure.verification.retiming import reruns_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.measure.restoration.snapshot import Before
+    from pytest_gpuperf.measure.restoration import Before
     from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
     from pytest_gpuperf.measure.verification.retiming import Rerun
     from pytest_gpuperf.records import Timing, Verification

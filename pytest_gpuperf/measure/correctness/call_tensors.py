@@ -1,4 +1,7 @@
-"""Tensors among a call's arguments, and their values before the call."""
+"""Tensors of a call: among its arguments and outputs, their values before it, and their memory.
+
+Arrays of other libraries (JAX, CuPy, numba-cuda, NumPy) are read as tensors that share their memory.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,22 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.dlpack import from_dlpack
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.foreign_arrays import as_tensor, is_on_gpu
 from pytest_gpuperf.measure.correctness.poison import copy, fill, same_bits
 from pytest_gpuperf.measure.device.memory import alias, bytes_of
+from pytest_gpuperf.measure.trees import mapped, values_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ON_GPU = frozenset((2, 13))
+"""`kDLCUDA` and `kDLCUDAManaged` in dlpack.h."""
 
 
 def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
@@ -195,3 +206,122 @@ def _memory_of(tensors: Mapping[str, torch.Tensor]) -> dict[int, _Allocation]:
             found[storage.data_ptr()] = _Allocation(storage, bytes_of(storage).clone().untyped_storage(), {})
         found[storage.data_ptr()].tensors[name] = tensor
     return found
+
+
+def argument_bytes(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """Return the bytes of the tensors among the arguments; memory that two of them share counts once.
+
+    Returns:
+        0 if it is not known: a tensor is sparse, or of a type without memory of its own.
+    """
+    tree = [*args, dict(kwargs)]
+    if any(isinstance(one, torch.Tensor) and one.layout != torch.strided for one in values_in(tree)):
+        return 0
+    with suppress(RuntimeError):
+        return _bytes_of(tensor for _, tensor in named_tensors(tree, "argument", argument=True))
+    return 0
+
+
+class OutputMemory:
+    """Memory of the tensors that a call returned, without that of its arguments.
+
+    Args:
+        value: The returned value, which the caller deletes before it asks for `new_bytes`.
+        arguments: Addresses of the allocations of the arguments.
+    """
+
+    def __init__(self, value: object, arguments: Collection[int]) -> None:
+        tensors = [tensor for _, tensor in named_tensors(value, "output") if tensor.numel()]
+        self._found: list[tuple[StorageWeakRef, int]] = []
+        with suppress(RuntimeError):
+            self._found = list(_allocations(tensors, arguments))
+        self.bytes = sum(count for _, count in self._found)
+        """Bytes of all of them."""
+
+    def new_bytes(self) -> int:
+        """Return the bytes of those that nobody holds any longer.
+
+        The next call gets them as new memory. Outputs that live on may be kept results, or buffers of which
+        a call writes a part.
+        """
+        gone = [count for storage, count in self._found if storage.expired()]  # type: ignore[no-untyped-call]
+        return sum(gone)
+
+
+def _allocations(
+    tensors: Iterable[torch.Tensor], but: Collection[int]
+) -> Iterator[tuple[StorageWeakRef, int]]:
+    """Yield the allocations of tensors with the bytes that they have in each.
+
+    Raises:
+        RuntimeError: A tensor is of a type without memory of its own.
+    """
+    found: dict[int, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        address = tensor.untyped_storage().data_ptr()
+        if address not in but:
+            found.setdefault(address, []).append(tensor)
+    for some in found.values():
+        yield StorageWeakRef(some[0].untyped_storage()), _bytes_of(some)  # type: ignore[no-untyped-call]
+
+
+def _bytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    """Return the bytes of the elements of tensors, at most those of their allocations."""
+    elements: dict[int, int] = {}
+    sizes: dict[int, int] = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
+        sizes[address] = storage.nbytes()
+        elements[address] = elements.get(address, 0) + _distinct(tensor) * tensor.element_size()
+    return sum(min(count, sizes[address]) for address, count in elements.items())
+
+
+def _distinct(tensor: torch.Tensor) -> int:
+    """Return the number of elements; those along an expanded dimension are one."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        count *= size if stride or not size else 1
+    return count
+
+
+def as_tensor(value: Any, name: str) -> torch.Tensor | None:
+    """Return an array as a tensor, by DLPack or `__cuda_array_interface__`; None for other values.
+
+    Raises:
+        GpuperfError: torch cannot read the array.
+    """
+    if isinstance(value, torch.Tensor):
+        return value
+    try:
+        if hasattr(value, "__dlpack__"):
+            return from_dlpack(value)
+        if hasattr(value, "__cuda_array_interface__"):
+            return torch.as_tensor(value, device="cuda")
+    except Exception as error:
+        raise GpuperfError(
+            f"{name} is a {type(value).__qualname__} that torch cannot read: {error}",
+            expected="an array in the memory of one device, of a type that torch has",
+            next_step="return one that torch.from_dlpack accepts",
+        ) from error
+    return None
+
+
+def is_on_gpu(value: Any) -> bool:
+    """Return True for an array of another library in the memory of a GPU."""
+    try:
+        if hasattr(value, "__dlpack_device__"):
+            return value.__dlpack_device__()[0] in ON_GPU
+        return hasattr(value, "__cuda_array_interface__")
+    except Exception:  # such as an array on several GPUs
+        return False
+
+
+def moved(tree: Any, device: torch.device) -> Any:
+    """Return a reference with the arrays of other libraries as tensors on a device; tensors stay."""
+
+    def one(value: Any) -> Any:
+        tensor = None if isinstance(value, torch.Tensor) else as_tensor(value, "the reference")
+        return value if tensor is None else tensor.to(device)
+
+    return mapped(one, tree)

@@ -1,4 +1,4 @@
-"""Allocations of a call on a GPU between poisoned bytes, for any allocating code.
+"""Memory between poisoned bytes: red zones, and a pool of them for all allocations of a call on a GPU.
 
 torch's caching allocator gives each request the smallest free block that fits. A first call tells the sizes
 of its requests. Before a second call, a memory pool of its own gets one free block of exactly each size, with
@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_gpuperf.compat import torch_names
-from pytest_gpuperf.measure.correctness.red_zone import Neighbour, Zone
 from pytest_gpuperf.measure.device.memory import bytes_at, free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+ALIGNMENT = 512
+"""Bytes by which torch aligns memory on a GPU (`kMinBlockSize` in c10/core/AllocatorConfig.h)."""
 POOL_BYTE = 0x5A
 """Unlike the byte around arguments: a kernel may copy what it reads out of bounds."""
 _SMALL = 1 << 20
@@ -39,6 +40,77 @@ _SMALL_ZONE = 4096
 _MOST_BYTES = 1 << 30
 """Memory that a process may keep for red zones of one call."""
 _MOST_ENTRIES = 100_000
+_POOLS: dict[int, torch.cuda.MemPool] = {}
+"""The pool of each GPU, by its index."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A tensor next to a red zone."""
+
+    name: str
+    itemsize: int = 0
+    """Bytes of an element; 0 if unknown."""
+
+    def distance(self, skipped: int) -> str:
+        """Return `1 element` for no byte between the tensor and a changed one."""
+        unit = "element" if self.itemsize else "byte"
+        count = skipped // (self.itemsize or 1) + 1
+        return f"{count} {unit}{'s' * (count > 1)}"
+
+
+@dataclass(frozen=True)
+class Zone:
+    """Bytes that nobody may write."""
+
+    memory: torch.Tensor
+    """The bytes."""
+    byte: int
+    """Their value."""
+    before: Neighbour | None = None
+    """The tensor that ends at the first byte."""
+    after: Neighbour | None = None
+    """The tensor that begins behind the last byte."""
+
+    def changed(self) -> torch.Tensor:
+        """Return, on the device, if a byte has changed."""
+        return (self.memory != self.byte).any()
+
+    def describe(self) -> str:
+        """Describe the changed bytes: their number, and the distance from the nearest tensor."""
+        places = (self.memory != self.byte).nonzero().flatten()
+        past, ahead = int(places[0]), self.memory.numel() - 1 - int(places[-1])
+        changed = f"{len(places)} byte{'s' * (len(places) > 1)} changed, the nearest"
+        if self.before is not None and (self.after is None or past <= ahead):
+            return f"{changed} {self.before.distance(past)} past the end of {self.before.name}"
+        if self.after is not None:
+            return f"{changed} {self.after.distance(ahead)} before {self.after.name}"
+        return f"{len(places)} bytes changed that belong to no tensor"
+
+
+def written(zones: Sequence[Zone]) -> list[str]:
+    """Describe each red zone that was written."""
+    by_device: dict[torch.device, list[Zone]] = {}
+    for zone in zones:
+        if zone.memory.numel():
+            by_device.setdefault(zone.memory.device, []).append(zone)
+    found = []
+    for same in by_device.values():
+        # One wait for the device, however many zones there are.
+        flags = torch.stack([zone.changed() for zone in same]).tolist()
+        found += [zone.describe() for zone, flag in zip(same, flags, strict=True) if flag]
+    return found
+
+
+def memory_between(buffer: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+    """Return bytes of a buffer as memory of their own: its storage has exactly these bytes.
+
+    A view of the buffer would have another storage offset, for which torch.compile compiles again. The buffer
+    has to stay alive.
+    """
+    if buffer.is_cuda:
+        return bytes_at(buffer.data_ptr() + begin, end - begin, buffer.device)
+    return torch.from_numpy(buffer.numpy()[begin:end])
 
 
 @dataclass
@@ -107,10 +179,6 @@ def can_guard() -> bool:
         and torch.cuda.get_allocator_backend() == "native"
         and torch_names.can_record_memory()
     )
-
-
-_POOLS: dict[int, torch.cuda.MemPool] = {}
-"""The pool of each GPU, by its index."""
 
 
 def _pool_of(device: torch.device) -> torch.cuda.MemPool:

@@ -1,1 +1,0 @@
-"""Restore what calls write: arguments, gradients, and states that a callable can reach."""
