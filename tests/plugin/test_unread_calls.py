@@ -148,7 +148,7 @@ def test_an_ncu_that_fails_costs_no_report(pytester: pytest.Pytester, process: t
 
 @pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
 def test_a_fault_of_this_plugin_costs_no_report(pytester: pytest.Pytester, process: tuple[str, str]) -> None:
-    fault = "from pytest_gpuperf.session import late_counters\nlate_counters._run = lambda *_: {}['']\n"
+    fault = "from pytest_gpuperf.session import late_work\nlate_work._run = lambda *_: {}['']\n"
     result = run(pytester, *process, tests=TESTS, more=fault)
     result.assert_outcomes(passed=4, xpassed=1)
     assert "internal error in pytest_runtestloop: KeyError: ''" in said(result)
