@@ -5,6 +5,7 @@ A key that is not known is an error: a person who edits a file may have misspelt
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
@@ -196,6 +197,7 @@ def same_quantity(one: Timing | TimeBaseline, other: Timing | TimeBaseline) -> b
     return (one.mode, one.source) == (other.mode, other.source)
 
 
+@cache
 def suite_of(nodeid: str) -> str:
     """Return the name of the baseline file of a test: the stem of its test file.
 
