@@ -255,5 +255,5 @@ def test_queued_calls_are_repeated_behind_their_share_of_the_block(monkeypatch: 
     blocked_us: list[float] = []
     monkeypatch.setattr(retiming, "by_events", blocked_us.append)
     queued = QueuedBatch(list, 4, 100.0)
-    assert len(retiming.reruns_of(queued)) == retiming.RERUN_CALLS
+    assert len(retiming.reruns_of(queued)) == retiming.LIVE_CALLS
     assert blocked_us == [200]

@@ -132,7 +132,7 @@ def test_shorter_records_are_taken_if_one_stream_works(
 def test_calls_are_repeated_as_they_were_recorded(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[object] = []
     calls = retiming.reruns_of(KernelsBatch(cupti.call))
-    assert len(calls) == retiming.RERUN_CALLS
+    assert len(calls) == retiming.LIVE_CALLS
     monkeypatch.setattr(retiming, "finish", lambda *value: ends.append(value))
     assert calls[0].live
     assert calls[0].run(lambda: ends.append("before")) == 5
