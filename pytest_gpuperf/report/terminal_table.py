@@ -123,6 +123,8 @@ def _table(results: Sequence[TestResult], screen: Screen, *, details: bool) -> l
                 lines += next(kernels, [])
                 notes = [fuzz_line(measurement.fuzz)] if measurement.fuzz else []
                 notes += [f"in turn: {show_in_turn(measurement.in_turn)}"] if measurement.in_turn else []
+                if details and (timing := measurement.timing):
+                    notes += filter(None, (clock_line(timing), first_calls_line(timing)))
                 lines += [" " * INDENT + line for line in wrapped(notes, screen.width - INDENT)]
                 inner = screen._replace(width=screen.width - INDENT)
                 for table_of in registry().row_tables:
@@ -206,7 +208,6 @@ def _remarks(result: TestResult, width: int) -> list[str]:
     timings = [m.timing for m in result.record.measurements.values() if m.timing]
     reasons = dict.fromkeys(filter(None, map(not_captured, timings)))
     lines = [f"timed {how} because it cannot be captured: {why}" for how, why in reasons]
-    lines += [line for timing in timings for line in (clock_line(timing), first_calls_line(timing)) if line]
     for finding in result.findings:
         if not result.fails_by(finding.status):
             lines += [finding.line, *(f"  {detail}" for detail in finding.more)]

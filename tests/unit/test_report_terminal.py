@@ -49,7 +49,7 @@ def lines_of(
 
 def test_verbose_summary_has_rows_kernels_and_remarks() -> None:
     two_labels = {
-        "main": Measurement(timing=timing()),
+        "main": Measurement(timing=msgspec.structs.replace(timing(), peak_memory_mb=4.0)),
         "cold": Measurement(timing=timing(), profile=profile("square_kernel", "reduce")),
     }
     queued = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")
@@ -74,6 +74,7 @@ test_square[bold]                             +0.3 ±0.5 %  pass
     square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %
 test_labels                                   +0.3 ±0.5 %  pass
            5.30 µs ±0.2 %
+    a call takes 4 MB beyond its arguments
 test_labels (cold)                            +0.3 ±0.5 %  pass
            5.30 µs ±0.2 %  mem 78 %   77/100 %  long_scoreboard 62 %
     square_kernel  5.10 µs  mem 78 %  77/100 %  32 regs  1.70 waves  long_scoreboard 62 %
