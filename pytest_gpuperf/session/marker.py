@@ -64,11 +64,11 @@ class Marker:
         found: dict[str, list[Any]] = {key: [] for key in MARKER_CHECKS}
         where = f"in the gpuperf marker of {item.nodeid}"
         for mark in marks:
-            unknown = [*mark.args, *(key for key in mark.kwargs if key not in MARKER_CHECKS)]
+            unknown = mark.args or [key for key in mark.kwargs if key not in MARKER_CHECKS]
             if unknown:
-                kind = "positional argument" if mark.args else "argument"
+                kind = ("positional " if mark.args else "") + f"argument{'s' * (len(unknown) > 1)}"
                 raise GpuperfError(
-                    f"the gpuperf marker of {item.nodeid} has the {kind} {show_repr(unknown[0])}",
+                    f"the gpuperf marker of {item.nodeid} has the {kind} {', '.join(map(show_repr, unknown))}",
                     expected=f"keyword arguments out of {', '.join(MARKER_CHECKS)}",
                 )
             # Each is checked, also if a nearer one hides it.

@@ -44,6 +44,7 @@ def test_presets_are_a_text_or_a_list(written: str) -> None:
     [
         ("kernel='x'", "argument 'kernel'; expected keyword arguments out of kernels, launches"),
         ("'x'", "positional argument 'x'"),
+        ("limts=['a >= 1'], tolerances=3", "arguments 'limts', 'tolerances'; expected"),
         ("kernels='('", "kernel regex '\\(' in the gpuperf marker of .* is broken"),
         ("kernels=[]", "kernels=\\[\\]"),
         (
