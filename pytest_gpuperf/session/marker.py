@@ -67,8 +67,9 @@ class Marker:
             unknown = mark.args or [key for key in mark.kwargs if key not in MARKER_CHECKS]
             if unknown:
                 kind = ("positional " if mark.args else "") + f"argument{'s' * (len(unknown) > 1)}"
+                names = ", ".join(map(show_repr, unknown))
                 raise GpuperfError(
-                    f"the gpuperf marker of {item.nodeid} has the {kind} {', '.join(map(show_repr, unknown))}",
+                    f"the gpuperf marker of {item.nodeid} has the {kind} {names}",
                     expected=f"keyword arguments out of {', '.join(MARKER_CHECKS)}",
                 )
             # Each is checked, also if a nearer one hides it.
