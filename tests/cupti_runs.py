@@ -10,7 +10,8 @@ import torch
 
 import pytest_gpuperf.session.live_runner as live
 from fake_cupti import CONTEXT, FakeCupti, activity
-from pytest_gpuperf.measure.counters import cupti_counters, profiling_pass
+from pytest_gpuperf.features.ncu import report_reader
+from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.cupti import activity as cupti_activity
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.device import device_properties
@@ -60,7 +61,7 @@ def install(*, refusals: dict[str, int] | None = None, missing: str = "", has_nc
     vars(cupti_counters).update(
         cupti=lambda: cupti, recorded=_recorded, CleanFlush=lambda l2_bytes: lambda: None
     )
-    vars(profiling_pass).update(read_report_isolated=_read)
+    vars(report_reader).update(read_report_isolated=_read)
     return cupti
 
 

@@ -18,9 +18,9 @@ from benchmarks.counter_agreement.kernels import METRICS, longest, reading
 from benchmarks.counter_agreement.nsight_python import with_nsight_python
 from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS, SCHEMA, Agreement, Results
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.ncu.report_reader import read_report_isolated
 from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.environment import environment
-from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, find_ncu
 from pytest_gpuperf.metrics import ncu_metric_names
 from pytest_gpuperf.metrics.chips import chip_of
@@ -80,7 +80,7 @@ def _by_cupti() -> dict[str, Agreement]:
     return dict(zip(NAMES, rows, strict=True))
 
 
-def _by_ncu(ncu: Ncu) -> tuple[list[RawKernel], float]:
+def _by_ncu(ncu: Ncu) -> tuple[Sequence[RawKernel], float]:
     """Return the launches read by ncu, and the seconds that this took."""
     chip = chip_of(gpu_info().compute_capability)
     names = ncu_metric_names(METRICS, chip.name if chip else "")
@@ -95,7 +95,7 @@ def _by_ncu(ncu: Ncu) -> tuple[list[RawKernel], float]:
         done, _ = _run((*command, *_CHILD), "launch")
         if not report.exists():
             raise GpuperfError(f"ncu wrote no report: {done.stdout}{done.stderr}")
-        kernels = read_report_isolated(report, names, search=ncu_python_dirs(ncu.path))
+        kernels = read_report_isolated(report, names, ncu=ncu.path)
         return kernels, time.perf_counter() - began
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs
+from pytest_gpuperf.features.ncu.report_reader import ncu_python_dirs
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.run_store import load_run
 from steps_kernel import KERNEL

@@ -1,7 +1,7 @@
 """Reports and text of Nsight Compute: the launches of a file, their metrics and ncu's own rules.
 
 Command: `gpuperf ncu`, for one file or two of them next to each other.
-Names: `read_report` and `ReportKernel`. `measure/ncu` reads what ncu itself has written.
+Names: `read_report` and `ReportKernel`. Reads the reports of the core's own runs of ncu, too.
 Extra: `ncu` (ncu-report).
 Public to other features: `launches`, `launch_tables` and `report_file`.
 """
@@ -17,5 +17,6 @@ if TYPE_CHECKING:
 def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["ncu"] = "pytest_gpuperf.features.ncu.command"
-    home = registry.instruments["ncu"] = "pytest_gpuperf.features.ncu.report_file"
+    registry.instruments["ncu"] = "pytest_gpuperf.features.ncu.report_reader"
+    home = "pytest_gpuperf.features.ncu.report_file"
     registry.names |= dict.fromkeys(("read_report", "ReportKernel"), home)

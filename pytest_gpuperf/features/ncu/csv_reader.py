@@ -23,7 +23,7 @@ from pytest_gpuperf.features.ncu.details_labels import raw_name, rule_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+    from pytest_gpuperf.features.ncu.file_kernel import FileKernel
 
 _EXTENT = re.compile(r"\((\d{1,10}), (\d{1,10}), (\d{1,10})\)")
 _CUT = re.compile(r"(?<![<\w])unnamed>::|(?<=\w)<unnamed>::")
@@ -59,7 +59,7 @@ class NoHeaderError(GpuperfError):
     """The text is not ncu CSV."""
 
 
-def read_csv(text: str, notes: list[str] | None = None) -> list[RawKernel]:
+def read_csv(text: str, notes: list[str] | None = None) -> list[FileKernel]:
     """Read all kernels of `ncu --csv` output, in their order.
 
     Values are in ncu's base units (`ns`, `byte`), as in a report, but rounded as printed.

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.features.ncu.file_kernel import FileKernel
 from pytest_gpuperf.measure.ncu.kernel_name import function_name
-from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.metrics.ncu_units import to_base
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.measure.ncu.rule_results import RuleResult
+    from pytest_gpuperf.features.ncu.rule_results import RuleResult
 
     Extent = tuple[int, int, int]
 
@@ -58,7 +58,7 @@ class Launch:
     rules: list[RuleResult] = field(default_factory=list)
 
 
-def read_launches(launches: Sequence[Launch], notes: list[str]) -> list[RawKernel]:
+def read_launches(launches: Sequence[Launch], notes: list[str]) -> list[FileKernel]:
     """Read the numbers of all launches of a file.
 
     Args:
@@ -75,13 +75,13 @@ def read_launches(launches: Sequence[Launch], notes: list[str]) -> list[RawKerne
     return kernels
 
 
-def _kernel(launch: Launch) -> RawKernel:
+def _kernel(launch: Launch) -> FileKernel:
     attributes = {
         cell.name.removeprefix(_ATTRIBUTE): cell.text
         for cell in launch.cells
         if cell.name.startswith(_ATTRIBUTE)
     }
-    kernel = RawKernel(
+    kernel = FileKernel(
         name=function_name(launch.demangled),
         demangled=launch.demangled,
         grid=launch.grid,

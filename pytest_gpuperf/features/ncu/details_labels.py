@@ -15,12 +15,12 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.ncu.rule_results import RuleResult, finite
+from pytest_gpuperf.features.ncu.rule_results import RuleResult, finite
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_gpuperf.measure.ncu.rule_results import Kind, Scope
+    from pytest_gpuperf.features.ncu.rule_results import Kind, Scope
 
 _STALLS = (
     *("Selected", "Stall Barrier", "Stall Branch Resolving", "Stall Dispatch Stall", "Stall Drain"),

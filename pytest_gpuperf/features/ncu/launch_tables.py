@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.ncu.launches import LaunchGroup
     from pytest_gpuperf.features.ncu.report_file import NcuFile, ReportKernel
-    from pytest_gpuperf.measure.ncu.rule_results import RuleResult
+    from pytest_gpuperf.features.ncu.rule_results import RuleResult
     from pytest_gpuperf.records import MetricValue
 
 NAME_COLUMNS = 44

@@ -16,8 +16,8 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.csv_reader import NoHeaderError, read_csv
 from pytest_gpuperf.features.ncu.file_errors import EXPECTED, errors_in, is_console_text, not_from_ncu
-from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
-from pytest_gpuperf.measure.ncu.rule_results import RuleResult  # noqa: TC001
+from pytest_gpuperf.features.ncu.report_reader import read_report_isolated
+from pytest_gpuperf.features.ncu.rule_results import RuleResult  # noqa: TC001
 from pytest_gpuperf.metrics import METRICS, nearest, source_names
 from pytest_gpuperf.metrics.combination import weight_names
 from pytest_gpuperf.records import KernelProfile
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
+    from pytest_gpuperf.features.ncu.file_kernel import FileKernel
 
 NAMES_SHOWN = 20
 """Largest number of kernels or metrics in an error."""
@@ -167,7 +167,7 @@ def _read_chosen(
     return NcuFile(found, _version(plain), tuple(notes))
 
 
-def _report_kernel(launch: int, raw: RawKernel, extra: Sequence[str], *, timed: bool) -> ReportKernel:
+def _report_kernel(launch: int, raw: FileKernel, extra: Sequence[str], *, timed: bool) -> ReportKernel:
     profile = raw.profile(extra)
     known = {name for metric in profile.metrics for name in _sources(metric)}
     count = raw.values_in_file or len(raw.metrics)
@@ -229,9 +229,9 @@ def _head(path: Path, length: int) -> bytes:
         return file.read(length)
 
 
-def _read(path: Path, names: Sequence[str] | None, notes: list[str]) -> list[RawKernel]:
+def _read(path: Path, names: Sequence[str] | None, notes: list[str]) -> list[FileKernel]:
     if _head(path, len(_REPORT)) == _REPORT:
-        return read_report_isolated(path, names, search=ncu_python_dirs(None))
+        return read_report_isolated(path, names)
     data = path.read_bytes()
     text = data.decode("utf-16" if data.startswith(_UTF_16) else "utf-8", errors="replace")
     text = text.replace("\r\n", "\n")
@@ -260,7 +260,7 @@ def _check_metric_names(metrics: Iterable[str]) -> None:
             )
 
 
-def _no_kernel(path: Path, regex: str | None, kernels: Sequence[RawKernel]) -> GpuperfError:
+def _no_kernel(path: Path, regex: str | None, kernels: Sequence[FileKernel]) -> GpuperfError:
     if not kernels or regex is None:
         return GpuperfError(
             f"{path.name} holds no kernel",

@@ -127,7 +127,10 @@ class CounterSource:
 
     def _no_value(self, metric: str) -> GpuperfError:
         """Return the error for a raw metric without a value."""
-        return GpuperfError(f"{self._reader} has no value for the metric {metric!r}")
+        return GpuperfError(
+            f"{self._reader} has no value for the metric {metric!r}",
+            expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix",
+        )
 
 
 def _left_out(call: Call, regex: str | None, marker: str, named: Iterable[str]) -> GpuperfError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import os
 import re
@@ -16,10 +15,10 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.call_profile import CounterSource, names_to_read
 from pytest_gpuperf.measure.ncu.ncu_failures import explain
 from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report_isolated
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import Profile
 from pytest_gpuperf.records.passes import PassFolder, PassPlan
+from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV
 
 if TYPE_CHECKING:
@@ -191,7 +190,8 @@ class ProfilingPass(CounterSource):
             return
         assert self._ncu is not None
         try:
-            kernels = read_report_isolated(folder.report, metrics, search=ncu_python_dirs(self._ncu.path))
+            reader = instrument("ncu")
+            kernels: list[RawKernel] = reader.read_report_isolated(folder.report, metrics, ncu=self._ncu.path)
         except GpuperfError as error:
             self.unavailable = str(error)
             return
@@ -236,16 +236,4 @@ class ProfilingPass(CounterSource):
             f"the run under ncu did not profile {call}: {why}",
             expected=expected,
             next_step=f"see {self._folder.shown_log}",
-        )
-
-    def _no_value(self, metric: str) -> GpuperfError:
-        # ncu accepts unknown names silently.
-        assert self._ncu is not None
-        suffix = metric.partition(".")[2]
-        known = [f"{name}.{suffix}" if suffix else name for name in self._ncu.base_metrics()]
-        near = difflib.get_close_matches(metric, known)
-        return GpuperfError(
-            f"ncu has no value for the metric {metric!r}",
-            expected="a metric that `ncu --query-metrics` lists for this GPU, with its suffix",
-            next_step=f"did you mean {' or '.join(near)}?" if near else "",
         )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pytest_gpuperf.measure.ncu.rule_results import RuleResult
 from pytest_gpuperf.metrics import short_metrics
 from pytest_gpuperf.metrics.combination import weight_names
 from pytest_gpuperf.records import KernelProfile, MetricValue
@@ -33,18 +32,6 @@ class RawKernel(msgspec.Struct, frozen=True):
     """In ncu's base units (`ns`, `byte`, `%`); metrics without a value are left out."""
     units: dict[str, str] = {}
     """ncu's unit of each metric, empty for a pure number."""
-    rules: tuple[RuleResult, ...] = ()
-    """Results of ncu rules, in ncu's order."""
-    gpu: str = ""
-    """Name of the GPU in the driver; empty if the file does not tell."""
-    compute_capability: str = ""
-    """`9.0`; empty if the file does not tell."""
-    device: int | None = None
-    """Number of the GPU among those of the process."""
-    not_finite: int = 0
-    """Number of metrics that are `nan` or infinite, as those of a failed launch are."""
-    values_in_file: int = 0
-    """Number of metrics with a value in the report; 0 for a text, of which all are in `metrics`."""
 
     def matches(self, regex: str | None) -> bool:
         """Return True if a regex is found in the function name or the demangled name; None matches all."""

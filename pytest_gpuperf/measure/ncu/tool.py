@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,12 +61,6 @@ class Ncu:
             # Demangled names hold the function's name, so a search in them misses nothing.
             command += ["--kernel-name-base", "demangled", "--kernel-name", f"regex:{joined}"]
         return command
-
-    def base_metrics(self) -> list[str]:
-        """List the metrics that this ncu knows for the GPU, without their suffixes."""
-        command = [str(self.path), "--query-metrics"]
-        output = subprocess.run(command, capture_output=True, text=True, check=False).stdout  # noqa: S603
-        return re.findall(r"^(\w+__\w+)\s", output, re.MULTILINE)
 
 
 def find_ncu(path: str = "") -> Ncu | None:

@@ -11,8 +11,8 @@ import pytest
 
 from pytest_gpuperf.features.ncu.csv_reader import read_csv
 from pytest_gpuperf.features.ncu.details_labels import by_speedup, rule_of
-from pytest_gpuperf.measure.ncu.report_reader import read_report
-from pytest_gpuperf.measure.ncu.rule_results import RuleResult, rules_from_report
+from pytest_gpuperf.features.ncu.report_reader import read_report
+from pytest_gpuperf.features.ncu.rule_results import RuleResult, rules_from_report
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 LIBRARY = SimpleNamespace(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_gpuperf.features.ncu.report_file import read_report
+from pytest_gpuperf.features.ncu.report_reader import read_report as read_raw
 from pytest_gpuperf.features.page.picture import Points, Polyline
 from pytest_gpuperf.features.page.roofline_picture import roofline
-from pytest_gpuperf.measure.ncu.report_reader import read_report as read_raw
 from pytest_gpuperf.metrics import short_metrics
 from pytest_gpuperf.records import MetricValue
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import fake_ncu
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.report_reader import read_report, read_report_isolated
+from pytest_gpuperf.features.ncu.report_reader import read_report, read_report_isolated
 
 if TYPE_CHECKING:
     from pathlib import Path

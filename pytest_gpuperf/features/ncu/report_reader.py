@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-from pytest_gpuperf.measure.ncu.rule_results import rules_from_report
+from pytest_gpuperf.features.ncu.file_kernel import FileKernel
+from pytest_gpuperf.features.ncu.rule_results import rules_from_report
 from pytest_gpuperf.measure.ncu.tool import ncu_path
 from pytest_gpuperf.processes.module_process import ask_apart, serve
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from pytest_gpuperf.measure.ncu.rule_results import RuleResult
+    from pytest_gpuperf.features.ncu.rule_results import RuleResult
     from pytest_gpuperf.records import MetricValue
 
 NVIDIA_PACKAGES = Path("/opt/nvidia/nsight-compute")
@@ -68,19 +68,25 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class _ReportAnswer(msgspec.Struct, frozen=True):
-    kernels: list[RawKernel] = []
+    kernels: list[FileKernel] = []
     error: str = ""
 
 
 def read_report_isolated(
-    path: Path, names: Sequence[str] | None, *, search: Sequence[Path] = ()
-) -> list[RawKernel]:
+    path: Path, names: Sequence[str] | None, *, ncu: Path | None = None
+) -> list[FileKernel]:
     """Read all kernels of a report in another process, with the arguments of `read_report`.
+
+    Args:
+        path: The file.
+        names: Raw metric names; None for all.
+        ncu: The ncu whose copy of `ncu_report` serves if there is no other; None looks for one.
 
     Raises:
         GpuperfError: As `read_report`, or the reading process crashed.
     """
-    request = _Request(str(path), None if names is None else list(names), list(map(str, search)))
+    search = list(map(str, ncu_python_dirs(ncu)))
+    request = _Request(str(path), None if names is None else list(names), search)
     done = ask_apart(__name__, msgspec.json.encode(request))
     answer = None
     # A library may also end its process with success, or give bytes that are not text for a damaged name.
@@ -118,7 +124,7 @@ def read_report(
     names: Collection[str] | None = None,
     *,
     search: Sequence[Path] = (),
-) -> list[RawKernel]:
+) -> list[FileKernel]:
     """Read all kernels of a report in this process, in launch order.
 
     A report that is damaged in the middle can end the process inside NVIDIA's library: read only your own
@@ -128,7 +134,7 @@ def read_report(
         path: The `.ncu-rep` file.
         names: Raw metric names to read; None reads all, which are thousands after `--set full`.
         search: Folders to look for `ncu_report` in if the package is not installed, from
-            [`ncu_python_dirs`][pytest_gpuperf.measure.ncu.report_reader.ncu_python_dirs].
+            [`ncu_python_dirs`][pytest_gpuperf.features.ncu.report_reader.ncu_python_dirs].
 
     Raises:
         GpuperfError: The file does not exist, it has no kernel, a kernel in it is damaged, or there is no
@@ -189,7 +195,7 @@ def _import_ncu_report(path: Path, search: Sequence[Path]) -> Any:
     )
 
 
-def _read(action: Any, names: Collection[str] | None, rules: tuple[RuleResult, ...]) -> RawKernel:
+def _read(action: Any, names: Collection[str] | None, rules: tuple[RuleResult, ...]) -> FileKernel:
     metrics: dict[str, MetricValue] = {}
     units: dict[str, str] = {}
     known = action.metric_names()
@@ -209,7 +215,7 @@ def _read(action: Any, names: Collection[str] | None, rules: tuple[RuleResult, .
             *("compute_capability_major", "compute_capability_minor"),
         )
     )
-    return RawKernel(
+    return FileKernel(
         name=action.name(),
         demangled=action.name(action.NameBase_DEMANGLED),
         grid=_extent(action, "grid"),

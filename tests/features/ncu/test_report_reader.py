@@ -10,13 +10,13 @@ import pytest
 
 from fake_ncu import LIBRARY
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.ncu.report_reader import ncu_python_dirs, read_report
+from pytest_gpuperf.features.ncu.report_reader import ncu_python_dirs, read_report
 from pytest_gpuperf.measure.ncu.tool import ncu_path
 from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, source_names
 
 ncu_report = pytest.importorskip("ncu_report")
 
-CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
+CAPTURE = Path(__file__).parents[2] / "data" / "captures" / "triton_square_gemm_set_full.ncu-rep.gz"
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +176,8 @@ def test_newest_copy_of_nvidia_packages_is_found_without_ncu(
     pythons = [tmp_path / version / "extras" / "python" for version in ("2025.10.0", "2025.3.1")]
     for python in pythons:
         python.mkdir(parents=True)
-    monkeypatch.setattr("pytest_gpuperf.measure.ncu.report_reader.NVIDIA_PACKAGES", tmp_path)
-    monkeypatch.setattr("pytest_gpuperf.measure.ncu.report_reader.ncu_path", lambda: None)
+    monkeypatch.setattr("pytest_gpuperf.features.ncu.report_reader.NVIDIA_PACKAGES", tmp_path)
+    monkeypatch.setattr("pytest_gpuperf.features.ncu.report_reader.ncu_path", lambda: None)
     assert ncu_python_dirs(None) == tuple(pythons)
 
 
