@@ -40,7 +40,10 @@ __all__ = [
     "source_names",
 ]
 
-_KERNELS = Metric("kernels", "", "lower", Tier.EXACT, Combining.SUM, "", "launches in the combined row")
+_SUM = Combining.SUM
+_KERNELS = Metric(
+    "kernels", "", "", "launches in the combined row", better="lower", tier=Tier.EXACT, combining=_SUM
+)
 
 METRICS: Mapping[str, Metric] = {
     metric.name: metric

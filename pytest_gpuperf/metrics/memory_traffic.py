@@ -12,6 +12,7 @@ from pytest_gpuperf.metrics.metric import (
     Source,
     Tier,
     above_zero,
+    one,
     ratio,
     scaled,
     share,
@@ -41,9 +42,7 @@ def _rate(values: Sequence[float]) -> float | None:
 def _analysis(
     name: str, unit: str, explanation: str, *sources: Source, presets: tuple[Preset, ...] = ()
 ) -> Metric:
-    return Metric(
-        name, unit, "higher", Tier.STATE, Combining.MEAN, _ANALYSIS, explanation, sources, presets=presets
-    )
+    return Metric(name, unit, _ANALYSIS, explanation, sources, better="higher", presets=presets)
 
 
 def _hit_rate(name: str, raw: str, explanation: str) -> Metric:
@@ -51,8 +50,9 @@ def _hit_rate(name: str, raw: str, explanation: str) -> Metric:
 
 
 def _bytes(name: str, explanation: str, *sources: Source, presets: tuple[Preset, ...]) -> Metric:
+    combining = Combining.SUM
     return Metric(
-        name, "byte", "lower", Tier.STATE, Combining.SUM, _TABLES, explanation, sources, presets=presets
+        name, "byte", _TABLES, explanation, sources, better="lower", combining=combining, presets=presets
     )
 
 
@@ -66,8 +66,8 @@ def _count(
     presets: tuple[Preset, ...] = ("memory",),
 ) -> Metric:
     # Fewer are not better by themselves: the same work can be done in other ways, such as copies by TMA.
-    sources = (Source((raw,)),)
-    return Metric(name, unit, "", tier, Combining.SUM, _TABLES, explanation, sources, presets=presets)
+    combining = Combining.SUM
+    return Metric(name, unit, _TABLES, explanation, one(raw), tier=tier, combining=combining, presets=presets)
 
 
 def _mean(
@@ -79,7 +79,7 @@ def _mean(
     tier: Tier = Tier.NEAR_EXACT,
     presets: tuple[Preset, ...] = ("memory",),
 ) -> Metric:
-    return Metric(name, unit, better, tier, Combining.MEAN, _TABLES, explanation, sources, presets=presets)
+    return Metric(name, unit, _TABLES, explanation, sources, better=better, tier=tier, presets=presets)
 
 
 def _global_accesses(kind: str, op: str, sectors_tier: Tier) -> tuple[Metric, ...]:
@@ -170,24 +170,22 @@ MEMORY = (
     Metric(
         "bank_conflict_pct",
         "%",
-        "lower",
-        Tier.STATE,
-        Combining.MEAN,
         _TABLES,
         "shared memory steps due to bank conflicts, of all its steps",
         (Source((_CONFLICTS, _WAVEFRONTS), share),),
+        better="lower",
         weight=("shared_wavefronts",),
         presets=("default", "memory"),
     ),
     Metric(
         "local_spill_instructions",
         "inst",
-        "lower",
-        Tier.NEAR_EXACT,
-        Combining.SUM,
         _TABLES,
         "warp instructions that load or store local memory",
         (Source(_LOCAL, total),),
+        better="lower",
+        tier=Tier.NEAR_EXACT,
+        combining=Combining.SUM,
         presets=("default", "memory"),
     ),
     _count(

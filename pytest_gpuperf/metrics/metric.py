@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -96,6 +96,11 @@ class Source:
     """True if ncu is asked for the names; False if they are only read from reports that hold them."""
 
 
+def one(raw: str, formula: Formula = as_it_is, chips: frozenset[str] = EVERY_CHIP) -> tuple[Source]:
+    """Return the sources of a metric that is always read from one raw name."""
+    return (Source((raw,), formula, chips),)
+
+
 @dataclass(frozen=True)
 class Metric:
     """One metric, with everything that the plugin knows about it."""
@@ -103,15 +108,16 @@ class Metric:
     name: str
     unit: str
     """`us`, `%`, `byte`, `block` …; empty for a pure number or a word."""
-    better: Better
-    """The direction that is an improvement; empty if neither is by itself."""
-    tier: Tier
-    combining: Combining
     section: str
     """Identifier of the ncu section that shows the metric, for `ncu --section`; empty if no section does."""
     explanation: str
     sources: tuple[Source, ...] = ()
     """The first source whose names all have values counts."""
+    _: KW_ONLY
+    better: Better = ""
+    """The direction that is an improvement; empty if neither is by itself."""
+    tier: Tier = Tier.STATE
+    combining: Combining = Combining.MEAN
     weight: tuple[str, ...] = ()
     """Short names of the metrics whose product weights a mean over launches. Empty for a metric with one raw
     name: that name tells the weight (see `combine`)."""

@@ -11,6 +11,7 @@ from pytest_gpuperf.metrics.metric import (
     Preset,
     Source,
     Tier,
+    one,
 )
 
 if TYPE_CHECKING:
@@ -47,8 +48,18 @@ def _fact(
     section: str = "LaunchStats",
     presets: tuple[Preset, ...] = _WITH_EVERY_LAUNCH,
 ) -> Metric:
-    sources = (Source((raw or f"launch__{name}",)),)
-    return Metric(name, unit, better, Tier.EXACT, combining, section, explanation, sources, presets=presets)
+    sources, tier = one(raw or f"launch__{name}"), Tier.EXACT
+    return Metric(
+        name,
+        unit,
+        section,
+        explanation,
+        sources,
+        better=better,
+        tier=tier,
+        combining=combining,
+        presets=presets,
+    )
 
 
 def _fits(name: str, unit: str, explanation: str, raw: str) -> Metric:
@@ -59,10 +70,7 @@ def _fits(name: str, unit: str, explanation: str, raw: str) -> Metric:
 def _warps(
     name: str, unit: str, section: str, raw: str, explanation: str, presets: tuple[Preset, ...]
 ) -> Metric:
-    sources = (Source((raw,)),)
-    return Metric(
-        name, unit, "higher", Tier.STATE, Combining.MEAN, section, explanation, sources, presets=presets
-    )
+    return Metric(name, unit, section, explanation, one(raw), better="higher", presets=presets)
 
 
 def _on_a_scheduler(name: str, raw: str, explanation: str) -> Metric:
@@ -93,13 +101,12 @@ OCCUPANCY = (
     Metric(
         "occupancy_limiter",
         "",
-        "",
-        Tier.EXACT,
-        Combining.SAME,
         _OCCUPANCY,
         f"limit that allows the fewest blocks on an SM: {', '.join(_LIMITERS)}",
         # Older versions of ncu do not report barriers.
         tuple(Source(tuple(map(_limit, _LIMITERS[:count])), _least) for count in (5, 4)),
+        tier=Tier.EXACT,
+        combining=Combining.SAME,
         presets=_WITH_EVERY_LAUNCH,
     ),
     *(

@@ -21,12 +21,11 @@ def _operations(name: str, section: str, explanation: str, *sources: Source) -> 
     return Metric(
         f"flops.{name}",
         "op",
-        "",
-        Tier.NEAR_EXACT,
-        Combining.SUM,
         section,
         explanation,
         sources,
+        tier=Tier.NEAR_EXACT,
+        combining=Combining.SUM,
         presets=("tensor", "roofline") if name.startswith("tensor_") else ("roofline",),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.metrics.metric import EVERY_CHIP, Combining, Metric, Source, Tier, but, scaled, since
+from pytest_gpuperf.metrics.metric import EVERY_CHIP, Combining, Metric, Source, but, scaled, since
 from pytest_gpuperf.metrics.speed_of_light import OWN_MEMORY
 
 if TYPE_CHECKING:
@@ -45,16 +45,7 @@ def _rate(factor: float) -> Formula:
 
 def _ceiling(name: str, unit: str, section: str, explanation: str, *sources: Source) -> Metric:
     return Metric(
-        f"ceiling.{name}",
-        unit,
-        "",
-        Tier.STATE,
-        Combining.MEAN,
-        section,
-        explanation,
-        sources,
-        weight=("duration_us",),
-        presets=("roofline",),
+        f"ceiling.{name}", unit, section, explanation, sources, weight=("duration_us",), presets=("roofline",)
     )
 
 
@@ -115,17 +106,8 @@ _L1 = (
 
 
 def _traffic(name: str, explanation: str, *sources: Source) -> Metric:
-    return Metric(
-        name,
-        "byte",
-        "",
-        Tier.STATE,
-        Combining.SUM,
-        _SINGLE,
-        explanation,
-        sources,
-        presets=("roofline",),
-    )
+    combining = Combining.SUM
+    return Metric(name, "byte", _SINGLE, explanation, sources, combining=combining, presets=("roofline",))
 
 
 CEILINGS = (

@@ -13,6 +13,7 @@ from pytest_gpuperf.metrics.metric import (
     Source,
     Tier,
     but,
+    one,
     scaled,
     since,
 )
@@ -42,10 +43,7 @@ def _share(
     *,
     presets: tuple[Preset, ...] = (),
 ) -> Metric:
-    sources = (Source((raw,), chips=chips),)
-    return Metric(
-        name, "%", "higher", Tier.STATE, Combining.MEAN, section, explanation, sources, presets=presets
-    )
+    return Metric(name, "%", section, explanation, one(raw, chips=chips), better="higher", presets=presets)
 
 
 def _pipe(
@@ -68,9 +66,10 @@ def _throughput(unit: str, raw: str, explanation: str, chips: frozenset[str] = E
 def _instructions(
     name: str, raw: str, explanation: str, chips: frozenset[str] = EVERY_CHIP, *, presets: tuple[Preset, ...]
 ) -> Metric:
-    source = Source((f"sm__{raw}.sum",), chips=chips)
+    sources = one(f"sm__{raw}.sum", chips=chips)
+    tier, combining = Tier.NEAR_EXACT, Combining.SUM
     return Metric(
-        name, "inst", "", Tier.NEAR_EXACT, Combining.SUM, _COMPUTE, explanation, (source,), presets=presets
+        name, "inst", _COMPUTE, explanation, sources, tier=tier, combining=combining, presets=presets
     )
 
 
@@ -78,12 +77,11 @@ SPEED = (
     Metric(
         "duration_us",
         "us",
-        "lower",
-        Tier.STATE,
-        Combining.SUM,
         _SOL,
         "time under the profiler",
-        (Source(("gpu__time_duration.sum",), scaled(1e-3)),),
+        one("gpu__time_duration.sum", scaled(1e-3)),
+        better="lower",
+        combining=Combining.SUM,
         presets=get_args(Preset),
     ),
     _throughput("sm", f"sm__throughput.{_ELAPSED}", "compute speed of light: busiest unit of the SM"),
@@ -98,9 +96,6 @@ SPEED = (
     Metric(
         "sm_clock_mhz",
         "MHz",
-        "",
-        Tier.STATE,
-        Combining.MEAN,
         _SOL,
         "clock of the SMs under the profiler",
         (
@@ -116,12 +111,11 @@ SPEED = (
     Metric(
         "elapsed_cycles",
         "cycle",
-        "lower",
-        Tier.STATE,
-        Combining.SUM,
         _SOL,
         "cycles of the SM clock from start to end",
-        (Source(("gpc__cycles_elapsed.max",)),),
+        one("gpc__cycles_elapsed.max"),
+        better="lower",
+        combining=Combining.SUM,
         presets=("sol",),
     ),
     _share(
@@ -175,12 +169,12 @@ SPEED = (
     Metric(
         "instructions",
         "inst",
-        "lower",
-        Tier.NEAR_EXACT,
-        Combining.SUM,
         "InstructionStats",
         "warp instructions executed",
-        (Source(("smsp__inst_executed.sum",)),),
+        one("smsp__inst_executed.sum"),
+        better="lower",
+        tier=Tier.NEAR_EXACT,
+        combining=Combining.SUM,
         presets=("default", "stalls", "memory", "one-pass"),
     ),
     _share(
