@@ -12,12 +12,6 @@ def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
     return Settings.from_config(pytester.parseconfig(*arguments))
 
 
-def test_an_ini_key_counts(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\ngpuperf_tolerance = 7\ngpuperf_counters = off\n")
-    found = settings(pytester)
-    assert (found.tolerance_pct, found.counters) == (7.0, "off")
-
-
 def test_the_command_line_beats_the_ini_file(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf_tolerance = 7\n")
     assert settings(pytester, "-ogpuperf_tolerance=3").tolerance_pct == 3.0

@@ -98,16 +98,6 @@ def test_replay_of_a_renamed_suite_fails(recorded: pytest.Pytester, path: str) -
     result.stdout.fnmatch_lines(["*error: no test was judged, 1 was skipped: *`gpuperf record`*"])
 
 
-def test_replay_of_a_recording_without_tests_fails(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
-    add_recording(run())
-    pytester.makepyfile(test_k=TIMED.format("test_k") + TIMED.format("test_more"))
-    result = pytester.runpytest("--gpuperf")
-    assert result.ret == ERROR
-    result.stdout.fnmatch_lines(["*error: no test was judged, 2 were skipped: *"])
-
-
 @pytest.mark.parametrize(
     ("change", "options"),
     [(renamed_file, []), (renamed_tests, []), (no_test, []), (no_test, ["--gpuperf-strict"])],
@@ -167,11 +157,6 @@ def test_run_without_tests_says_nothing_of_orphans(
 ) -> None:
     change(recorded)
     assert "do not exist" not in recorded.runpytest("--gpuperf", *arguments).stdout.str()
-
-
-def test_broken_baseline_of_another_suite_is_left_alone(recorded: pytest.Pytester) -> None:
-    (recorded.path / "baselines/nvidia-h200/test_a.json").write_text("{")
-    assert recorded.runpytest("--gpuperf", "suites/test_b.py").ret == OK
 
 
 @pytest.mark.parametrize(("values", "said"), [(3, False), (4, True), (2, True)])

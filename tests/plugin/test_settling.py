@@ -93,16 +93,6 @@ def test_code_of_the_newest_session_stands_in_for_the_oldest(project: Project) -
     assert found.against.commit == project.git("rev-parse", "HEAD")
 
 
-def test_baseline_that_is_not_committed_has_no_old_code(project: Project) -> None:
-    project.git("reset", "--quiet", "--hard", "HEAD~1")
-    baseline(project, commit=False)
-    project.write({"kernels.py": "def kernel(): return 12.0\n"})
-    project.session()
-    found = project.settlements()["test_k"]
-    assert (found.how, found.fresh_us) == ("fresh", (12.0,) * 3)
-    assert found.reason.startswith("no old code: path 'baselines/nvidia-h200/test_k.json' exists on disk")
-
-
 def test_without_git_fresh_processes_settle(project: Project) -> None:
     (project.root / ".git").rename(project.root / "git")
     project.session()

@@ -180,11 +180,6 @@ def test_shallow_clone_gets_a_next_step(project: Project, tmp_path: Path) -> Non
         Repository.around(clone).commit("HEAD~1")
 
 
-def test_a_folder_outside_of_git_is_named(tmp_path: Path) -> None:
-    with pytest.raises(GpuperfError, match="says of pytest's rootdir: not a git repository"):
-        Repository.around(tmp_path)
-
-
 def test_missing_git_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(project.temporary))
     with pytest.raises(GpuperfError, match="git cannot be run"):

@@ -109,14 +109,6 @@ def test_test_is_chosen_by_name_or_kernel(project: Path) -> None:
     assert "has no counters of a test or kernel 'coffee'" in error
 
 
-def test_parameters_in_a_test_name_are_not_a_regex(project: Path) -> None:
-    kernel = measured(FAST, 50.0, name="gemm_64x128")
-    RunStore(project / ".gpuperf").write(
-        run(record("t/test_a.py::test_gemm[448-1]", main=kernel), record("t/test_a.py::test_x", main=kernel))
-    )
-    assert [text for text in shown("latest", "[448-1]") if "::" in text] == ["t/test_a.py::test_gemm[448-1]"]
-
-
 def unpacked(name: str, folder: Path) -> str:
     path = folder / name.removesuffix(".gz")
     path.write_bytes(gzip.decompress((CAPTURES / name).read_bytes()))
@@ -140,20 +132,6 @@ kernel              time  share
       next: fewer bytes through L2: larger tiles, shared memory, fused kernels, multicast (since
       Hopper)\
 """)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["nowhere"], "there is no run 'nowhere'"),
-        (["some.txt"], "no header of ncu CSV"),
-        (["latest", "("], "kernel regex '(' asked for is broken"),
-    ],
-)
-def test_missing_counters_are_named(project: Path, arguments: list[str], said: str) -> None:
-    (project / "some.txt").write_text("hello")
-    store(project, measured(FAST, 50.0))
-    assert said in "\n".join(shown(*arguments, status=2))
 
 
 def test_merged_run_has_a_table_for_each_gpu(project: Path) -> None:

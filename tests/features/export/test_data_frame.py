@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.features.export.data_frame import to_frame
-from pytest_gpuperf.records import Correctness, KernelProfile, Measurement, Profile
+from pytest_gpuperf.records import KernelProfile, Measurement, Profile
 from run_builders import NODEID, measured, one_test, profile, record, run
 
 if TYPE_CHECKING:
@@ -50,13 +49,6 @@ def test_launches_of_one_kernel_have_numbers() -> None:
     assert not frame.duplicated(["nodeid", "label", "kernel", "launch", "metric"]).any()
 
 
-def test_word_is_text_and_its_value_is_missing() -> None:
-    limiter = row(to_frame(one_test(counters={"occupancy_limiter": "registers"})), "occupancy_limiter")
-    assert limiter["text"] == "registers"
-    assert isinstance(limiter["value"], float)
-    assert math.isnan(limiter["value"])
-
-
 @pytest.mark.parametrize(
     "bad",
     [run(record(failure="RuntimeError", main=measured())), one_test(correct=False)],
@@ -73,13 +65,6 @@ def test_empty_run_has_the_same_columns_and_types() -> None:
     assert list(empty.columns) == list(full.columns)
     numbers = ["value", "launch", "failed", "date", "dirty"]
     assert empty.dtypes[numbers].to_dict() == full.dtypes[numbers].to_dict()
-
-
-def test_difference_from_the_reference_may_be_infinite() -> None:
-    wrong = Correctness(passed=False, max_abs_diff=math.inf)
-    assert (
-        row(to_frame(run(record(main=Measurement(correctness=wrong)))), "max_abs_diff")["value"] == math.inf
-    )
 
 
 @given(st.dictionaries(st.text(), st.floats(allow_nan=False) | st.text(min_size=1)))

@@ -12,8 +12,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from command_line import gpuperf
-from pytest_gpuperf.features.trace.kernel_table import kernel_table, short_name
-from pytest_gpuperf.records import Measurement, Trace
+from pytest_gpuperf.features.trace.kernel_table import short_name
+from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.run_store import RunStore
 from run_builders import record, run
 from trace_builders import BLOCK, TraceBuilder, attention_block
@@ -36,16 +36,6 @@ def with_run(project: Path, *, chrome: bool = True) -> None:
     if chrome:
         (path.parent / "traces").mkdir()
         (path.parent / BLOCK.file).write_bytes(gzip.compress(attention_block().data()))
-
-
-def test_command_shows_the_tables_of_a_run(project: Path) -> None:
-    with_run(project)
-    result = trace(status=0)
-    assert "t.py::test_a" in result.stdout
-    assert "t.py::test_b" in result.stdout
-    chosen = trace("latest", "test_b")
-    assert "t.py::test_a" not in chosen.stdout
-    assert "NVIDIA H200, the whole trace" in chosen.stdout
 
 
 def test_table_has_region_figures_kernels_and_bounds(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,12 +103,6 @@ def test_copies_and_fills_have_rows_of_their_own(project: Path) -> None:
     ]
     assert rows[0][-3:] == ["70.0", "%", "no"]
     assert "Memset" not in trace("x.json", "--kernel", "Memcpy|square").stdout
-
-
-def test_copies_without_kinds_are_one_row() -> None:
-    copies = Trace(copies=3, copy_us=30.0, copy_kinds={"DtoH": 1, "HtoD": 2}, gpu_time_us=40.0)
-    cells = [column.cells for column in kernel_table(copies).columns[:3]]
-    assert cells == [["Memcpy DtoH, HtoD"], ["data_movement"], ["3"]]
 
 
 def test_short_names_keep_the_tile_size() -> None:

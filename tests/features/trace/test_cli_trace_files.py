@@ -90,18 +90,6 @@ def test_json_has_every_field_even_with_default_values(project: Path) -> None:
     assert kernel["tensor_cores"] is None
 
 
-def test_csv_has_copies_and_fills(project: Path) -> None:
-    copying = TraceBuilder()
-    copying.copy(100.0, 35.0, 4096)
-    copying.copy(200.0, 5.0, 64, "memset")
-    copying.write(project / "x.json")
-    rows = list(csv.DictReader(io.StringIO(trace("x.json", "--csv").stdout)))
-    assert [(row["name"], row["calls"], row["total_us"]) for row in rows] == [
-        ("Memcpy HtoD", "1", "35.0"),
-        ("Memset", "1", "5.0"),
-    ]
-
-
 CONSOLE = """my program prints first
 ==PROF== Connected to process 4711 (/usr/bin/python3.11)
   square_kernel (132, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 9.0

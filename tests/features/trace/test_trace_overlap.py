@@ -95,11 +95,3 @@ def test_split_agrees_with_brute_force(
 )  # fmt: skip
 def test_name_tells_the_category(name: str, category: str) -> None:
     assert category_of(name) == category
-
-
-def test_categories_sum_to_the_gpu_time() -> None:
-    trace = rank(0)
-    trace.copy(5000.0, 7.0, 64)
-    found = table(trace)
-    assert found.category_us == {"communication": 400.0, "gemm": 200.0, "data_movement": 7.0}
-    assert sum(found.category_us.values()) == found.gpu_time_us

@@ -55,14 +55,6 @@ def test_gzipped_and_plain_files_agree(tmp_path: Path) -> None:
     assert read_chrome_trace(plain) == read_chrome_trace(packed)
 
 
-def test_torch_1_8_categories_are_known() -> None:
-    trace = one_kernel()
-    for event in trace.events:
-        event["cat"] = {"kernel": "Kernel", "cuda_runtime": "Runtime"}.get(event.get("cat", ""), "Operator")
-    read = trace.read()
-    assert len(read.activities) == len(read.host_calls) == 1
-
-
 def test_amd_numbers_are_not_a_compute_capability() -> None:
     amd = {"id": 0, "name": "AMD Instinct MI250X", "computeMajor": 9, "computeMinor": 0, "numSms": 104}
     [kernel] = summarise(one_kernel().read(deviceProperties=[amd])).kernels

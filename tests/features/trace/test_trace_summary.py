@@ -32,15 +32,6 @@ def test_idle_time_is_the_gaps_between_activities() -> None:
     assert found.launch_gap_us == 9.0
 
 
-def test_overlap_of_streams_is_busy_once() -> None:
-    trace = TraceBuilder()
-    trace.kernel("a", 100.0, 10.0, stream=7)
-    trace.kernel("b", 102.0, 10.0, stream=8)
-    found = table(trace)
-    assert (found.busy_us, found.gpu_time_us, found.gpu_busy_pct) == (12.0, 20.0, 100.0)
-    assert (found.streams, found.launch_gap_us) == (2, 0.0)
-
-
 def test_graph_nodes_share_one_host_launch() -> None:
     trace = TraceBuilder()
     number = trace.call("cudaGraphLaunch", 90.0)

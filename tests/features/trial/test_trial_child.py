@@ -88,10 +88,3 @@ def test_options_of_other_runs_are_dropped(tmp_path: Path, monkeypatch: pytest.M
     assert "PYTEST_ADDOPTS" not in ran.environment
     assert ran.environment["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert {"--gpuperf-timeout=9", "-ogpuperf_budget=0.5", "-x"} <= set(ran.command)
-
-
-def test_progress_counts_ended_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "run_child", Ran(ACCEPTED))
-    counts: list[int] = []
-    try_cases(plan("a"), tmp_path, 9, counts.append)
-    assert counts == [1, 1]
