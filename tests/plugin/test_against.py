@@ -71,15 +71,6 @@ def test_old_code_uses_the_timing_mode_of_the_run(project: Project) -> None:
     assert project.compared()["test_k"].mode == "cold"
 
 
-def test_unknown_commit_is_an_early_usage_error(project: Project) -> None:
-    done = project.session("--gpuperf-against=nope")
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert done.stderr == (
-        "ERROR: gpuperf: --gpuperf-against=nope: git says: Needed a single revision; expected a branch, a "
-        "tag or a commit of this repository; git branch --all and git tag list what there is\n\n"
-    )
-
-
 def test_a_command_from_outside_the_checkout_is_a_usage_error(project: Project) -> None:
     project.path.append(project.root)
     arguments = ("--gpuperf-against=main", f"--rootdir={project.root}", str(project.root))

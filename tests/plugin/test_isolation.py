@@ -200,13 +200,6 @@ def test_other_plugins_work_in_the_process_of_the_tests(pytester: pytest.Pyteste
     assert 'name="gpuperf.main.time_us" value="5' in (pytester.path / "report.xml").read_text()
 
 
-def test_mistake_in_a_marker_is_one_line(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k="import pytest\n@pytest.mark.gpuperf(wrong=1)\ndef test_k(gpuperf): pass\n")
-    result = pytester.runpytest_subprocess(*RUN)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: gpuperf: the gpuperf marker of test_k.py::test_k has the argument*"])
-
-
 def test_missing_file_is_one_line(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(*RUN, "test_missing.py")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

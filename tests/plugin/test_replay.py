@@ -18,7 +18,6 @@ from pytest_gpuperf.records import (
     Measurement,
     Profile,
     Settlement,
-    Workload,
 )
 from pytest_gpuperf.records.run_store import encode_run
 from pytest_gpuperf.session.replay_runner import LONGEST_REASON
@@ -125,31 +124,6 @@ def test_missing_counters_of_all_workers_fail_no_test(
     add_recording(replace(recorded, counters_unavailable=why.format(0)))
     pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.profile(print)")
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
-
-
-def test_impossible_time_fails_with_its_arithmetic(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
-    gpu = replace(H200, l2_bytes=60 * 2**20, dram_gb_per_s=4800.0)
-    timed = replace(timing(1.0), work=Workload(argument_bytes=2**29))
-    kept = measured(None)
-    add_recording(run(record("test_k.py::test_k", main=replace(kept, timing=timed)), gpu=gpu))
-    pytester.makepyfile(
-        test_k="""
-        def test_k(gpuperf):
-            gpuperf.check(print, expected=print)
-            gpuperf.time(print, bytes=2**29)
-        """
-    )
-    result = pytester.runpytest("--gpuperf")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        [
-            "*gpuperf: time_us 1 is impossible: (537 MB of bytes= - 62.9 MB that L2 can hold) / 4.80 TB/s*",
-            "*if bytes= is too large, correct it first*",
-            "test_k*1.00 µs*invalid",
-        ]
-    )
 
 
 def test_test_without_recording_is_skipped_with_a_next_step(pytester: pytest.Pytester, replay: None) -> None:

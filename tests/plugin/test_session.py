@@ -23,12 +23,6 @@ def pytest_runtest_protocol(item, nextitem):
 """
 
 
-def test_xdist_with_zero_processes_is_accepted(pytester: pytest.Pytester, replay: None) -> None:
-    pytest.importorskip("xdist")
-    pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    pytester.runpytest_subprocess("--gpuperf", "-p", "xdist", "-n", "0").assert_outcomes(passed=1)
-
-
 def test_two_timings_need_two_labels(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n    gpuperf.time(print)\n")
     result = pytester.runpytest("--gpuperf")
@@ -44,16 +38,6 @@ def test_replay_refuses_an_expected_output_without_tensors(
     result = pytester.runpytest("--gpuperf")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*a reference callable, or the expected tensors*"])
-
-
-@pytest.mark.parametrize("arguments", [["-d", "--tx=2*popen"], ["--dist=each", "--tx=2*popen"]])
-def test_every_way_to_spread_tests_is_refused(
-    pytester: pytest.Pytester, replay: None, arguments: list[str]
-) -> None:
-    pytest.importorskip("xdist")
-    pytester.makepyfile("def test_k(gpuperf): pass")
-    result = pytester.runpytest_subprocess("--gpuperf", "-p", "xdist", *arguments, timeout=30)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
 @pytest.mark.parametrize("value", ["np.prod((64, 64))", "4096.0", "np.float32(4096)"])

@@ -22,7 +22,6 @@ def test_percentage_without_durations_is_left_out() -> None:
     ("name", "combining"),
     [
         ("sm__inst_executed_pipe_fma.sum", Combining.SUM),
-        ("gpu__time_duration.sum", Combining.SUM),
         ("launch__grid_size", Combining.SUM),
         ("sm__cycles_active.max", Combining.MAX),
         ("sm__cycles_active.min", Combining.MIN),
@@ -30,7 +29,6 @@ def test_percentage_without_durations_is_left_out() -> None:
         ("sm__throughput.max.pct_of_peak_sustained_elapsed", Combining.MEAN),
         ("dram__bytes.sum.per_second", Combining.MEAN),
         ("sm__cycles_active.avg", Combining.SUM),
-        ("launch__thread_count", Combining.SUM),
         ("smsp__average_warps_issue_stalled_wait_per_issue_active.ratio", Combining.MEAN),
         ("launch__cluster_size", Combining.MAX),
         ("device__attribute_clock_rate", Combining.SAME),

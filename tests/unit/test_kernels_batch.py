@@ -171,12 +171,6 @@ def test_kernels_with_the_name_of_the_marks_are_refused(cupti: FakeCupti) -> Non
         assert not isinstance(told.value, CuptiError)
 
 
-def test_call_without_kernels_is_refused(cupti: FakeCupti) -> None:
-    cupti.us = 0
-    with pytest.raises(GpuperfError, match="launched nothing on the GPU"):
-        KernelsBatch(cupti.call)
-
-
 @pytest.fixture
 def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., PreparedCall]:
     """Return a function that prepares a call whose capture fails with an error."""

@@ -33,7 +33,6 @@ from pytest_gpuperf.records.timing import FirstCall
 from pytest_gpuperf.session.marker import ItemState, Marker
 from run_builders import measured, profile, record, timing
 
-NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 TIMES = [name for name in VALUES if is_of(name, "timing")]
 NUMERIC_NAMES = st.sampled_from(
     [*(name for name in catalogue.METRICS if name not in catalogue.WORDS), *TIMES, "dram__bytes.sum"]
@@ -48,16 +47,8 @@ NUMERIC_NAMES = st.sampled_from(
         ("  time_us < 5.5 µs ", Limit("time_us", "<", 5.5)),
         ("gb_per_s > 3e3 GB/s", Limit("gb_per_s", ">", 3000.0)),
         ("occupancy_limiter != registers", Limit("occupancy_limiter", "!=", "registers")),
-        (
-            "launch__func_cache_config == CachePreferNone",
-            Limit("launch__func_cache_config", "==", "CachePreferNone"),
-        ),
         ("lts__t_sector_hit_rate.pct >= 50 %", Limit("lts__t_sector_hit_rate.pct", ">=", 50.0)),
         ('"wgmma" in tensor_instructions', Limit("tensor_instructions", "in", "wgmma")),
-        (
-            "cp.async.bulk.tensor in copy_instructions",
-            Limit("copy_instructions", "in", "cp.async.bulk.tensor"),
-        ),
         ("mma.sync not  in tensor_instructions", Limit("tensor_instructions", "not in", "mma.sync")),
         ("sm_90: 'wgmma' in tensor_instructions", Limit("tensor_instructions", "in", "wgmma", "sm_90")),
         ("cublas/my kernel 2>= 1.1", Limit("cublas / my kernel 2", ">=", 1.1)),
@@ -79,12 +70,10 @@ def test_limit_is_read(text: str, limit: Limit) -> None:
         ("memory_throughput >= 60 GB/s", "the unit 'GB/s'"),
         ("time_us <= 3 ms", "the unit 'ms'; expected 'us' or none"),
         ("lts__t_sector_hit_rate.pct >= 50 byte", "'%' or none"),
-        ("dram__bytes.sum >= 50 byte", "expected none"),
         ("memory_troughput >= 60", "memory_throughput"),
         ("tim_us <= 3", "time_us"),
         ("occupancy_limiter >= registers", "== or != and a word"),
         ("time_us < " + "1" * 200, "at most 200 characters"),
-        ("cublas / mine >= fast", "a number behind cublas / mine"),
         ("cublas / mine >= 1.1 us", "the unit 'us'; expected none"),
         ("/ mine >= 1", "cannot be read"),
         ("__import__('os') >= 1", "cannot be read"),
@@ -110,12 +99,6 @@ def test_any_text_is_a_limit_or_an_error(text: str) -> None:
         limit = parse_limit(text)
     except GpuperfError:
         return
-    assert parse_limit(str(limit)) == limit
-
-
-@given(NUMERIC_NAMES, st.sampled_from([">=", "<=", ">", "<", "==", "!="]), NUMBERS)
-def test_limit_text_is_read_back(name: str, op: str, value: float) -> None:
-    limit = Limit(name, op, value)
     assert parse_limit(str(limit)) == limit
 
 

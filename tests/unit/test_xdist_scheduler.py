@@ -52,6 +52,12 @@ def test_tests_sent_to_a_worker_that_has_ended_come_back() -> None:
     assert some._parts == [[0, 1, 2]]
 
 
+def test_a_worker_leaves_the_first_tests_of_others() -> None:
+    workers: list[Any] = [Worker(0), Worker(1)]
+    scheduler(workers, "a", "b")
+    assert [worker.tests for worker in workers] == [[0], [1]]
+
+
 def test_a_worker_without_tests_takes_the_last_of_another() -> None:
     workers: list[Any] = [Worker(0), Worker(1)]
     some = scheduler(workers, "a", "bcdef")

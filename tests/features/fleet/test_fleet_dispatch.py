@@ -96,13 +96,6 @@ def ran(workers: FakeCluster) -> tuple[dict[str, EndOfTest], Counting]:
     return outcomes, watch
 
 
-def test_every_test_runs_once() -> None:
-    workers = FakeCluster()
-    outcomes, _ = ran(workers)
-    assert {outcome.ending for outcome in outcomes.values()} == {"passed"}
-    assert sorted(workers.ran) == [test.nodeid for test in TESTS]
-
-
 def test_test_that_kills_workers_ends_with_an_error_of_its_own() -> None:
     outcomes, watch = ran(FakeCluster(TESTS[1].nodeid))
     lost = outcomes.pop(TESTS[1].nodeid)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.features.fleet.groups import (
     LOST_GROUPS,
-    LOST_TESTS,
     MOST_S,
     TestGroup,
     Waiting,
@@ -59,12 +58,6 @@ def test_tests_run_alone_after_two_losses() -> None:
     waiting = Waiting([])
     assert waiting.put_back(group(8, "x", "y", lost_on=("a",) * (LOST_GROUPS - 1)), "b")
     assert sorted(waiting, key=lambda one: one.tests) == [group(4, "x"), group(4, "y")]
-
-
-def test_test_that_loses_three_workers_is_given_up() -> None:
-    waiting = Waiting([])
-    assert not waiting.put_back(group(8, "x", lost_on=("a",) * (LOST_TESTS - 1)), "b")
-    assert list(waiting) == []
 
 
 def test_group_on_several_gpus_goes_before_all_others() -> None:

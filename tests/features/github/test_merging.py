@@ -131,13 +131,6 @@ not joined: 20261120-173001-3f9a and 20261120-173004-3f9a differ in GPU memory_b
     assert merge("all", "-o", "all2").output.startswith("wrote all2/nvidia-b200/run.json")
 
 
-def test_runs_of_a_project_are_not_a_merged_run(project: Path) -> None:
-    store = RunStore(project / ".gpuperf")
-    for one in (shard(1), shard(2)):
-        store.write(one)
-    assert "holds more than one run" in merge(".gpuperf/runs", "-o", "all", status=2).output
-
-
 def test_folder_with_files_is_refused(project: Path) -> None:
     merge(*write(project, shard(1)), "-o", "all")
     before = (project / "all/nvidia-h200/run.json").read_bytes()
@@ -167,10 +160,3 @@ def test_every_model_is_accepted_and_compared(project: Path, monkeypatch: pytest
     assert shard(2).id in compared
     added = gpuperf("record", "all").output
     assert added.count("wrote baselines/") == 2
-
-
-def test_commands_about_one_gpu_name_the_runs(project: Path) -> None:
-    merge(*write(project, shard(1), shard(2, gpu=B200)), "-o", "all")
-    for command in ("trace all", "export all --format pytest-benchmark"):
-        done = gpuperf(*command.split(), status=2)
-        assert "one" in done.output

@@ -47,16 +47,6 @@ def test_report_has_one_line_per_launch_and_one_for_all() -> None:
     )
 
 
-def test_single_launch_has_no_combined_row() -> None:
-    lines = shown(LONG, "--kernel=^square", "--rules=none")
-    assert len(lines) == 3
-    assert lines[2].startswith("#0 square_kernel  8192    256    28   64.5 µs      6/79 %  3780   77/100 %")
-
-
-def test_filtered_launches_keep_their_numbers() -> None:
-    assert [kernel["launch"] for kernel in as_json(LONG, "--kernel=DigitCumSum")] == [8, 11, 14, 17]
-
-
 @pytest.mark.parametrize("columns", [60, 80, 100, 160, 250])
 @pytest.mark.parametrize("arguments", [[], ["--preset=sol"], ["--preset=all"], ["--compare", LONG]])
 def test_no_line_is_wider_than_the_terminal(
@@ -98,11 +88,6 @@ def test_all_rules_are_shown_in_full_on_request() -> None:
     assert "49.4% of the total average of 182.1 cycles between issuing two instructions." in text
     assert "optimization, SOLBottleneck: Memory is more heavily utilized than Compute" in text
     assert "--rules" not in text
-
-
-def test_raw_page_has_no_rules() -> None:
-    assert "rule" not in run(WIDE).stdout
-    assert as_json(WIDE, "--kernel=^square")[0]["rules"] == []
 
 
 @needs_ncu_report

@@ -258,16 +258,3 @@ def test_console_text_is_refused_with_both_commands(tmp_path: Path, text: str, e
         assert "issue.txt is text that ncu printed for people" in result.stderr
         assert "`ncu --import FILE --page raw --csv`" in result.stderr
         assert "`ncu --csv`" in result.stderr
-
-
-def test_console_text_next_to_csv_is_named(tmp_path: Path) -> None:
-    path = written(tmp_path, LAUNCH + SECTION + csv_text([DURATION]))
-    assert "the launches that the file has as console text of ncu were not read" in all_lines(path)
-    assert len(as_json(path)) == 1
-
-
-def test_messages_of_ncu_next_to_csv_are_no_launches(tmp_path: Path) -> None:
-    text = '==PROF== Profiling "gemm" - 0: 100% - 3 passes\n==ERROR== LaunchFailed\n'
-    lines = all_lines(written(tmp_path, text + csv_text([DURATION])))
-    assert "ncu reported: LaunchFailed" in lines
-    assert not any("console text" in line for line in lines)

@@ -43,9 +43,8 @@ def weighted(*rows: tuple[Mapping[str, MetricValue], Mapping[str, MetricValue]])
     return [KernelProfile(name="k", metrics=dict(row), weights=dict(weights)) for row, weights in rows]
 
 
-ACTIVE, ELAPSED, SECTORS = "sm__cycles_active.sum", "sm__cycles_elapsed.sum", "lts__t_sectors.sum"
+ACTIVE, SECTORS = "sm__cycles_active.sum", "lts__t_sectors.sum"
 ISSUED = "smsp__inst_issued.sum"
-STEPS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 REQUESTS = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"
 PER_REQUEST = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio"
 WAIT = "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio"
@@ -56,7 +55,6 @@ WAIT = "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio"
     [
         # Both took the same time, the second at a higher clock: 500 of 1000 cycles and 300 of 3000.
         ("achieved_occupancy", (50.0, 10.0), ({ACTIVE: 1000.0}, {ACTIVE: 3000.0}), 20.0, "cycles"),
-        ("sm_throughput", (40.0, 80.0), ({ELAPSED: 2000.0}, {ELAPSED: 6000.0}), 70.0, "cycles"),
         # Mean cycles replace a missing total: (30 * 100 + 90 * 200) / 300.
         (
             "tensor_active",
@@ -68,14 +66,6 @@ WAIT = "smsp__average_warps_issue_stalled_wait_per_issue_active.ratio"
         # 90 hits of 100 sectors and 100 of 900: 190 of 1000.
         ("l2_hit_rate", (90.0, 100 / 9), ({SECTORS: 100.0}, {SECTORS: 900.0}), 19.0, "sectors"),
         (PER_REQUEST, (4.0, 16.0), ({REQUESTS: 10.0}, {REQUESTS: 20.0}), 12.0, "requests"),
-        # 10 conflicts in 100 steps and 0 in 300.
-        (
-            "bank_conflict_pct",
-            (10.0, 0.0),
-            ({STEPS: 100.0}, {STEPS: 300.0}),
-            2.5,
-            "shared_wavefronts",
-        ),
         (WAIT, (2.0, 6.0), ({ISSUED: 100.0}, {ISSUED: 300.0}), 5.0, "instructions"),
     ],
 )

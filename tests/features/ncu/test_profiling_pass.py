@@ -84,13 +84,6 @@ def test_two_launches_of_one_call_are_kept_and_combined(recorded: ProfilingPass)
     assert profile.combined["kernels"] == 2
 
 
-def test_one_launch_of_a_call_is_kept_alone(recorded: ProfilingPass) -> None:
-    profile = lookup(recorded, CHAIN, "square", label="both", launches="last")
-    assert [kernel.metrics["duration_us"] for kernel in profile.kernels] == [4.96]
-    assert (profile.combined["kernels"], profile.combined["duration_us"]) == (1, 4.96)
-    assert profile.launches == "last"
-
-
 def test_regex_without_a_match_names_the_kernels(recorded: ProfilingPass) -> None:
     with pytest.raises(
         GpuperfError, match=r"no kernel .* for the regex 'softmax'; these ran: a_kernel, b_kernel"
@@ -192,14 +185,6 @@ def test_plain_patterns_are_joined_into_one_filter(tmp_path: Path) -> None:
 def test_special_pattern_removes_the_filter(tmp_path: Path, regex: str | None) -> None:
     run(tmp_path, wanted=[SelectedTest(SQUARE, "square_kernel", ()), SelectedTest(GEMM, regex, ())])
     assert "--kernel-name" not in arguments(tmp_path)
-
-
-def test_session_runs_again_with_its_own_arguments(tmp_path: Path) -> None:
-    run(tmp_path)
-    found = arguments(tmp_path)
-    assert found[found.index("pytest") + 1] == "suites"
-    assert found[found.index("--clock-control") + 1] == "none"
-    assert found[found.index("--profile-from-start") + 1] == "off"
 
 
 def test_ctrl_c_leaves_no_ncu_behind(tmp_path: Path) -> None:

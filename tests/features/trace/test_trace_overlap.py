@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from brute_force import differences
 from pytest_gpuperf.features.trace.kernel_categories import category_of
 from pytest_gpuperf.features.trace.summary import summarise
-from pytest_gpuperf.records.trace import Communication
-from trace_builders import TraceBuilder, rank
+from trace_builders import TraceBuilder
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Trace
@@ -22,16 +21,6 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>
 
 def table(trace: TraceBuilder) -> Trace:
     return summarise(trace.read())
-
-
-def test_communication_is_total_exposed_and_overlapped() -> None:
-    # The product runs from 100 to 200, the communication from 150 to 350.
-    found = table(rank(0, steps=1))
-    assert found.communication == Communication(
-        total_us=200.0, exposed_us=150.0, overlapped_us=50.0, kernels=1
-    )
-    assert (found.computation_us, found.kernel_us, found.busy_us) == (100.0, 300.0, 250.0)
-    assert found.class_shares_pct["communication"] == pytest.approx(200 / 3)
 
 
 def test_nodes_of_a_graph_do_not_wait_for_the_host() -> None:
