@@ -14,10 +14,7 @@ from run_builders import origin_of
 
 if TYPE_CHECKING:
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import (
-        MetricValue,
-        TestRecord,
-    )
+    from pytest_gpuperf.records import MetricValue, TestRecord
 
 H200 = GpuInfo(
     name="NVIDIA H200",
@@ -29,8 +26,7 @@ H200 = GpuInfo(
 )
 """With the rate of 3201 MHz and 6016 bits."""
 HINTS = Hints(
-    accept="accept it with: gpuperf baseline accept",
-    no_baseline="make one with: gpuperf baseline accept",
+    accept="accept it with: gpuperf baseline accept", no_baseline="make one with: gpuperf baseline accept"
 )
 
 

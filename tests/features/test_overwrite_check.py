@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-NEEDED = {
-    "parquet": "pyarrow",
-    "pytest-benchmark": "pytest_benchmark",
-}
+NEEDED = {"parquet": "pyarrow", "pytest-benchmark": "pytest_benchmark"}
 COMMANDS = {
     "report": ["report", "-o", "out.html"],
     "comment": ["comment", "latest", "-o", "out.md"],

@@ -30,11 +30,7 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "chip", "said"),
     [
-        (
-            "dram__bytes_raed.sum",
-            "gh100",
-            "'dram__bytes_raed.sum' on GH100.*did you mean dram__bytes_read",
-        ),
+        ("dram__bytes_raed.sum", "gh100", "'dram__bytes_raed.sum' on GH100.*did you mean dram__bytes_read"),
         ("dram__bytes.summ", "gh100", r"dram__bytes has no '\.summ'; expected one such as \.sum"),
         ("dram__bytes", "gh100", "'dram__bytes' has no suffix; expected one such as"),
         (

@@ -145,9 +145,7 @@ def test_run_without_profiles_is_not_unavailable(pytester: pytest.Pytester) -> N
     assert run(pytester.path).unavailable == ""
 
 
-def test_options_that_stop_or_write_have_no_effect(
-    pytester: pytest.Pytester,
-) -> None:
+def test_options_that_stop_or_write_have_no_effect(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_k="""
         def test_fails(gpuperf):

@@ -11,14 +11,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.records import (
-    AgainstTiming,
-    Correctness,
-    GpuInfo,
-    Measurement,
-    Profile,
-    Settlement,
-)
+from pytest_gpuperf.records import AgainstTiming, Correctness, GpuInfo, Measurement, Profile, Settlement
 from pytest_gpuperf.records.run_store import encode_run
 from pytest_gpuperf.session.replay_runner import LONGEST_REASON
 from pytest_gpuperf.session.runner import RUNNER
@@ -138,11 +131,7 @@ def test_test_without_recording_is_skipped_with_a_next_step(pytester: pytest.Pyt
 @pytest.mark.parametrize(
     ("call", "arguments", "said"),
     [
-        (
-            "time(print)",
-            [],
-            "*there is no recording below baselines/ to replay instead*gpuperf record*",
-        ),
+        ("time(print)", [], "*there is no recording below baselines/ to replay instead*gpuperf record*"),
         (
             "profile(print)",
             ["--gpuperf-replay=never"],
@@ -285,11 +274,7 @@ OLD = "20261101-120000-aaaa"
 
 @pytest.mark.parametrize(
     ("newer", "sessions", "used"),
-    [
-        (False, (), True),
-        (True, (), False),
-        (False, (OLD,), True),
-    ],
+    [(False, (), True), (True, (), False), (False, (OLD,), True)],
     ids=["commit", "newer", "same-baseline"],
 )
 def test_replay_keeps_the_settlements_of_the_newest_recording(

@@ -23,9 +23,7 @@ def reporter(isatty: bool) -> Any:
     )
 
 
-def test_terminal_shows_status_below_the_current_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_terminal_shows_status_below_the_current_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal = reporter(isatty=True)
     Display(News(), terminal).show("test_k: warms up, and more")

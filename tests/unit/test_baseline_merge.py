@@ -174,9 +174,7 @@ def test_new_leaves_a_time_of_the_host_in_place_of_cupti(store: BaselineStore) -
     assert plan(run(record(main=now), id="second"), store, "new", 5.0).entries == ()
 
 
-def test_tolerance_comes_from_file_then_test_then_session(
-    store: BaselineStore,
-) -> None:
+def test_tolerance_comes_from_file_then_test_then_session(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.0))
     tolerant = run(msgspec.structs.replace(record(main=measured(6.0)), tolerance_pct=25.0))
     assert plan(tolerant, store, "changed", 5.0).entries == ()

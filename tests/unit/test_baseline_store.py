@@ -70,10 +70,7 @@ def test_baseline_is_read(tmp_path: Path) -> None:
         (content() | {"schema": 2}, "written by a newer pytest-gpuperf .*upgrade"),
         (content() | {"gpu": {"slug": "nvidia-a100"}}, "for another GPU: nvidia-a100"),
         (content(a={"limits": {"sm_troughput": ">= 3"}}), "limits of a: there is no metric 'sm_troughput'"),
-        (
-            content(a={"limits": {"sm_throughput": 3}}),
-            "wrong value of a: Expected `str`, got `int`",
-        ),
+        (content(a={"limits": {"sm_throughput": 3}}), "wrong value of a: Expected `str`, got `int`"),
         (content(a={"tolerance_pct": -1}), "wrong value of a: Expected `float` > 0.0 - at .*tolerance_pct"),
         (content(a={"tolerence_pct": 5}), "wrong value of a: Object contains unknown field `tolerence_pct`"),
     ],

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
 
 KNOWN = MeasurementBaseline(
-    time=TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=5.0),)),
-    counters={"instructions": 100.0},
+    time=TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=5.0),)), counters={"instructions": 100.0}
 )
 TIMED = Measurement(timing=timing(5.0))
 COUNTED = Measurement(profile=profile({"instructions": 1.0}))

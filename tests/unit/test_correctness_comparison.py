@@ -12,11 +12,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.correctness.comparison import (
-    DEFAULT_TOLERANCES,
-    Tolerance,
-    compare,
-)
+from pytest_gpuperf.measure.correctness.comparison import DEFAULT_TOLERANCES, Tolerance, compare
 from pytest_gpuperf.records import Correctness
 
 

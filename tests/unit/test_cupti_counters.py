@@ -54,10 +54,7 @@ def two(install: Callable[..., FakeCupti]) -> FakeCupti:
     return install(FakeCupti(row(5000, 80), row(3000, 40)), SUM, SQUARE)
 
 
-def lookup(
-    regex: str | None = None,
-    *metrics: str,
-) -> Profile:
+def lookup(regex: str | None = None, *metrics: str) -> Profile:
     counters = CuptiCounters(H200, "gh100")
     try:
         return counters.lookup(CALL, Selection(regex), metrics or METRICS)

@@ -117,11 +117,7 @@ class Source:
 def facade(source: Source, *, on_gpu: bool = True) -> Gpuperf:
     settings = SimpleNamespace(mode="auto")
     runner: Any = SimpleNamespace(
-        source=source,
-        settings=settings,
-        on_gpu=on_gpu,
-        report=None,
-        unchanged=lambda *_: None,
+        source=source, settings=settings, on_gpu=on_gpu, report=None, unchanged=lambda *_: None
     )
     return Gpuperf(ItemState("t.py::test", Marker()), runner)
 

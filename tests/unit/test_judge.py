@@ -56,10 +56,7 @@ def test_other_kernel_at_the_same_time_passes_with_a_remark() -> None:
             Status.PASS,
             "other kernels run, so exact counters are not judged",
             "main",
-            (
-                "now runs square_v2; no longer runs square_kernel",
-                "registers_per_thread 32 -> 40 (+25.0 %)",
-            ),
+            ("now runs square_v2; no longer runs square_kernel", "registers_per_thread 32 -> 40 (+25.0 %)"),
         ),
     )
 

@@ -73,10 +73,7 @@ def test_few_elements_may_vary_more() -> None:
 @pytest.mark.parametrize(
     ("bits", "text"),
     [
-        (
-            11.7,
-            "11.7 significant bits are right, in the baseline 22.1",
-        ),
+        (11.7, "11.7 significant bits are right, in the baseline 22.1"),
         (8.7, "as if factors were rounded to bfloat16, which has 8"),
         (17.0, "17.0 significant bits are right, in the baseline 22.1"),
     ],

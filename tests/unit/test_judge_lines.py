@@ -11,20 +11,9 @@ from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.judge.times import time_line
 from pytest_gpuperf.statistics.decision import Decision, Outcome
 
-PASSED = Decision(
-    outcome=Outcome.PASS,
-    change_pct=0.5,
-    low_pct=0.1,
-    high_pct=0.9,
-    replicates=5,
-)
+PASSED = Decision(outcome=Outcome.PASS, change_pct=0.5, low_pct=0.1, high_pct=0.9, replicates=5)
 AT_CLOCK = TimeComparison(
-    PASSED,
-    actual_us=5.43,
-    baseline_us=5.4,
-    at_mhz=1500.4,
-    actual_mhz=1400,
-    baseline_mhz=1700,
+    PASSED, actual_us=5.43, baseline_us=5.4, at_mhz=1500.4, actual_mhz=1400, baseline_mhz=1700
 )
 
 

@@ -29,10 +29,7 @@ COMPILED = Measurement(
 
 
 def test_test_with_both_parts_is_split_by_label() -> None:
-    assert record(main=measured(5.0), sm_90=COMPILED).parts == (
-        {"main": measured(5.0)},
-        {"sm_90": COMPILED},
-    )
+    assert record(main=measured(5.0), sm_90=COMPILED).parts == ({"main": measured(5.0)}, {"sm_90": COMPILED})
 
 
 @pytest.mark.parametrize(

@@ -105,10 +105,7 @@ def test_code_is_unknown_without_cupti(reader: Reader) -> None:
 def test_call_of_too_many_kernels_is_left_out(reader: Reader) -> None:
     reader.activities = [launch(grid=(number, 1, 1)) for number in range(MOST_KERNELS + 1)]
     found = reader.read()
-    assert (found.kernels, found.unavailable) == (
-        (),
-        "a call launches 101 different kernels, more than 100",
-    )
+    assert (found.kernels, found.unavailable) == ((), "a call launches 101 different kernels, more than 100")
 
 
 def test_triton_variant_is_found_by_its_handle(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,24 +10,10 @@ from msgspec.structs import replace
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.limits import (
-    Limit,
-    check_limit,
-    check_limits,
-    parse_limit,
-    parse_limits,
-)
+from pytest_gpuperf.judge.limits import Limit, check_limit, check_limits, parse_limit, parse_limits
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics.chips import with_peaks
-from pytest_gpuperf.records import (
-    Conditions,
-    GpuInfo,
-    KernelProfile,
-    Measurement,
-    Profile,
-    TestRecord,
-    Trace,
-)
+from pytest_gpuperf.records import Conditions, GpuInfo, KernelProfile, Measurement, Profile, TestRecord, Trace
 from pytest_gpuperf.records.named_values import VALUES, is_of
 from pytest_gpuperf.records.timing import FirstCall
 from pytest_gpuperf.session.marker import ItemState, Marker

@@ -122,14 +122,8 @@ def test_reference_is_computed_after_the_calls() -> None:
     [
         (torch.zeros(16), "the reference of output is all zero"),
         (torch.full((16,), 2, dtype=torch.int32), "the reference of output is 2 everywhere"),
-        (
-            torch.linspace(1, 1.002, 16, dtype=torch.bfloat16),
-            "the reference of output is 1 everywhere",
-        ),
-        (
-            torch.linspace(1, 1.01, 16, dtype=torch.float16).float(),
-            "",
-        ),
+        (torch.linspace(1, 1.002, 16, dtype=torch.bfloat16), "the reference of output is 1 everywhere"),
+        (torch.linspace(1, 1.01, 16, dtype=torch.float16).float(), ""),
         (torch.arange(16.0), ""),
         (torch.zeros(15), ""),
         (torch.zeros(16, dtype=torch.complex64), ""),

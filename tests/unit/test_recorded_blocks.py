@@ -80,9 +80,7 @@ class ClockOfBlocks:
         return self.mhz
 
 
-def test_blocks_are_between_stamps(
-    time: Callable[..., list[Block]],
-) -> None:
+def test_blocks_are_between_stamps(time: Callable[..., list[Block]]) -> None:
     ran = []
     for block, us in enumerate((5.0, 6.0)):
         begin = 10_000 * block

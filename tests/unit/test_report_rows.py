@@ -5,11 +5,7 @@ import pytest
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.report.number_format import show_occupancy, show_time
-from pytest_gpuperf.report.rows import (
-    Row,
-    build_rows,
-    split_names,
-)
+from pytest_gpuperf.report.rows import Row, build_rows, split_names
 from report_examples import result, timing
 
 

@@ -12,21 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records import (
-    NO_GPU,
-    Correctness,
-    GpuInfo,
-    Measurement,
-    Run,
-)
+from pytest_gpuperf.records import NO_GPU, Correctness, GpuInfo, Measurement, Run
 from pytest_gpuperf.records.atomic_writing import write_files
-from pytest_gpuperf.records.run_store import (
-    RunStore,
-    encode_run,
-    load_run,
-    newest_recordings,
-    recording_path,
-)
+from pytest_gpuperf.records.run_store import RunStore, encode_run, load_run, newest_recordings, recording_path
 from run_builders import H200, measured, one_test, record, run
 
 NOW = datetime(2026, 11, 20, 19, 30, 12, tzinfo=timezone(timedelta(hours=2)))

@@ -87,11 +87,7 @@ def test_cold_spread_may_be_as_large_as_the_time(bench: Bench, noise: float, *, 
 
 @pytest.mark.parametrize(
     ("spread_pct", "others", "said"),
-    [
-        (1.0, 1, ""),
-        (1.05, 1, "another process was on the GPU, and the blocks spread by 1.1 %"),
-        (9.0, 0, ""),
-    ],
+    [(1.0, 1, ""), (1.05, 1, "another process was on the GPU, and the blocks spread by 1.1 %"), (9.0, 0, "")],
 )
 def test_neighbour_disturbs_a_restless_time(spread_pct: float, others: int, said: str) -> None:
     state = Conditions(other_processes=others)

@@ -21,12 +21,7 @@ from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
 from pytest_gpuperf.measure.timing.timer import normalised_us
-from pytest_gpuperf.records import (
-    ClockModel,
-    Conditions,
-    OtherTime,
-    Timing,
-)
+from pytest_gpuperf.records import ClockModel, Conditions, OtherTime, Timing
 from pytest_gpuperf.statistics.decision import interquartile_range, standard_error, trimmed_mean
 from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
 

@@ -92,10 +92,7 @@ def test_json_has_the_values_of_the_table(cupti_host_library: None) -> None:
     [
         (["--find", "coffee"], "no metric has 'coffee' in a name"),
         (["--chip", "gx1"], "there is no chip 'gx1'; expected one of gv100"),
-        (
-            ["--preset", "sol,stals"],
-            "there is no preset 'stals' in --preset; expected one or more",
-        ),
+        (["--preset", "sol,stals"], "there is no preset 'stals' in --preset; expected one or more"),
     ],
 )
 def test_unknown_names_are_refused(arguments: list[str], said: str) -> None:

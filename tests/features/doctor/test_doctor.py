@@ -189,8 +189,7 @@ def test_clocks_that_are_held_spoil_times(
 
 
 @pytest.mark.parametrize(
-    ("now", "state"),
-    [(None, "absent"), (IDLE, "ok"), (Conditions(other_processes=2), "warning")],
+    ("now", "state"), [(None, "absent"), (IDLE, "ok"), (Conditions(other_processes=2), "warning")]
 )
 def test_other_processes_are_counted(
     there: Machine, monkeypatch: pytest.MonkeyPatch, now: Conditions | None, state: str
@@ -225,10 +224,7 @@ def test_run_that_measures_is_named_and_left_alone(there: Machine, monkeypatch: 
     ],
 )
 def test_counters_are_tried(
-    there: Machine,
-    monkeypatch: pytest.MonkeyPatch,
-    answer: CuptiError | None,
-    result: tuple[str, str, str],
+    there: Machine, monkeypatch: pytest.MonkeyPatch, answer: CuptiError | None, result: tuple[str, str, str]
 ) -> None:
     def read() -> None:
         if answer is not None:

@@ -5,13 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.features.fleet.groups import (
-    LOST_GROUPS,
-    MOST_S,
-    TestGroup,
-    Waiting,
-    make_groups,
-)
+from pytest_gpuperf.features.fleet.groups import LOST_GROUPS, MOST_S, TestGroup, Waiting, make_groups
 from pytest_gpuperf.features.fleet.messages import Test as Collected
 
 MODEL = "nvidia-h200"

@@ -64,10 +64,7 @@ def test_later_run_keeps_the_source_of_the_first(project: Path) -> None:
         run(record(main=Measurement(timing=both)), id="second"),
     )
     assert history("add", "second", "first").exit_code == 0
-    assert {found.source for found in HistoryStore(project / "perf-history").load()} == {
-        "cupti",
-        "events",
-    }
+    assert {found.source for found in HistoryStore(project / "perf-history").load()} == {"cupti", "events"}
     assert history("add", "first", "second", "--store", "other").exit_code == 0
     assert {found.source for found in HistoryStore(project / "other").load()} == {"events"}
 

@@ -58,9 +58,7 @@ def test_no_line_is_wider_than_the_terminal(
         assert len(line) <= max(columns, 82), line
 
 
-def test_long_names_are_cut_if_a_launch_then_fits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_long_names_are_cut_if_a_launch_then_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     lines = shown(WIDE, "--kernel=sm80|nvjet")
     assert lines[2].startswith("#2 nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT ")

@@ -71,10 +71,6 @@ def test_roofs_meet_the_highest_ceiling(gemm: Counters) -> None:
 
 
 def test_run_without_ceilings_has_no_roofline() -> None:
-    counters: Counters = {
-        "dram_bytes": 1e8,
-        "duration_us": 210.0,
-        "flops.fp32": 1e9,
-    }
+    counters: Counters = {"dram_bytes": 1e8, "duration_us": 210.0, "flops.fp32": 1e9}
     assert roofline(counters, {}) is None
     assert roofline({**counters, "ceiling.dram": 4000.0}, {}) is not None

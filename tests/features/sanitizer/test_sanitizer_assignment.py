@@ -66,10 +66,7 @@ def test_equal_errors_at_other_addresses_are_counted() -> None:
     assert (hit.count, hit.kind, hits.count) == (3, "copy from 0x0", 3)
 
 
-@given(
-    errors=st.lists(st.integers(0, 2), min_size=6, max_size=6),
-    lost=st.sets(st.integers(1, 7)),
-)
+@given(errors=st.lists(st.integers(0, 2), min_size=6, max_size=6), lost=st.sets(st.integers(1, 7)))
 def test_lost_marks_never_move_errors_between_tests(errors: list[int], lost: set[int]) -> None:
     """Check also that a settled test keeps all of its errors."""
     told = marks(A, B, C)

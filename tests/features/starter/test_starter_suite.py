@@ -41,9 +41,7 @@ def test_limit_of_the_suite_can_fail(pytester: pytest.Pytester, add_recording: C
 
 
 @pytest.mark.usefixtures("forked_runs")
-def test_suite_without_gpu_and_recording_names_the_next_step(
-    pytester: pytest.Pytester,
-) -> None:
+def test_suite_without_gpu_and_recording_names_the_next_step(pytester: pytest.Pytester) -> None:
     gpuperf("init", str(pytester.path))
     result = pytester.runpytest_subprocess("--gpuperf", "perf", "-k", "8191")
     result.assert_outcomes(failed=1, deselected=1)

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 
-def test_kernel_is_compiled_without_gpu_and_recording(
-    pytester: pytest.Pytester,
-) -> None:
+def test_kernel_is_compiled_without_gpu_and_recording(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_k="""
         import pytest, triton, triton.language as tl

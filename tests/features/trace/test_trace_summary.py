@@ -173,9 +173,7 @@ def test_another_span_changes_busy_share_and_gap() -> None:
         max_size=20,
     )
 )
-def test_shares_sum_to_whole_and_busy_within_span(
-    kernels: list[tuple[float, float, int, str]],
-) -> None:
+def test_shares_sum_to_whole_and_busy_within_span(kernels: list[tuple[float, float, int, str]]) -> None:
     trace = TraceBuilder()
     for start, dur, stream, name in kernels:
         trace.kernel(name, start, dur, stream=stream)

@@ -11,12 +11,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.cases import read_task
-from pytest_gpuperf.features.trial.problem import (
-    Files,
-    absolute_tolerance,
-    cloned,
-    why_unusable,
-)
+from pytest_gpuperf.features.trial.problem import Files, absolute_tolerance, cloned, why_unusable
 from pytest_gpuperf.features.trial.record import TrialCase
 from pytest_gpuperf.measure.device.originals import ReplacedError
 from trial_builders import plan
