@@ -107,10 +107,6 @@ def test_launches_that_a_capture_does_not_see_are_told(captured: int, told: bool
     assert ("launches 1 kernels, fills and copies, and a capture sees 0" in why) is told
 
 
-def test_very_short_times_may_differ() -> None:
-    assert not audited(us=2.5).doubt(0.9)
-
-
 @pytest.mark.parametrize(("threads", "waits"), [(1, []), (2, [marker_kernels.THREADS_S])])
 def test_other_threads_get_time_to_launch(
     monkeypatch: pytest.MonkeyPatch, threads: int, waits: list[float]

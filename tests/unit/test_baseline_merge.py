@@ -316,17 +316,6 @@ def stored_accuracy(content: dict[str, Any]) -> Any:
     return content["tests"][NODEID]["measurements"]["main"]["accuracy"]
 
 
-def test_error_of_a_call_that_was_only_checked_is_kept(store: BaselineStore) -> None:
-    assert stored_accuracy(accepted(store, checked(0.288675, max_ulp=0.5, note="a reason"))) == {
-        "reference": "float64",
-        "dtype": "float32",
-        "elements": 1_000_000,
-        "rms_ulp": 0.2887,
-        "max_ulp": 0.5,
-        "note": "a reason",
-    }
-
-
 @pytest.mark.parametrize(
     ("rms_ulp", "dtype", "kind", "line"),
     [

@@ -95,11 +95,6 @@ def test_block_takes_five_milliseconds_up_to_the_most_calls(
     assert gpu.log[0] == "detach"
 
 
-def test_slow_host_makes_short_host_blocks(gpu: SimulatedGpu) -> None:
-    gpu.host_us = 1000
-    assert prepared_(gpu.kernel(50), "host").batch.calls == 5
-
-
 def test_probe_compiles_first_and_times_five_calls(gpu: SimulatedGpu) -> None:
     gpu.host_us = 4
     found = prepared_call._probe(gpu.kernel(3))

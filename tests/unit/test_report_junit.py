@@ -33,9 +33,3 @@ def test_missing_value_has_no_property() -> None:
 
 def test_replayed_test_says_so() -> None:
     assert ("gpuperf.replayed", "true") in properties(result(replayed=True))
-
-
-def test_each_label_has_properties_of_its_own() -> None:
-    measured = {label: Measurement(timing=timing()) for label in ("main", "cold")}
-    names = [name for name, _ in properties(result(measurements=measured)) if name.endswith("time_us")]
-    assert names == ["gpuperf.main.time_us", "gpuperf.cold.time_us"]

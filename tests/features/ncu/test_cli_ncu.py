@@ -99,13 +99,6 @@ def test_preset_is_a_column_for_each_launch() -> None:
     assert rows["registers_per_thread"] == ["register", "22", "110", "60", "110"]
 
 
-def test_preset_without_values_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "one.csv"
-    header = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
-    path.write_text(f'{header}\n"0","gemm","Command line","launch__grid_size","","64"\n')
-    assert shown(str(path), "--preset=stalls")[-1] == "the file has none of these metrics"
-
-
 def test_named_metric_is_shown_below() -> None:
     lines = shown(WIDE, "--kernel=^square", "--metric=dram__bytes.sum.per_second", "--metric=l2_hit_rate")
     assert "dram__bytes.sum.per_second  byte/s  3784539000000" in lines

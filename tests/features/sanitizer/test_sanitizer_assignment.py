@@ -40,12 +40,6 @@ def test_marks_out_of_order_do_not_go_back() -> None:
     assert kernels(assigned) == {B: ["x"]}
 
 
-def test_missing_end_keeps_errors_of_the_open_test() -> None:
-    assigned = assign(marks(A, B), log(1, 2, 3, 4, "x"))
-    assert kernels(assigned) == {B: ["x"]}
-    assert assigned.settled == {A}
-
-
 def test_unannounced_mark_is_not_an_error() -> None:
     assigned = assign(marks(A)[:-1], log(1, 2, 3))
     assert kernels(assigned) == {}
