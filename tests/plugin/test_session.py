@@ -40,8 +40,8 @@ def test_replay_refuses_an_expected_output_without_tensors(
     result.stdout.fnmatch_lines(["*a reference callable, or the expected tensors*"])
 
 
-@pytest.mark.parametrize("value", ["np.prod((64, 64))", "4096.0", "np.float32(4096)"])
-def test_numpy_integers_are_accepted(pytester: pytest.Pytester, replay: None, value: str) -> None:
+@pytest.mark.parametrize("value", ["np.prod((64, 64))", "4096.0"])
+def test_whole_numbers_of_other_types_are_accepted(pytester: pytest.Pytester, replay: None, value: str) -> None:
     pytester.makepyfile(
         test_k=f"""
         import numpy as np
