@@ -9,10 +9,11 @@ from benchmarks.children import end_in_order_when_told
 from benchmarks.gate_power import __doc__ as usage
 from benchmarks.gate_power.analysis import analyse, rules_before
 from benchmarks.gate_power.sample import Sampler
-from benchmarks.gate_power.samples import Writer, read
+from benchmarks.gate_power.samples import Writer, read, suspects
 from benchmarks.gate_power.tables import report
 from benchmarks.results_file import encode
 from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.run_store import load_run
 
 
 def main() -> None:
@@ -25,6 +26,9 @@ def main() -> None:
     command.add_argument("--out", type=Path, required=True, help="NAME.jsonl or NAME.jsonl.gz")
     command.add_argument("--minutes", type=float, default=8.0, help="wall-clock time in all")
     command.add_argument("--only", choices=["sessions", "restarts"], default="", help="sample only these")
+    command = commands.add_parser("suspects")
+    command.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run.json of unchanged code")
+    command.add_argument("--out", type=Path, required=True, help="NAME.jsonl or NAME.jsonl.gz")
     command = commands.add_parser("analyse")
     command.add_argument("files", type=Path, nargs="+", metavar="FILE", help="files written by `sample`")
     command.add_argument("--former", type=Path, help="summary of the same files by the gate of fc9efc0")
@@ -37,6 +41,12 @@ def main() -> None:
             Sampler(writer.write, 60 * arguments.minutes, only=arguments.only).run()
         finally:
             writer.close()
+        return
+    if arguments.command == "suspects":
+        writer = Writer(arguments.out)
+        for line in (line for run in arguments.runs for line in suspects(load_run(run))):
+            writer.write(line)
+        writer.close()
         return
     former = rules_before(arguments.former) if arguments.former else []
     summary = analyse(read(arguments.files), former)

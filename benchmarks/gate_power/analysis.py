@@ -10,10 +10,12 @@ import msgspec
 
 from benchmarks import results_file
 from benchmarks.gate_power import restart_rule, rivals, session_rule
-from benchmarks.gate_power.samples import Began, Failed, RestartSample, SessionSample
+from benchmarks.gate_power.samples import Began, Failed, RestartSample, SessionSample, SettledSuspect
 from benchmarks.gate_power.session_rule import BELOW_CLOCK, COLD, FULL_CLOCK, SHORT, SHORT_US, sd_pct
 from benchmarks.gate_power.verdicts import Tally, Verdicts
 from pytest_gpuperf.records import Environment
+from pytest_gpuperf.statistics.sequential import decide_restarts
+from pytest_gpuperf.statistics.thresholds import LOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,6 +29,9 @@ STORED = (1, 3, 5)
 """Numbers of sessions of a baseline."""
 DRAWS = 2
 """Baselines drawn for each new session, and orders for each series of restarts."""
+
+
+SUSPECTS = "suspects in runs of the suites"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,7 +135,7 @@ def analyse(lines: Iterable[Line], former: Sequence[Rule] = ()) -> Summary:
         date=began[0].date if began else "",
         environment=began[0].environment if began else None,
         commits=list(dict.fromkeys(line.environment.commit for line in began)),
-        cards=len({line.card for line in lines if isinstance(line, SessionSample | RestartSample)}),
+        cards=len({line.card for line in lines if not isinstance(line, Began | Failed)}),
         processes=len(sessions.lines),
         without_clock=len(sessions.without_clock),
         restarts=len(restarts.numbers),
@@ -138,7 +143,10 @@ def analyse(lines: Iterable[Line], former: Sequence[Rule] = ()) -> Summary:
         effects=_effects(sessions, restarts),
         screens=_screens(sessions),
         fresh=_by_class("", session_rule.judge_fresh(sessions, 1, DRAWS)),
-        in_turn=_in_turn(sessions, restarts),
+        in_turn=[
+            *_in_turn(sessions, restarts),
+            *_suspects([line for line in lines if isinstance(line, SettledSuspect)]),
+        ],
         others=[
             *former,
             *(
@@ -183,6 +191,19 @@ def _in_turn(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -
         if tally.verdicts(None).count:
             rules.append(_rule(name, tally, seconds))
     return rules
+
+
+def _suspects(settled: Sequence[SettledSuspect]) -> list[Rule]:
+    tally = Tally()
+    for one in settled:
+        decision = decide_restarts(
+            one.log_ratios,
+            raw=one.raw_log_ratios,
+            new_first=one.new_first,
+            final=len(one.log_ratios) == LOOKS[-1],
+        )
+        tally.add(one.test, None, one.card, [decision.outcome.value])
+    return [_rule(SUSPECTS, tally, [one.seconds for one in settled])] if settled else []
 
 
 def _by_class(prefix: str, tallies: dict[str, Tally]) -> list[Rule]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from pytest_gpuperf.records import Run
+
 SCHEMA = 2
 
 
@@ -72,6 +74,41 @@ class RestartSample(msgspec.Struct, frozen=True, kw_only=True, tag="restart", om
     """Wall-clock time on the GPU that both share."""
 
 
+class SettledSuspect(msgspec.Struct, frozen=True, kw_only=True, tag="suspect", omit_defaults=True):
+    """A test outside the screen in a run of unchanged code, and the restarts that settled it."""
+
+    test: str
+    """Node id and label."""
+    card: str
+    mode: str
+    log_ratios: tuple[float, ...]
+    """Natural logarithm of new over old time in each restart, at one SM clock."""
+    raw_log_ratios: tuple[float, ...]
+    """The same for times as measured."""
+    new_first: tuple[bool, ...]
+    """For each restart, True if the new code went first."""
+    seconds: float
+    """Wall-clock time of its settlement."""
+
+
+def suspects(run: Run) -> Iterator[Began | SettledSuspect]:
+    """Return what a run of unchanged code settled in turn."""
+    yield Began(date=run.started_at, environment=run.environment)
+    for record in run.tests:
+        for label, one in record.measurements.items():
+            settled = one.settlement
+            if settled is not None and settled.how == "in turn" and (turn := settled.against) is not None:
+                yield SettledSuspect(
+                    test=f"{record.nodeid} ({label})",
+                    card=record.gpu_uuid,
+                    mode=turn.mode or "",
+                    log_ratios=turn.log_ratios,
+                    raw_log_ratios=turn.raw_log_ratios,
+                    new_first=turn.new_first,
+                    seconds=settled.seconds,
+                )
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     """Failed measurement."""
 
@@ -79,8 +116,10 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     why: str
 
 
-Line: TypeAlias = Began | SessionSample | RestartSample | Failed
-_LINES: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Began | SessionSample | RestartSample | Failed)
+Line: TypeAlias = Began | SessionSample | RestartSample | SettledSuspect | Failed
+_LINES: msgspec.json.Decoder[Line] = msgspec.json.Decoder(
+    Began | SessionSample | RestartSample | SettledSuspect | Failed
+)
 
 
 def decode(text: bytes) -> Line:
