@@ -201,6 +201,7 @@ def _suspects(settled: Sequence[SettledSuspect]) -> list[Rule]:
             raw=one.raw_log_ratios,
             new_first=one.new_first,
             final=len(one.log_ratios) == LOOKS[-1],
+            by_host=one.mode == "host",
         )
         tally.add(one.test, None, one.card, [decision.outcome.value])
     return [_rule(SUSPECTS, tally, [one.seconds for one in settled])] if settled else []

@@ -93,6 +93,7 @@ class Series:
                 final=final,
                 raw=[restart.raw_log_ratio for restart in self.restarts],
                 new_first=[restart.new_first for restart in self.restarts],
+                by_host=self.mode == "host",
             )
 
     def record(self, commit: Commit) -> AgainstTiming:

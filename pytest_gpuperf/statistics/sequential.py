@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct, t_tail
-from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, LARGE_PCT, LEVEL, LOOKS, SCREEN_PCT, SURE
+from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, HOST_PCT, LARGE_PCT, LEVEL, LOOKS, SCREEN_PCT, SURE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,7 @@ def decide_restarts(
     final: bool = False,
     raw: Sequence[float] = (),
     new_first: Sequence[bool] = (),
+    by_host: bool = False,
 ) -> Decision:
     """Judge the restarts of a comparison in turn so far.
 
@@ -51,13 +52,15 @@ def decide_restarts(
         final: True if no restart follows, as after the last of `LOOKS`.
         raw: The same for the times as measured; by default `log_ratios`.
         new_first: For each restart, True if the new code went ahead; by default every second.
+        by_host: True if the host's clock took the times: all widths are as much larger as that of the screen.
 
     Returns:
         A decision that is `inconclusive` if it takes more restarts to tell.
     """
     last = final or len(log_ratios) >= LOOKS[-1]
+    scale = HOST_PCT / SCREEN_PCT if by_host else 1.0
     at_one_clock, as_measured = (
-        _decide(_by_order(ratios, new_first), tolerance_pct, last=last)
+        _decide(_by_order(ratios, new_first), tolerance_pct, scale, last=last)
         for ratios in (log_ratios, raw or log_ratios)
     )
     if at_one_clock.outcome is as_measured.outcome or at_one_clock.outcome is Outcome.REGRESSED:
@@ -67,32 +70,35 @@ def decide_restarts(
     return at_one_clock if last else msgspec.structs.replace(at_one_clock, outcome=Outcome.INCONCLUSIVE)
 
 
-def _decide(orders: Sequence[Sequence[float]], tolerance_pct: float, *, last: bool) -> Decision:
+def _decide(
+    orders: Sequence[Sequence[float]], tolerance_pct: float, scale: float, *, last: bool
+) -> Decision:
+    alike_pct, loss_pct = scale * ALIKE_PCT, scale * LOSS_PCT
     change, count = fmean(map(fmean, orders)), sum(map(len, orders))
-    error, df = _error(orders)
+    error, df = _error(orders, alike_pct)
     pct, low_pct, high_pct = (as_pct(change + side * SURE * error) for side in (0, -1, 1))
     outcome = Outcome.INCONCLUSIVE
     if last or count in LOOKS:
-        beyond = (abs(change) - math.log1p(ALIKE_PCT / 100)) / error
-        called = _is_large(orders) or ((last or count > 2) and t_tail(df, beyond) < LEVEL)
+        beyond = (abs(change) - math.log1p(alike_pct / 100)) / error
+        called = _is_large(orders, scale * LARGE_PCT) or ((last or count > 2) and t_tail(df, beyond) < LEVEL)
         # A possible change is worth the restarts that are left.
-        alike = last or -ALIKE_PCT <= pct <= max(ALIKE_PCT, tolerance_pct)
+        alike = last or -alike_pct <= pct <= max(alike_pct, tolerance_pct)
         if called and pct > tolerance_pct:
             outcome = Outcome.REGRESSED
         elif called and pct < 0:
             outcome = Outcome.IMPROVED
-        elif alike and (high_pct < max(LOSS_PCT, tolerance_pct) or (last and 0 < pct <= tolerance_pct)):
+        elif alike and (high_pct < max(loss_pct, tolerance_pct) or (last and 0 < pct <= tolerance_pct)):
             outcome = Outcome.PASS
     return Decision(outcome, pct, low_pct, high_pct, count)
 
 
-def _is_large(orders: Sequence[Sequence[float]]) -> bool:
+def _is_large(orders: Sequence[Sequence[float]], large_pct: float) -> bool:
     """Return True if all restarts, with some of both orders, have a large change in one direction."""
     least, most = min(map(min, orders)), max(map(max, orders))
-    return len(orders) > 1 and (as_pct(least) > LARGE_PCT or as_pct(most) < -LARGE_PCT)
+    return len(orders) > 1 and (as_pct(least) > large_pct or as_pct(most) < -large_pct)
 
 
-def _error(orders: Sequence[Sequence[float]]) -> tuple[float, int]:
+def _error(orders: Sequence[Sequence[float]], least_pct: float) -> tuple[float, int]:
     """Return the standard error of a change from restarts of both orders, and its degrees of freedom.
 
     The least spread adds as many degrees of freedom as the means of both orders take.
@@ -100,7 +106,7 @@ def _error(orders: Sequence[Sequence[float]]) -> tuple[float, int]:
     several = [order for order in orders if len(order) > 1]
     df = sum(len(order) - 1 for order in several)
     own = sum((len(order) - 1) * variance(order) for order in several) / df if df else 0.0
-    least = (ALIKE_PCT / 100) ** 2
+    least = (least_pct / 100) ** 2
     noise, df = (own, df) if own > least else (least, max(2, sum(map(len, orders))))
     return math.sqrt(noise * sum(1 / len(order) for order in orders)) / len(orders), df
 

@@ -169,3 +169,12 @@ def test_noisy_comparison_that_rules_out_no_loss_is_not_decided() -> None:
 def test_agreeing_restarts_keep_the_spread_of_the_samples() -> None:
     found = decide_restarts([0.002] * 10)
     assert 0.05 < found.high_pct - found.change_pct < 0.2
+
+
+def test_times_by_the_hosts_clock_need_as_much_more() -> None:
+    # Restarts of unchanged eager calls on an H100.
+    unchanged = ([0.078, -0.151], [0.098, 0.291], [0.265, 0.173])
+    found = [decide_restarts(ratios, by_host=True).outcome for ratios in unchanged]
+    assert found == [Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE]
+    twice = decide_restarts([0.8, 0.6, 0.75, 0.65, 0.7, 0.66], by_host=True)
+    assert twice.outcome is Outcome.REGRESSED
