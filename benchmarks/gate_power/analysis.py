@@ -31,7 +31,7 @@ DRAWS = 2
 """Baselines drawn for each new session, and orders for each series of restarts."""
 
 
-SUSPECTS = "suspects in runs of the suites"
+SUSPECTS_SETTLED = "suspects in runs of the suites"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -204,7 +204,7 @@ def _suspects(settled: Sequence[SettledSuspect]) -> list[Rule]:
             by_host=one.mode == "host",
         )
         tally.add(one.test, None, one.card, [decision.outcome.value])
-    return [_rule(SUSPECTS, tally, [one.seconds for one in settled])] if settled else []
+    return [_rule(SUSPECTS_SETTLED, tally, [one.seconds for one in settled])] if settled else []
 
 
 def _by_class(prefix: str, tallies: dict[str, Tally]) -> list[Rule]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.gate_power.analysis import SUSPECTS_SETTLED
 from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
 from benchmarks.gate_power.session_rule import FULL_CLOCK, SHORT
 from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, SLOWER, Verdicts
@@ -123,7 +124,10 @@ def summarised(summary: Summary) -> str:
     later = summary.commits[1:]
     origin = provenance(summary.environment, summary.date)
     origin += f", later samples by {len(later)} commits up to {later[-1][:7]}" if later else ""
-    parts = [f"{origin}; {summary.processes} sessions and {summary.restarts} restarts on {cards}."]
+    suspects = sum(rule.unchanged.count for rule in summary.in_turn if rule.name == SUSPECTS_SETTLED)
+    settled_ones = f", with {suspects} suspects of runs of the suites," if suspects else ""
+    what = f"{summary.processes} sessions and {summary.restarts} restarts{settled_ones}"
+    parts = [f"{origin}; {what} on {cards}."]
     if summary.screens and summary.in_turn:
         screen, turn = summary.screens[0], summary.in_turn[0]
         fails = [

@@ -11,12 +11,13 @@ from scipy.stats import binomtest
 
 from benchmarks.gate_power import restart_rule, rivals, session_rule
 from benchmarks.gate_power.analysis import Summary, analyse, rules_before
-from benchmarks.gate_power.samples import Line, RestartSample, SessionSample, read
+from benchmarks.gate_power.samples import Line, RestartSample, SessionSample, read, suspects
 from benchmarks.gate_power.session_rule import FULL_CLOCK
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
 from benchmarks.results_file import encode
 from gate_samples import a_restart, a_session, samples, summary_of_samples
 from pytest_gpuperf.records import ClockModel
+from run_builders import in_turn, measured, record, run
 
 CAPTURED = Path(__file__).parent / "noise_samples.jsonl.gz"
 """Noise study of two H200s, with kernels whose doses were not quite exact."""
@@ -50,6 +51,15 @@ def test_bounds_ignore_repeated_draws() -> None:
     verdicts = tally.verdicts(None)
     assert (verdicts.found(SLOWER), verdicts.count, sum(verdicts.drawn.values())) == (1, 11, 1100)
     assert verdicts.bounds(SLOWER) == clopper_pearson(1, 11)
+
+
+def test_suspects_that_runs_settled_are_judged_by_card() -> None:
+    slower, alike = in_turn(measured(), 0.05, 0.051), in_turn(measured(), 0.0, 0.001)
+    records = [record(f"t.py::test_{at}", main=one) for at, one in enumerate((slower, alike, measured()))]
+    on_cards = [msgspec.structs.replace(one, gpu_uuid=f"GPU-{one.nodeid}") for one in records]
+    [found] = analyse(suspects(run(*on_cards))).in_turn
+    assert found.unchanged.apart == {PASS: 1, SLOWER: 1}
+    assert found.unchanged.on_cards == [(1, 1), (0, 1)]
 
 
 def test_bounds_by_card_are_wider_if_one_card_has_all() -> None:

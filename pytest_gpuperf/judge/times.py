@@ -146,9 +146,7 @@ def compare_restarts(against: AgainstTiming | None, tolerance_pct: float = 0.0) 
         return None
     ratios, raw, first = against.log_ratios, against.raw_log_ratios, against.new_first
     by_host = against.mode == "host"
-    decision = decide_restarts(
-        ratios, tolerance_pct, final=True, raw=raw, new_first=first, by_host=by_host
-    )
+    decision = decide_restarts(ratios, tolerance_pct, final=True, raw=raw, new_first=first, by_host=by_host)
     # The decision is on the ratio of restarts; the mean of all blocks may differ from it a little.
     old_us = against.new_us / (1 + decision.change_pct / 100)
     at_one_clock = raw not in ((), ratios) and not decision.as_measured

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct, t_tail
-from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, HOST_PCT, LARGE_PCT, LEVEL, LOOKS, SCREEN_PCT, SURE
+from pytest_gpuperf.statistics.thresholds import (
+    ALIKE_PCT,
+    HOST_PCT,
+    LARGE_PCT,
+    LEVEL,
+    LOOKS,
+    SCREEN_PCT,
+    SURE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,9 +78,7 @@ def decide_restarts(
     return at_one_clock if last else msgspec.structs.replace(at_one_clock, outcome=Outcome.INCONCLUSIVE)
 
 
-def _decide(
-    orders: Sequence[Sequence[float]], tolerance_pct: float, scale: float, *, last: bool
-) -> Decision:
+def _decide(orders: Sequence[Sequence[float]], tolerance_pct: float, scale: float, *, last: bool) -> Decision:
     alike_pct, loss_pct = scale * ALIKE_PCT, scale * LOSS_PCT
     change, count = fmean(map(fmean, orders)), sum(map(len, orders))
     error, df = _error(orders, alike_pct)
