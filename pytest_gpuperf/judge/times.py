@@ -13,7 +13,7 @@ from pytest_gpuperf.judge.screen import TimeComparison, screen
 from pytest_gpuperf.records.change import show_pair, show_value
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
 from pytest_gpuperf.statistics.sequential import decide_restarts
-from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, LARGE_PCT
+from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, HOST_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +103,7 @@ def _settled(
         return replace(time, why=(NOT_SETTLED,), suspect=True), ""
     packages, machine = map(", ".join, origin.differences(known.sessions))
     # By the host's clock, another machine's time may be anything.
-    on_other = math.inf if known.mode == "host" else LARGE_PCT
+    on_other = math.inf if known.mode == "host" else HOST_PCT
     fresh = compare_fresh(settlement, time, tolerance_pct, on_other if machine else 0.0)
     if settlement.how == "fresh" and fresh is not None:
         return _because(fresh, f"old code could not be timed in turn: {settlement.reason}"), ""

@@ -41,7 +41,9 @@ def test_replay_refuses_an_expected_output_without_tensors(
 
 
 @pytest.mark.parametrize("value", ["np.prod((64, 64))", "4096.0"])
-def test_whole_numbers_of_other_types_are_accepted(pytester: pytest.Pytester, replay: None, value: str) -> None:
+def test_whole_numbers_of_other_types_are_accepted(
+    pytester: pytest.Pytester, replay: None, value: str
+) -> None:
     pytester.makepyfile(
         test_k=f"""
         import numpy as np
