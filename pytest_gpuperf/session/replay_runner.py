@@ -9,8 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoGpuError
-from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
-from pytest_gpuperf.metrics.combination import combine
 from pytest_gpuperf.records import (
     AgainstTiming,
     Correctness,
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.records import KernelProfile, LaunchedCode, Run, StaticKernel
+    from pytest_gpuperf.records import LaunchedCode, Run, StaticKernel
     from pytest_gpuperf.records.call import Call, Selection
     from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.session.marker import ItemState
@@ -106,29 +104,20 @@ class RecordedSource:
         return self._recorded(other, "in_turn", AgainstTiming)
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
-        """Return the recorded counters; if more kernels were recorded, those that are asked for now."""
+        """Return the recorded counters, if they are of the kernels that are asked for now."""
         profile = self._recorded(call, "profile", Profile)
         reasons = (profile.unavailable, self._found[call.nodeid][0].counters_unavailable)
         of_all_tests = len({_WORKER.sub("/ncu/", reason) for reason in reasons}) == 1
         if profile.unavailable and not (of_all_tests or profile.tolerated):
             raise GpuperfError(profile.unavailable)
         regex = kernels.regex or ""
-        if profile.unavailable or (profile.regex, profile.launches) == (regex, kernels.recorded):
-            return profile
-        if profile.regex not in ("", regex) or profile.launches:
+        if not profile.unavailable and (profile.regex, profile.launches) != (regex, kernels.recorded):
             self.skip(
                 call,
                 f"the recording has {_selected(profile.regex, profile.launches)}, "
                 f"the test asks for {_selected(regex, kernels.recorded)}",
             )
-        matching = [kernel for kernel in profile.kernels if _matches(kernel, regex)]
-        if not matching:
-            names = ", ".join(dict.fromkeys(kernel.name for kernel in profile.kernels))
-            self.skip(call, f"the recording has no kernel for the regex {regex!r}, but {names}")
-        picked = tuple(kernels.pick(matching, call))
-        return replace(
-            profile, kernels=picked, combined=combine(picked), regex=regex, launches=kernels.recorded
-        )
+        return profile
 
     def trace(self, call: Call) -> Trace:
         """Return the recorded kernel table."""
@@ -256,7 +245,3 @@ def recorded_runs(settings: Settings, reason: str) -> list[Run]:
 
 def _selected(regex: str, launches: str) -> str:
     return f"launches={launches or 'all'} of " + (f"kernels={regex!r}" if regex else "all kernels")
-
-
-def _matches(kernel: KernelProfile, regex: str) -> bool:
-    return RawKernel(kernel.name, kernel.demangled).matches(regex)

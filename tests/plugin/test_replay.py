@@ -154,7 +154,7 @@ def test_measuring_without_gpu_and_recording_fails_in_one_line(
 HOSTILE = "a ##[add-mask]b \x1b[31m\u202e\n::error::c"
 
 
-@pytest.mark.parametrize("where", ["failure", "gpu", "kernel", "baseline", "reason"])
+@pytest.mark.parametrize("where", ["failure", "gpu", "kernels", "baseline", "reason"])
 def test_text_of_files_reaches_no_terminal_raw(
     pytester: pytest.Pytester, add_recording: Callable[[Run], None], where: str
 ) -> None:
@@ -162,7 +162,7 @@ def test_text_of_files_reaches_no_terminal_raw(
     parts = {
         "failure": Measurement(correctness=wrong),
         "gpu": Measurement(),
-        "kernel": measured(5.3, {"memory_throughput": 77.0}, HOSTILE),
+        "kernels": Measurement(profile=Profile(regex=HOSTILE)),
         "reason": Measurement(profile=Profile(unavailable=HOSTILE)),
     }
     gpu = GpuInfo(name=HOSTILE, slug="hostile", uuid="GPU-1")
@@ -170,7 +170,7 @@ def test_text_of_files_reaches_no_terminal_raw(
     if where == "baseline":
         file = pytester.path / "baselines" / "hostile" / "test_k.json"
         file.write_bytes(msgspec.json.encode({"schema": 1, HOSTILE: 1, "tests": {HOSTILE: 3}}))
-    call = {"kernel": "profile(print, kernels='x')", "reason": "profile(print)"}.get(
+    call = {"kernels": "profile(print)", "reason": "profile(print)"}.get(
         where, "check(print, expected=print)"
     )
     pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    gpuperf.{call}\n")
