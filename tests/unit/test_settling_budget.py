@@ -61,6 +61,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
             series.judge(0.0, final=False)
             return dict.fromkeys(test.calls, series)
 
+    monkeypatch.setattr(settling, "_free_memory", lambda _: None)
     monkeypatch.setattr(settling, "time", made)
     monkeypatch.setattr(settling, "Engine", Engine)
     return made
