@@ -69,7 +69,7 @@ def test_command_without_verdicts_skips_the_commit(line: list[str]) -> None:
 
 def test_git_bisect_finds_a_planted_regression(tmp_path: Path) -> None:
     project = Project(tmp_path / "repo")
-    project.restarts = "2"
+    project.restarts = "1"
     good = project.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": TEST})
     project.commit({"kernels.py": "def kernel(): return 9.0 + 1.0\n"})
     project.commit({"kernels.py": "def kernel(: return 10.0\n"})
