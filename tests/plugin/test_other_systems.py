@@ -36,6 +36,7 @@ def test_windows_replays_and_says_so_once(pytester: pytest.Pytester) -> None:
     said = " ".join(result.stdout.str().split())
     assert said.count("Windows") == 1
     assert f"gpuperf: nothing was measured: {NEEDS}" in said
+    assert all(len(line) <= 100 for line in result.outlines if line.startswith("gpuperf: "))
 
 
 def test_windows_without_a_recording_names_what_runs(pytester: pytest.Pytester) -> None:
