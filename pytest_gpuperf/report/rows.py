@@ -106,11 +106,10 @@ def columns_of(rows: Sequence[Row]) -> list[Column]:
     tones = [row.tone for row in rows]
     directions: dict[Tone, Tone] = {"bad": "worse", "good": "better"}
     moved = [directions.get(tone, "") for tone in tones]
-    rate = "rate of peak" if any("%" in row.rate for row in rows) else "rate"
     return [
         Column("test", [row.test for row in rows], "name", code=True),
         Column("time", [row.time for row in rows]),
-        Column(rate, [row.rate for row in rows]),
+        Column(rate_title(rows), [row.rate for row in rows]),
         Column("SOL", [row.sol for row in rows]),
         Column("occupancy", [row.occupancy for row in rows]),
         Column("top stall", [row.stall for row in rows], left=True, spare=1),
@@ -124,6 +123,11 @@ def columns_of(rows: Sequence[Row]) -> list[Column]:
         ),
         Column("verdict", [row.verdict for row in rows], "outcome", left=True, tones=tones),
     ]
+
+
+def rate_title(rows: Iterable[Row]) -> str:
+    """Return the title of the rates: one in L2 has no share of the peak."""
+    return "rate of peak" if any("%" in row.rate for row in rows) else "rate"
 
 
 def build_rows(results: Sequence[TestResult]) -> list[list[Row]]:
