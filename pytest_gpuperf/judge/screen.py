@@ -114,27 +114,42 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
 
     model: ClockModel
     at_mhz: float
-    """The SM clock that times are brought to."""
+    """The SM clock that times are brought to; 0 if they stay as measured."""
 
     @classmethod
-    def of(cls, times: TimeBaseline, timing: Timing | None = None) -> OneClock | None:
-        """Pool the models of stored sessions; None if no model is known.
+    def of(cls, times: TimeBaseline, timing: Timing) -> OneClock:
+        """Pool the models of stored sessions; as measured if no model, or no clock of a new time, is known.
 
         Args:
             times: The sessions.
             timing: A new time, whose model serves if the sessions have none.
         """
         models = [session.clock_model for session in times.sessions if session.clock_model is not None]
-        if not models and timing is not None and timing.clock_model is not None:
+        if not models and timing.clock_model is not None:
             models = [timing.clock_model]
-        if not models:
-            return None
+        if not models or not timing.sm_clock_mhz:
+            return cls.as_measured(times)
         at_mhz = times.reference_mhz or models[0].reference_mhz
         return cls(pool_models(models, at_mhz), at_mhz)
 
-    def stored_us(self, session: Session) -> float:
-        """Return a session's time at the one clock, in µs; 0 if its clock was not known or swung."""
+    @classmethod
+    def as_measured(cls, times: TimeBaseline) -> OneClock:
+        """Leave times as they are, with the error of clocks that differ from the mean one of the sessions.
+
+        The share of a time that depends on the clock may be from 0 to 1: its root mean square counts.
+        """
+        clocks = [session.sm_clock_mhz for session in times.sessions]
+        mhz, error = (fmean(clocks), 1 / math.sqrt(3)) if all(clocks) else (1.0, 0.0)
+        return cls(ClockModel(cycles=0.0, fixed_us=1.0, reference_mhz=mhz, share_error=error), 0.0)
+
+    def logs(self, times: TimeBaseline) -> dict[Session, float]:
+        """Return the logarithm of each session's time in µs, without those whose own clock is not known."""
+        return {one: math.log(us) for one in times.sessions if (us := self._stored_us(one)) > 0}
+
+    def _stored_us(self, session: Session) -> float:
         own, mhz = session.clock_model, session.sm_clock_mhz
+        if not self.at_mhz:
+            return session.time_us
         if own is None:
             return normalise(session.time_us, mhz, self.model, self.at_mhz) if mhz else 0.0
         if not mhz:
@@ -146,7 +161,13 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
     def for_time(self, timing: Timing) -> OneClock:
         """Return the clock for a new time: with its own model if its code depends on the clock otherwise."""
         own = timing.clock_model
-        return self if own is None or alike_shares(own, self.model) else OneClock(own, self.at_mhz)
+        if not self.at_mhz or own is None or alike_shares(own, self.model):
+            return self
+        return OneClock(own, self.at_mhz)
+
+    def blocks(self, times_us: Sequence[float], clocks: Sequence[float]) -> list[float]:
+        """Return blocks at the one clock, in µs."""
+        return normalise_blocks(times_us, clocks, self.model, self.at_mhz) if self.at_mhz else [*times_us]
 
     def error(self, mhz: float) -> float:
         """Return the relative error of a time from an SM clock, in MHz; 0 if the clock is not known."""
@@ -170,16 +191,26 @@ def screen(
     found = timing.by(known.source)
     if found is None or found.mode != known.mode or timing.only_host:
         return None
-    sides = _at_one_clock(found, known) or _as_measured(found, known)
-    groups = origin.counted(sides.logs)
+    for clock in (OneClock.of(known, found), OneClock.as_measured(known)):
+        own, logs = clock.for_time(found), clock.logs(known)
+        blocks = own.blocks(found.blocks_us, found.blocks_mhz)
+        time_us = trimmed_mean(blocks) if clock.at_mhz else found.time_us
+        # Cold blocks below 0 may outweigh the others by the model of another session.
+        if logs and time_us > 0:
+            break
+    groups = origin.counted(logs)
     sessions = [session for group in groups for session in group]
     new_card = card_of(sessions[0], origin.runs) != origin.card
-    expected = fmean(fmean(map(sides.logs.__getitem__, group)) for group in groups)
-    error = math.hypot(sides.error, fmean(map(sides.errors.__getitem__, sessions)))
+    expected = fmean(fmean(map(logs.__getitem__, group)) for group in groups)
+    error = math.hypot(
+        _error(blocks, time_us),
+        own.error(found.sm_clock_mhz),
+        fmean(clock.error(session.sm_clock_mhz) for session in sessions) if clock.at_mhz else 0.0,
+    )
     replicates = len(groups) if new_card else len(sessions)
     # More sessions narrow the share of the screen that is theirs.
     width = _width_pct(found, sessions, new_card=new_card) / 100 * math.sqrt((1 + 1 / replicates) / 2) + error
-    change = math.log(sides.time_us) - expected
+    change = math.log(time_us) - expected
     inside = abs(change) <= width or 0 < as_pct(change) <= tolerance_pct
     clocks = [session.sm_clock_mhz for session in sessions]
     return TimeComparison(
@@ -191,9 +222,9 @@ def screen(
             len(sessions),
             new_card=new_card,
         ),
-        actual_us=sides.time_us,
+        actual_us=time_us,
         baseline_us=math.exp(expected),
-        at_mhz=sides.at_mhz,
+        at_mhz=clock.at_mhz,
         actual_mhz=found.sm_clock_mhz,
         baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
         stored=len(known.sessions),
@@ -214,55 +245,6 @@ def _width_pct(timing: Timing, sessions: Sequence[Session], *, new_card: bool) -
     # A clock that is not known may have been any.
     below = any(clocks) and any(mhz < HELD_BACK * highest or not mhz for mhz in clocks)
     return max(SCREEN_PCT, BELOW_CLOCK_PCT * below, LOSS_PCT * new_card)
-
-
-class _Sides(msgspec.Struct, frozen=True, gc=False):
-    """A new time and the sessions, at one clock or as measured."""
-
-    time_us: float
-    error: float
-    """Relative error of `time_us`."""
-    logs: Mapping[Session, float]
-    """Natural logarithm of the time of each session."""
-    errors: Mapping[Session, float]
-    """Relative error of each session from bringing it to the clock."""
-    at_mhz: float = 0.0
-
-
-def _at_one_clock(timing: Timing, known: TimeBaseline) -> _Sides | None:
-    """Bring both to one clock, without sessions whose own is not known; None if that is not possible."""
-    clock = OneClock.of(known, timing) if timing.sm_clock_mhz else None
-    if clock is None:
-        return None
-    logs = {one: math.log(us) for one in known.sessions if (us := clock.stored_us(one)) > 0}
-    own = clock.for_time(timing)
-    blocks = normalise_blocks(timing.blocks_us, timing.blocks_mhz, own.model, own.at_mhz)
-    # Cold blocks below 0 may outweigh the others by the model of another session.
-    if not logs or (time_us := trimmed_mean(blocks)) <= 0:
-        return None
-    return _Sides(
-        time_us,
-        math.hypot(_error(blocks, time_us), own.error(timing.sm_clock_mhz)),
-        logs,
-        {session: clock.error(session.sm_clock_mhz) for session in logs},
-        clock.at_mhz,
-    )
-
-
-def _as_measured(timing: Timing, known: TimeBaseline) -> _Sides:
-    """Take both as measured, with the error of clocks that differ.
-
-    Without a model, the share of the time that depends on the clock may be anything from 0 to 1: its root
-    mean square counts.
-    """
-    clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in known.sessions)]
-    apart = abs(math.log(clocks[0]) - fmean(map(math.log, clocks[1:]))) / math.sqrt(3) if all(clocks) else 0.0
-    return _Sides(
-        timing.time_us,
-        math.hypot(_error(timing.blocks_us, timing.time_us), apart),
-        {session: math.log(session.time_us) for session in known.sessions},
-        dict.fromkeys(known.sessions, 0.0),
-    )
 
 
 def _error(blocks: Sequence[float], time_us: float) -> float:

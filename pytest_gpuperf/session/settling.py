@@ -24,7 +24,6 @@ from pytest_gpuperf.records import AgainstTiming, Settlement, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, suite_of
 from pytest_gpuperf.records.file_paths import show_path
 from pytest_gpuperf.records.settlement import is_out_of_memory
-from pytest_gpuperf.statistics.clock_model import normalise_blocks
 from pytest_gpuperf.statistics.decision import Outcome, trimmed_mean
 from pytest_gpuperf.statistics.thresholds import FRESH
 
@@ -415,14 +414,13 @@ def _fresh(
     """Return the time of new code in each process, at the baseline's clock if its effect is known."""
     known, timing = stored.time if stored is not None else None, measured.timing
     # As the screen does, whose clock and model they are compared at.
-    clock = OneClock.of(known, timing) if known is not None and timing is not None else None
-    own = clock.for_time(timing) if clock is not None and timing is not None else None
+    clock = OneClock.of(known, timing).for_time(timing) if known and timing else None
     found: list[float] = []
     for blocks in processes:
         times = [block.time_us for block in blocks if block.time_us > 0]
         clocks = [block.sm_clock_mhz for block in blocks if block.time_us > 0]
         if times:
-            if own is not None and all(clocks):
-                times = normalise_blocks(times, clocks, own.model, own.at_mhz)
+            if clock is not None and all(clocks):
+                times = clock.blocks(times, clocks)
             found.append(round(trimmed_mean(times), 6))
     return tuple(found)
