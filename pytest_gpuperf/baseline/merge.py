@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -96,33 +97,31 @@ def plan(
         GpuperfError: A baseline file is broken.
     """
     runs = in_order([runs] if isinstance(runs, Run) else runs)
-    planner = _Planner(runs, store, which, tolerance_pct, compiled=compiled)
+    planner = _Planner(runs, store, which, tolerance_pct, compiled)
     entries = [entry for run in runs for test in run.tests for entry in planner.take(run, test)]
     return UpdatePlan(planner.changed(), tuple(entries))
 
 
+@dataclass(frozen=True)
 class _Planner:
     """Baseline files while they change."""
 
-    def __init__(
-        self,
-        runs: Sequence[Run],
-        store: BaselineStore,
-        which: Which,
-        tolerance_pct: float,
-        *,
-        compiled: bool,
-    ) -> None:
-        self._store, self._which, self._tolerance_pct = store, which, tolerance_pct
-        self._compiled = compiled
-        self._same_code = frozenset(run.id for run in runs)
-        self._wrong = {test.nodeid for run in runs for test in run.tests if is_wrong(test)}
-        self._files: dict[Path, tuple[dict[str, TestBaseline], Baseline]] = {}
-        """The tests of each file as they are, and the file as it will be."""
+    runs: Sequence[Run]
+    store: BaselineStore
+    which: Which
+    tolerance_pct: float
+    compiled: bool
+    files: dict[Path, tuple[dict[str, TestBaseline], Baseline]] = field(default_factory=dict)
+    """The tests of each file as they are, and the file as it will be."""
+
+    @cached_property
+    def wrong(self) -> set[str]:
+        """Tests whose output was wrong in a run."""
+        return {test.nodeid for run in self.runs for test in run.tests if is_wrong(test)}
 
     def take(self, run: Run, test: TestRecord) -> Iterator[Effect]:
         """Put the values of a test into the files, and return the effects."""
-        in_other = "the output is wrong in another run" if test.nodeid in self._wrong else ""
+        in_other = "the output is wrong in another run" if test.nodeid in self.wrong else ""
         if why := refusal(test, run.environment.gpu) or in_other:
             yield Effect(test.nodeid, "", "refused", (why,))
             return
@@ -130,7 +129,7 @@ class _Planner:
         parts = [(gpu, test.measurements)]
         if gpu.slug != NO_GPU.slug:
             own, compiled = test.parts
-            parts = [(gpu, own), *([(NO_GPU, compiled)] if self._compiled else [])]
+            parts = [(gpu, own), *([(NO_GPU, compiled)] if self.compiled else [])]
         entries = [entry for of, part in parts for entry in self._take(run, test, of, part)]
         yield from entries
         if not test.measurements and not entries:
@@ -143,7 +142,7 @@ class _Planner:
         file = self._file(gpu, suite_of(test.nodeid))
         before = file.tests.get(test.nodeid, TestBaseline())
         known, seconds = dict(before.measurements), before.seconds
-        if self._which != "new":
+        if self.which != "new":
             for label, one in before.measurements.items():
                 if gone := one.missing_in(measurements.get(label, Measurement())):
                     fields = [name for part_name in gone for name in OF_PART[part_name]]
@@ -156,12 +155,12 @@ class _Planner:
             run.id,
             Origin(test.gpu_uuid or run.environment.gpu.uuid, run.environment.toolchain, file.runs),
             test.gpu_uuid,
-            self._same_code,
-            before.tolerance_pct or test.tolerance_pct or self._tolerance_pct,
+            frozenset(one.id for one in self.runs),
+            before.tolerance_pct or test.tolerance_pct or self.tolerance_pct,
         )
         for label, measurement in measurements.items():
             stored = known.get(label, MeasurementBaseline())
-            if found := update(measurement, stored, accepted, self._which):
+            if found := update(measurement, stored, accepted, self.which):
                 kind, lines, known[label] = found
                 seconds = round_to_digits(test.seconds, DURATION_DIGITS) if test.seconds else seconds
                 yield Effect(test.nodeid, label, kind, tuple(lines))
@@ -173,18 +172,18 @@ class _Planner:
             file.tests[test.nodeid] = replace(before, measurements=left, seconds=seconds)
 
     def _file(self, gpu: GpuInfo, suite: str) -> Baseline:
-        path = self._store.path(gpu.slug, suite)
-        if path not in self._files:
+        path = self.store.path(gpu.slug, suite)
+        if path not in self.files:
             empty = Baseline(schema=BASELINE_SCHEMA, gpu=BaselineGpu(slug=gpu.slug, name=gpu.name))
-            file = self._store.read(gpu.slug, suite) or empty
-            self._files[path] = dict(file.tests), file
-        return self._files[path][1]
+            file = self.store.read(gpu.slug, suite) or empty
+            self.files[path] = dict(file.tests), file
+        return self.files[path][1]
 
     def changed(self) -> dict[Path, Baseline]:
         """Return the files that change."""
         return {
             path: _with_used_notes(file)
-            for path, (before, file) in self._files.items()
+            for path, (before, file) in self.files.items()
             if file.tests != before
         }
 

@@ -74,10 +74,10 @@ class Expectations:
             hints: Commands to type next.
             compiled_hints: The same for compiled kernels.
         """
-        nodeid, origin = test.nodeid, self.origin(test.nodeid)
+        nodeid, gpu = test.nodeid, self._environment.gpu
+        card = self._cards.get(nodeid, gpu.uuid)
+        origin = Origin(card, self._environment.toolchain, self.runs(nodeid))
         tolerance_pct = self.tolerance_pct(nodeid, test.tolerance_pct or tolerance_pct)
-
-        gpu = self._environment.gpu
 
         def of(slug: str, hints: Hints) -> Expected:
             file = show_path(self.store.path(slug or gpu.slug, suite_of(nodeid)))
@@ -108,12 +108,6 @@ class Expectations:
         own = self._environment.gpu.slug
         others = [other for other in self.store.slugs() if other not in (own, STATIC_SOURCE)]
         return f" (there are baselines for {', '.join(others)}, not for {own})" if others else ""
-
-    def origin(self, nodeid: str) -> Origin:
-        """Return the origin of a test's times: card and versions of the run, and those of its sessions."""
-        environment = self._environment
-        card = self._cards.get(nodeid, environment.gpu.uuid)
-        return Origin(card, environment.toolchain, self.runs(nodeid))
 
     def _file(self, nodeid: str, slug: str) -> Baseline | None:
         return self.store.load(slug or self._environment.gpu.slug, suite_of(nodeid))

@@ -160,23 +160,17 @@ def _check_limits(test: TestBaseline, where: str) -> None:
 
 def encode_baseline(baseline: Baseline) -> bytes:
     """Return the bytes of a baseline file: sorted keys, two spaces, lists of numbers on one line, newline."""
-    text = json.dumps(_plain(baseline), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        _whole(msgspec.to_builtins(baseline)), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False
+    )
     text = _NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
     return f"{text}\n".encode()
 
 
-def _plain(value: Any) -> Any:
-    """Return JSON without values that are the default of their field; whole numbers are integers."""
-    if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.fields(value)
-        return {one.name: _plain(getattr(value, one.name)) for one in fields if not _is_default(value, one)}
+def _whole(value: Any) -> Any:
+    """Return JSON whose whole numbers are integers."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _whole(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return list(map(_plain, value))
+        return list(map(_whole, value))
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _is_default(record: msgspec.Struct, field: msgspec.structs.FieldInfo) -> bool:
-    value = getattr(record, field.name)
-    return bool(value == field.default or (not value and field.default_factory is not msgspec.NODEFAULT))

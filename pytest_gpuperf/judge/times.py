@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.screen import TimeComparison, screen
-from pytest_gpuperf.records.change import show_pair, show_value
+from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
 from pytest_gpuperf.statistics.sequential import decide_restarts
 from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, HOST_PCT
@@ -230,16 +230,6 @@ def _not_compared(timing: Timing, known: TimeBaseline) -> Finding:
 def lost_mode(timing: Timing, known: TimeBaseline) -> bool:
     """Return True if a time fell back to another mode: the quantity of the baseline is lost, not replaced."""
     return bool(timing.not_captured) and (known.mode in ("hot", "cold") or bool(timing.not_recorded))
-
-
-def host_line(timing: Timing) -> str:
-    """Return the time of the host, which is not judged; empty if it was not taken."""
-    single = timing.single_call
-    if single is None or single.host_us is None:
-        return ""
-    # Processes differ by more than the blocks of one of them, and nothing is concluded from them.
-    noise = f"±{(single.host_spread_pct or 0) / 2:.0f} % within this process"
-    return f"the host takes {show_value(single.host_us)} µs a call ({noise}), which is not judged"
 
 
 def time_line(time: TimeComparison, mode: TimingMode) -> str:

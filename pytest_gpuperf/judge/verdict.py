@@ -16,7 +16,7 @@ from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult
 from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.judge.time_lower_bound import impossible_time
-from pytest_gpuperf.judge.times import host_line, judge_time
+from pytest_gpuperf.judge.times import judge_time
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.sanitizer_errors import errors_of
@@ -179,8 +179,8 @@ def _compare(
     elif time is None and (measurement.has_values if baseline is None else timing is not None):
         what = "no baseline yet" if baseline is None else "the baseline has no time yet"
         findings.append(Finding(Status.NEW, what))
-    if baseline is not None and timing is not None:
-        findings += [Finding(Status.PASS, line) for line in (host_line(timing), choice) if line]
+    if baseline is not None and choice:
+        findings.append(Finding(Status.PASS, choice))
     return time, [_complete(finding, label, expected.hints) for finding in findings]
 
 
