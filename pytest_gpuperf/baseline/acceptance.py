@@ -78,14 +78,7 @@ class Accepted:
 def update(
     measurement: Measurement, stored: MeasurementBaseline, accepted: Accepted, which: Which
 ) -> tuple[Kind, list[str], MeasurementBaseline] | None:
-    """Return the effect of accepting a measurement with its lines, and its new baseline; None if not wanted.
-
-    Args:
-        measurement: The new values.
-        stored: The values of the baseline.
-        accepted: The run.
-        which: The values to accept.
-    """
+    """Return the effect of accepting a measurement, its lines, and its new baseline; None if not wanted."""
     measurement = _comparable(measurement, stored)
     only_new = _only_new(measurement, stored)
     measurement = only_new if which == "new" else measurement

@@ -175,8 +175,9 @@ class _Planner:
         path = self.store.path(gpu.slug, suite)
         if path not in self.files:
             empty = Baseline(schema=BASELINE_SCHEMA, gpu=BaselineGpu(slug=gpu.slug, name=gpu.name))
-            file = self.store.read(gpu.slug, suite) or empty
-            self.files[path] = dict(file.tests), file
+            known = self.store.load(gpu.slug, suite) or empty
+            file = replace(known, tests=dict(known.tests), runs=dict(known.runs))
+            self.files[path] = known.tests, file
         return self.files[path][1]
 
     def changed(self) -> dict[Path, Baseline]:

@@ -68,11 +68,7 @@ class Expectations:
     ) -> tuple[Expected, Expected]:
         """Return the facts that the judge needs: for measurements on this GPU, and for compiled kernels.
 
-        Args:
-            test: The record of the test.
-            tolerance_pct: Accepted slowdown, in %, if neither the baseline nor the record has one.
-            hints: Commands to type next.
-            compiled_hints: The same for compiled kernels.
+        The accepted slowdown counts if neither the baseline nor the record has one.
         """
         nodeid, gpu = test.nodeid, self._environment.gpu
         card = self._cards.get(nodeid, gpu.uuid)
@@ -117,12 +113,8 @@ def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> lis
     """Judge the tests of a run, in their order.
 
     Limits in the baseline files count, and those that the records have from their tests. Of an assertion only
-    its failure is recorded: that test is `invalid`, and so is one with a limit that cannot be read.
-
-    Args:
-        run: Measured or compiled tests.
-        store: The baselines to judge by.
-        tolerance_pct: Accepted slowdown, in %, of tests that have none in their baseline or their record.
+    its failure is recorded: that test is `invalid`, and so is one with a limit that cannot be read. The
+    accepted slowdown is for tests that have none in their baseline or their record.
 
     Raises:
         GpuperfError: A baseline file is broken, of a newer schema, or for another GPU.

@@ -30,15 +30,10 @@ def merged_time(
     *,
     replaces: bool = False,
 ) -> TimeBaseline:
-    """Return a baseline of a time with a new session in it.
+    """Return a baseline of a time with the session of a run in it, which is never there twice.
 
-    Args:
-        known: The stored sessions. A run that is stored is never doubled.
-        run: Id of the new session's run.
-        timing: Its time.
-        runs: Origins of the sessions and of the new one, by run id.
-        card: UUID of its card, if it is another one than the run's.
-        replaces: True if the stored sessions go, as those of another mode or source have to.
+    The stored sessions go if the new one replaces them, as those of another mode or source have to. The card
+    is empty if it is that of the run.
     """
     model = timing.clock_model
     reference = known.reference_mhz if known is not None else 0.0

@@ -81,34 +81,8 @@ class BaselineStore:
         """
         path = self.path(slug, suite)
         if path not in self._read:
-            self._read[path] = self.read(slug, suite)
+            self._read[path] = _read(path)
         return self._read[path]
-
-    def read(self, slug: str, suite: str) -> Baseline | None:
-        """Read a baseline from the disk, to change it; None without a file.
-
-        Raises:
-            GpuperfError: As `load`.
-        """
-        path = self.path(slug, suite)
-        shown = show_path(path)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise GpuperfError(f"{shown} cannot be read: {error.strerror}") from None
-        next_step = f"fix it by hand, or type `git restore {shown}`"
-        baseline = decode_versioned(data, _DECODER, schema=BASELINE_SCHEMA, shown=shown, next_step=next_step)
-        if baseline.gpu.slug != path.parent.name:
-            raise GpuperfError(
-                f"{shown} is for another GPU: {baseline.gpu.slug}",
-                expected=path.parent.name,
-                next_step=f"move the file to {show_path(path.parent.parent / baseline.gpu.slug / path.name)}",
-            )
-        for nodeid, test in baseline.tests.items():
-            _check_limits(test, f"{shown}, limits of {nodeid}")
-        return baseline
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -127,6 +101,8 @@ class BaselineStore:
                 f"another process writes the baselines: {show_path(self._state)} is locked",
                 next_step="wait until it has ended, then type the same again",
             ) from None
+        # Another process may have written.
+        self._read.clear()
         try:
             for folder in (*find_files(self.root, "*"), *find_files(self.root, "*/recordings")):
                 remove_leftovers(folder)
@@ -137,9 +113,6 @@ class BaselineStore:
     def write(self, changes: Mapping[Path, Baseline]) -> None:
         """Write baseline files, so that each is either complete or unchanged, whatever happens.
 
-        Args:
-            changes: The complete new content of each file.
-
         Raises:
             GpuperfError: Another process holds the lock.
             OSError: As the file system says; no file has changed if the disk had no room for all.
@@ -147,6 +120,27 @@ class BaselineStore:
         with self.locked():
             write_files({path: encode_baseline(content) for path, content in changes.items()})
         self._read.clear()
+
+
+def _read(path: Path) -> Baseline | None:
+    shown = show_path(path)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise GpuperfError(f"{shown} cannot be read: {error.strerror}") from None
+    next_step = f"fix it by hand, or type `git restore {shown}`"
+    baseline = decode_versioned(data, _DECODER, schema=BASELINE_SCHEMA, shown=shown, next_step=next_step)
+    if baseline.gpu.slug != path.parent.name:
+        raise GpuperfError(
+            f"{shown} is for another GPU: {baseline.gpu.slug}",
+            expected=path.parent.name,
+            next_step=f"move the file to {show_path(path.parent.parent / baseline.gpu.slug / path.name)}",
+        )
+    for nodeid, test in baseline.tests.items():
+        _check_limits(test, f"{shown}, limits of {nodeid}")
+    return baseline
 
 
 def _check_limits(test: TestBaseline, where: str) -> None:
@@ -160,17 +154,23 @@ def _check_limits(test: TestBaseline, where: str) -> None:
 
 def encode_baseline(baseline: Baseline) -> bytes:
     """Return the bytes of a baseline file: sorted keys, two spaces, lists of numbers on one line, newline."""
-    text = json.dumps(
-        _whole(msgspec.to_builtins(baseline)), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False
-    )
+    text = json.dumps(_plain(baseline), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
     text = _NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
     return f"{text}\n".encode()
 
 
-def _whole(value: Any) -> Any:
-    """Return JSON whose whole numbers are integers."""
+def _plain(value: Any) -> Any:
+    """Return JSON without values that are the default of their field; whole numbers are integers."""
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.fields(value)
+        return {one.name: _plain(getattr(value, one.name)) for one in fields if not _is_default(value, one)}
     if isinstance(value, dict):
-        return {key: _whole(one) for key, one in value.items()}
+        return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return list(map(_whole, value))
+        return list(map(_plain, value))
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _is_default(record: msgspec.Struct, field: msgspec.structs.FieldInfo) -> bool:
+    value = getattr(record, field.name)
+    return bool(value == field.default or (not value and field.default_factory is not msgspec.NODEFAULT))

@@ -38,12 +38,7 @@ ROUNDED_BITS = 1.6
 
 
 def compare_accuracy(now: Accuracy, known: Accuracy) -> Iterator[Finding]:
-    """Compare the errors of each output with those of its baseline.
-
-    Args:
-        now: The measured accuracy.
-        known: The expected accuracy.
-    """
+    """Compare the errors of each output with those of its baseline."""
     for one, before in paired_outputs(now, known):
         of = f" of {one.output}" if now.others else ""
         if one.rms_ulp is None or before.rms_ulp is None or one.kind != before.kind:

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
     from pytest_gpuperf.records.baseline import TimeBaseline
 
-_COUNTED = {"num_warps": "warps", "num_stages": "stages", "num_ctas": "CTAs"}
-"""Parts of a configuration that are shown as a number of something."""
-
 
 class Choice(NamedTuple):
     """The configuration of a kernel that no session of the baseline has."""
@@ -35,7 +32,7 @@ def other_choices(timing: Timing, known: TimeBaseline | AgainstTiming | None) ->
 
 
 def choice_line(timing: Timing, known: TimeBaseline | AgainstTiming | None) -> str:
-    """Return `autotuner chose BLOCK 64, 4 warps; the baseline's 128, 8 warps`; empty for the same choice.
+    """Return `autotuner chose BLOCK 64; the baseline's BLOCK 128`; empty for the same choice.
 
     Only what differs is shown, and the time of the new code with the choice of the baseline if it was taken.
     """
@@ -45,8 +42,9 @@ def choice_line(timing: Timing, known: TimeBaseline | AgainstTiming | None) -> s
     kernel, *configs = choices[0]
     now, before = (dict(_parts(part) for part in config.split(", ")) for config in configs)
     names = [name for name in {**now, **before} if now.get(name) != before.get(name)]
-    chosen = ", ".join(_shown(name, now.get(name, "none")) for name in names)
-    baseline = ", ".join(_shown(name, before.get(name, "none"), bare=name in now) for name in names)
+    chosen, baseline = (
+        ", ".join(f"{name} {parts.get(name, 'none')}" for name in names) for parts in (now, before)
+    )
     of = f" for {kernel}" if len(timing.autotuned) > 1 else ""
     more = f" (and {len(choices) - 1} more)" if len(choices) > 1 else ""
     whose = known.ref if isinstance(known, AgainstTiming) else "the baseline"
@@ -60,9 +58,3 @@ def _parts(text: str) -> tuple[str, str]:
     """Split `kernel: BLOCK: 64, num_warps: 4` or `BLOCK: 64` at the first colon."""
     name, _, rest = text.partition(": ")
     return name, rest
-
-
-def _shown(name: str, value: str, *, bare: bool = False) -> str:
-    if name in _COUNTED:
-        return f"{value} {_COUNTED[name]}"
-    return value if bare else f"{name} {value}"

@@ -11,7 +11,8 @@ import msgspec
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics import Tier
-from pytest_gpuperf.records.change import Change, show_pair, show_signed
+from pytest_gpuperf.metrics.change_units import in_units
+from pytest_gpuperf.records.change import Change, show_pair
 from pytest_gpuperf.records.named_values import EXACT_VALUES, VALUES
 
 if TYPE_CHECKING:
@@ -31,11 +32,6 @@ kernel of `benchmarks/results/counter_agreement.json`. They agree on exact ones 
 LEFT_OUT = "those on which the two disagree are not compared"
 SHOWN_CHANGES = 4
 """Maximum number of changed counters below a finding; reports show the rest."""
-
-_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-_COUNTS = frozenset({"byte", "inst", "sector", "request", "op", "cycle"})
-_UNITS = {"byte": "B", "us": "µs", "%": "%", "GB/s": "GB/s", "TFLOP/s": "TFLOP/s", "MHz": "MHz"}
-"""Units that a name does not say."""
 
 
 class CounterComparison(msgspec.Struct, frozen=True, gc=False):
@@ -65,10 +61,6 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
 
     Another tool, or other caches, change counters that depend on the GPU's state, so of these only
     `READ_ALIKE` are compared then. If other launches of the call were chosen, no counter is.
-
-    Args:
-        measurement: The measured values.
-        baseline: The expected values.
     """
     of_call = _moved(baseline.exact, measurement.exact)
     worse = [change for change in of_call if change.worse]
@@ -96,9 +88,6 @@ def counter_findings(compared: CounterComparison) -> Iterator[Finding]:
     """Judge counters whose time neither regressed nor improved.
 
     Else the finding of the time shows them, and exact ones may have paid for a better time.
-
-    Args:
-        compared: The counters next to their baseline.
     """
     if compared.kernels:
         line = "other kernels run, so exact counters are not judged"
@@ -116,25 +105,6 @@ def early_warning(compared: CounterComparison) -> Iterator[Finding]:
     more_work = (one for one in compared.changes if one.worse and tier_of(one.metric) is Tier.NEAR_EXACT)
     for largest in islice(more_work, 1):
         yield Finding(Status.PASS, f"{largest} at the same time: an early warning")
-
-
-def in_units(change: Change) -> str:
-    """Return `dram_bytes 524 -> 1049 MB (+100.0 %)`: large numbers by their prefix, shares by points."""
-    metric = catalogue.get(change.metric)
-    unit = metric.unit if metric is not None else ""
-    before, now = change.baseline, change.actual
-    if isinstance(before, str) or isinstance(now, str):
-        return str(change)
-    least = min(filter(None, (abs(before), abs(now))), default=0.0)
-    prefixes = (pair for pair in _PREFIXES if unit in _COUNTS and least >= pair[0])
-    scale, prefix = next(prefixes, (1.0, ""))
-    shown = Change(change.metric, before / scale, now / scale, change.change_pct, change.worse)
-    values, _, relative = str(shown).partition(" (")
-    text = f"{values} {prefix}{_UNITS.get(unit, '')}".rstrip()
-    if unit == "%":
-        # A stall of 0.01 % that grows to 1.6 % is no matter of 16,000 %.
-        return f"{text} ({show_signed(now - before)} points)"
-    return f"{text} ({relative}" if relative else text
 
 
 def chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:

@@ -237,13 +237,7 @@ def check_limit(
     source: str = "",
     baseline: MetricValue | None = None,
 ) -> Finding:
-    """Compare one value with its limit.
-
-    Args:
-        limit: The limit.
-        measurement: The measured values.
-        source: Owner of the limit, for the message: `of the test`.
-        baseline: The value's baseline, for the message.
+    """Compare one value with its limit; the message shows the owner of the limit and the value's baseline.
 
     Returns:
         `limit`: broken; `inconclusive`: by less than processes differ; `invalid`: not judged, and the user
@@ -289,14 +283,7 @@ def check_limits(
     measured: Mapping[str, Measurement],
     baselines: Mapping[str, MeasurementBaseline],
 ) -> Iterator[Finding]:
-    """Compare the values of a test with their limits.
-
-    Args:
-        limits: The limits.
-        source: Their owner, for the messages: `of the test`.
-        measured: The measured values of each label.
-        baselines: The baseline of each label, shown next to a broken limit.
-    """
+    """Compare the values of a test, by label, with their limits; messages show owner and baseline."""
     for limit in limits:
         labels = [label for label in measured if limit.is_for(label)]
         # A test that only times one of its callables has a limit on counters for the others.

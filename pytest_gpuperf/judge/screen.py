@@ -118,11 +118,9 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, times: TimeBaseline, timing: Timing) -> OneClock:
-        """Pool the models of stored sessions; as measured if no model, or no clock of a new time, is known.
+        """Pool the models of stored sessions, or take that of a new time if they have none.
 
-        Args:
-            times: The sessions.
-            timing: A new time, whose model serves if the sessions have none.
+        If no model, or no clock of the new time, is known, times stay as measured.
         """
         models = [session.clock_model for session in times.sessions if session.clock_model is not None]
         if not models and timing.clock_model is not None:
@@ -179,11 +177,7 @@ def screen(
 ) -> TimeComparison | None:
     """Compare a time with the stored sessions: `pass` within the screen, else `inconclusive`, a suspect.
 
-    Args:
-        timing: The new time.
-        known: The sessions.
-        origin: Where both are from; the sessions of one card together weigh as much as those of another.
-        tolerance_pct: Slowdown that is accepted, in %.
+    The sessions of one card together weigh as much as those of another.
 
     Returns:
         None if the new time is not of the mode and source of the sessions.

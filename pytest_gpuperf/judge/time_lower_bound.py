@@ -54,10 +54,6 @@ class Floor(msgspec.Struct, frozen=True, gc=False):
 def floor_of(measurement: Measurement, gpu: GpuInfo) -> Floor | None:
     """Return the longest of the times that the work of a call takes at least.
 
-    Args:
-        measurement: The time, with the known work.
-        gpu: The GPU that it was measured on.
-
     Returns:
         None if nothing is known of the work, or of the GPU.
     """
@@ -72,12 +68,7 @@ def floor_of(measurement: Measurement, gpu: GpuInfo) -> Floor | None:
 
 
 def impossible_time(measurement: Measurement, gpu: GpuInfo) -> Finding | None:
-    """Return a finding if a time is below the floor.
-
-    Args:
-        measurement: The time, with the known work.
-        gpu: The GPU that it was measured on.
-    """
+    """Return a finding if a time is below the floor."""
     timing, floor = measurement.timing, floor_of(measurement, gpu)
     if timing is None or floor is None:
         return None

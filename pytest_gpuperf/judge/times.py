@@ -43,12 +43,6 @@ def judge_time(
 ) -> tuple[TimeComparison | None, Finding | None]:
     """Judge a time by the old code that the user named, or else by the screen and the settlement.
 
-    Args:
-        measurement: The measured values.
-        baseline: The expected values.
-        origin: Where both are from.
-        tolerance_pct: Slowdown that is accepted, in %.
-
     Returns:
         The comparison with the outcome, None if it was compared with nothing; and what there is to say of it.
     """
@@ -133,15 +127,7 @@ def _because(time: TimeComparison, *why: str) -> TimeComparison:
 
 
 def compare_restarts(against: AgainstTiming | None, tolerance_pct: float = 0.0) -> TimeComparison | None:
-    """Judge a time against older code, both measured in turn on one GPU.
-
-    Args:
-        against: The ratios of both times.
-        tolerance_pct: Slowdown that is accepted, in %.
-
-    Returns:
-        None without restarts.
-    """
+    """Judge a time against older code, both measured in turn on one GPU; None without restarts."""
     if against is None or not against.log_ratios:
         return None
     ratios, raw, first = against.log_ratios, against.raw_log_ratios, against.new_first
@@ -187,14 +173,8 @@ def compare_fresh(
 ) -> TimeComparison | None:
     """Judge the times of fresh processes by the screen: all outside on one side, or most of them inside.
 
-    Args:
-        settlement: The times, at the clock of `time`.
-        time: The first time next to the sessions.
-        tolerance_pct: Slowdown that is accepted, in %.
-        least_pct: Least change that counts, in %, as on another machine.
-
-    Returns:
-        None if there are too few.
+    They are at the clock of `time`, the first one next to the sessions. On another machine, only changes from
+    `least_pct` on count. Returns None if there are too few.
     """
     changes = sorted(as_pct(math.log(us / time.baseline_us)) for us in settlement.fresh_us)
     if len(changes) < FRESH:

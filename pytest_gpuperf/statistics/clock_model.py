@@ -119,10 +119,6 @@ def pool_models(models: Sequence[ClockModel], reference_mhz: float) -> ClockMode
     A process fits the share with an error of its own; by one share for all, times of the same code differ
     less. The mean is weighted by the inverse variances.
 
-    Args:
-        models: The models, at least one.
-        reference_mhz: The clock that times will be brought to.
-
     Returns:
         A model whose time is 1 µs at the reference clock: only its share counts.
     """
@@ -149,14 +145,7 @@ def scaled(model: ClockModel, time_us: float, mhz: float) -> ClockModel:
 
 
 def normalise(time_us: float, mhz: float, model: ClockModel, reference_mhz: float | None = None) -> float:
-    """Bring a time to the reference clock, in microseconds.
-
-    Args:
-        time_us: The time as measured, in microseconds.
-        mhz: The mean SM clock it was measured at.
-        model: The call's time as a function of the clock, which another session may have fitted.
-        reference_mhz: The clock to bring it to; by default `model.reference_mhz`.
-    """
+    """Bring a time in microseconds from its mean SM clock to another one, by default that of the model."""
     return time_us * model.time_us(reference_mhz or model.reference_mhz) / model.time_us(mhz)
 
 

@@ -99,11 +99,8 @@ def as_pct(log_ratio: float) -> float:
 def t_tail(df: int, value: float) -> float:
     """Return the upper tail of a t distribution from a value on.
 
-    M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4: a finite sum.
-
-    Args:
-        df: Degrees of freedom, at least 1.
-        value: Any number.
+    M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4: a finite sum, for
+    one degree of freedom or more.
     """
     angle = math.atan(value / math.sqrt(df))
     sine, cosine = math.sin(angle), math.cos(angle)

@@ -18,7 +18,7 @@ from run_builders import record, timing
 
 SMALL = "scale: BLOCK: 64, num_warps: 4, num_stages: 3"
 LARGE = "scale: BLOCK: 128, num_warps: 8, num_stages: 3"
-SAID = "autotuner chose BLOCK 64, 4 warps; the baseline's 128, 8 warps"
+SAID = "autotuner chose BLOCK 64, num_warps 4; the baseline's BLOCK 128, num_warps 8"
 
 
 def known(*sessions: tuple[str, ...]) -> TimeBaseline:
@@ -42,17 +42,18 @@ def timed(*autotuned: str, time_us: float = 5.3) -> Timing:
         (
             (SMALL, "sum: BLOCK: 8"),
             [(LARGE, "sum: BLOCK: 8")],
-            "autotuner chose BLOCK 64, 4 warps for scale; the baseline's 128, 8 warps",
+            "autotuner chose BLOCK 64, num_warps 4 for scale; the baseline's BLOCK 128, num_warps 8",
         ),
         (
             (SMALL, "sum: BLOCK: 8, EVEN: True"),
             [(LARGE, "sum: BLOCK: 16")],
-            "autotuner chose BLOCK 64, 4 warps for scale (and 1 more); the baseline's 128, 8 warps",
+            "autotuner chose BLOCK 64, num_warps 4 for scale (and 1 more); "
+            "the baseline's BLOCK 128, num_warps 8",
         ),
         (
             ("sum: BLOCK: 8, EVEN: True",),
             [("sum: BLOCK: 8, SPLIT: 2",)],
-            "autotuner chose EVEN True, SPLIT none; the baseline's none, SPLIT 2",
+            "autotuner chose EVEN True, SPLIT none; the baseline's EVEN none, SPLIT 2",
         ),
     ],
 )
@@ -83,7 +84,8 @@ def test_choice_is_compared_with_that_of_old_code_if_a_user_named_it() -> None:
             TestBaseline(measurements={"main": MeasurementBaseline(time=known((SMALL,)))}),
         ).findings
     ]
-    assert line.startswith("autotuner chose BLOCK 64, 4 warps; python:old's 128, 8 warps; 10.5 % slower: ")
+    chosen = "autotuner chose BLOCK 64, num_warps 4; python:old's BLOCK 128, num_warps 8"
+    assert line.startswith(f"{chosen}; 10.5 % slower: ")
 
 
 def test_slower_time_with_another_choice_says_so_first() -> None:

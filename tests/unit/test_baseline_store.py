@@ -113,7 +113,7 @@ def test_written_content_is_loaded_again(
     store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
     path = store.path(SLUG, "test_x")
     store.write({path: of(**tests)})
-    loaded = store.read(SLUG, "test_x")
+    loaded = store.load(SLUG, "test_x")
     assert loaded == of(**tests)
     before = path.read_bytes()
     store.write({path: loaded})
