@@ -218,16 +218,9 @@ def accept(
     compiled: bool = True,
     environ: Mapping[str, str] = os.environ,
 ) -> UpdatePlan:
-    """Make runs the baseline, all of them or none, and return the changes.
+    """Make runs the baseline, all of them or none, and return the changes; see `plan`.
 
-    Args:
-        runs: As in `plan`.
-        store: The baselines to change.
-        which: The values to accept.
-        tolerance_pct: As in `plan`.
-        incomplete: True to accept a run that was interrupted.
-        compiled: As in `plan`.
-        environ: The environment variables, for `CI`.
+    A run that was interrupted is accepted only if `incomplete` is True.
 
     Raises:
         GpuperfError: `CI` is set, a run is incomplete, a baseline file is broken, or another process writes.

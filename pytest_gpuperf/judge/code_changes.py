@@ -14,11 +14,7 @@ SHOWN_DIFFERENCES = 8
 
 
 def compare_code(now: LaunchedCode | None, known: LaunchedCode | None) -> tuple[str, ...]:
-    """Compare the code and the launches of two sessions of a call.
-
-    Returns:
-        A line for each kernel that differs; nothing for code that is unknown on one side.
-    """
+    """Return a line for each kernel whose code or launch differs; nothing if code is unknown on one side."""
     if now is None or known is None or not now.kernels or not known.kernels:
         return ()
     lines = list(_differences(now, known))

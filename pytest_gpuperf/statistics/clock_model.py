@@ -74,12 +74,8 @@ def fit(
     """Fit `t = cycles / f + fixed_us` by least squares with both parts at least 0.
 
     Errors are relative, so that a block counts the same at any clock. The error of the share is that of the
-    line without its bounds: exact if neither is met, and of the right size at a bound.
-
-    Args:
-        times_us: Time of each block in microseconds a call.
-        mhz: Mean SM clock of each block in MHz, above 0.
-        reference_mhz: The clock that times will be brought to; by default the median of `mhz`.
+    line without its bounds: exact if neither is met, and of the right size at a bound. The reference clock is
+    by default the median of the blocks' clocks.
 
     Returns:
         None if the clocks do not tell: fewer than 3 blocks, one that took no time, a clock that hardly moved,

@@ -62,8 +62,9 @@ def _of_timing(timing: Timing) -> Facts:
     work = [show_size(timing.bytes)] if timing.bytes else []
     work += [f"{timing.flops:.3g} operations"] if timing.flops else []
     yield "work of a call", " and ".join(work)
-    if timing.single_call is not None and timing.single_call.host_us is not None:
-        yield "host", f"{show_time(timing.single_call.host_us)} a call, which is not judged"
+    if (single := timing.single_call) is not None and single.host_us is not None:
+        noise = f"±{(single.host_spread_pct or 0) / 2:.0f} % within this process"
+        yield "host", f"{show_time(single.host_us)} a call ({noise}), which is not judged"
     if state := timing.conditions:
         parts = [f"{state.temperature_c} °C" if state.temperature_c else ""]
         parts += [f"{state.power_w:.0f} W" if state.power_w else ""]
