@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
+from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
@@ -186,7 +187,9 @@ def check_mode(mode: object, default: str) -> str:
 
 def check_count(name: str, value: Any) -> int:
     """Return a number of bytes or operations; it may be a float without a fraction."""
-    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    # numpy's floats of other sizes are no floats of Python.
+    fraction = isinstance(value, Real) and not isinstance(value, int)
+    whole = int(value) if fraction and float(value).is_integer() else value
     expected = f"how many {name} one call has, a whole number from 0 to {LARGEST_COUNT}"
     return int(checked(name, whole, Count, expected))
 
