@@ -78,7 +78,6 @@ def test_any_file_content_is_harmless_to_readers(text: bytes) -> None:
 def test_unlocked_and_released_gpus_have_no_holder(tmp_path: Path) -> None:
     lock = GpuLock(UUID, [tmp_path])
     assert lock.holder() is None
-    assert list(tmp_path.iterdir()) == []
     lock.acquire()
     lock.release()
     assert lock.holder() is None

@@ -117,13 +117,11 @@ class GpuLock:
         """
         path = self._path()
         try:
-            fd = _open(path, create=False)
+            fd = _open(path)
             try:
-                return None if _try(fd, fcntl.LOCK_SH) else _read(fd)
+                return None if _try(fd) else _read(fd)
             finally:
                 os.close(fd)
-        except FileNotFoundError:
-            return None
         except OSError as error:
             raise _unusable(path, error) from None
 
@@ -144,7 +142,7 @@ def _lock(path: Path, waiting: Callable[[Holder], None]) -> int | None:
     with ExitStack() as undo:
         fd = _open(path)
         undo.callback(os.close, fd)
-        while not _try(fd, fcntl.LOCK_EX):
+        while not _try(fd):
             waiting(_read(fd))
             time.sleep(POLL_S)
         with suppress(FileNotFoundError):
@@ -154,21 +152,18 @@ def _lock(path: Path, waiting: Callable[[Holder], None]) -> int | None:
     return None
 
 
-def _open(path: Path, *, create: bool = True) -> int:
-    """Open a lock file of any user; refuse anything else at its path."""
-    if create:
-        with suppress(FileExistsError):
-            fd = os.open(path, _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            os.fchmod(fd, 0o666)  # regardless of the umask
-            return fd
+def _open(path: Path) -> int:
+    """Open a lock file of any user, or make it; refuse anything else at its path."""
+    with suppress(FileExistsError):
+        fd = os.open(path, _FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        os.fchmod(fd, 0o666)  # regardless of the umask
+        return fd
     # Without O_CREAT, which fs.protected_regular forbids for another user's file in a sticky folder.
     try:
         fd = os.open(path, _FLAGS | os.O_RDWR)
     except PermissionError:
         fd = os.open(path, _FLAGS | os.O_RDONLY)  # enough to lock it
     except FileNotFoundError:
-        if not create:
-            raise
         return _open(path)  # somebody removed it since
     found = os.fstat(fd)
     # A second hard link could be another file of the user.
@@ -178,9 +173,9 @@ def _open(path: Path, *, create: bool = True) -> int:
     return fd
 
 
-def _try(fd: int, kind: int) -> bool:
+def _try(fd: int) -> bool:
     try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
