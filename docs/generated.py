@@ -20,7 +20,7 @@ from benchmarks.history_power import tables as history
 from benchmarks.synchronising import tables as synchronising
 from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
-from pytest_gpuperf.features.explain.rules import RULES
+from pytest_gpuperf.features.explain.diagnosis import RULES
 from pytest_gpuperf.features.sanitizer.assignment import assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
 from pytest_gpuperf.features.sanitizer.sanitizing_pass import HITS_KEPT

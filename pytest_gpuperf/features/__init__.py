@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 FEATURES: Mapping[str, tuple[str, ...]] = {
     "bisect": ("export",),
-    "catalogue": (),
     "compare": (),
     "doctor": (),
     "explain": ("compare", "ncu", "trace"),
@@ -21,6 +20,7 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
     "fuzz": (),
     "github": (),
     "history": ("page",),
+    "metric_catalogue": (),
     "ncu": ("compare",),
     "page": (),
     "ranks": ("trace",),

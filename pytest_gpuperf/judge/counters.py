@@ -13,7 +13,7 @@ from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics import Tier
 from pytest_gpuperf.metrics.change_units import in_units
 from pytest_gpuperf.records.change import Change, show_pair
-from pytest_gpuperf.records.named_values import EXACT_VALUES, VALUES
+from pytest_gpuperf.records.value_names import EXACT_VALUES, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -30,7 +30,7 @@ from pytest_gpuperf.judge.screen import spread_pct
 from pytest_gpuperf.judge.times import SpeedUp, speed_up
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
-from pytest_gpuperf.records.named_values import COMPILE, PEAK_MEMORY, VALUES, is_of
+from pytest_gpuperf.records.value_names import COMPILE, PEAK_MEMORY, VALUES, is_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -25,7 +25,6 @@ from pytest_gpuperf.records import (
 )
 from pytest_gpuperf.records.code import LaunchedCode
 from pytest_gpuperf.records.correctness import Accuracy
-from pytest_gpuperf.records.named_values import PEAK_MEMORY
 from pytest_gpuperf.records.quantities import (
     Clock,
     Count,
@@ -38,6 +37,7 @@ from pytest_gpuperf.records.quantities import (
     TimeOrZero,
     Tolerance,
 )
+from pytest_gpuperf.records.value_names import PEAK_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,11 +8,11 @@ from pytest_gpuperf.records.correctness import Accuracy, Correctness, SanitizerR
 from pytest_gpuperf.records.counters import STATIC_SOURCE, Profile
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.fuzzing import Fuzzing
-from pytest_gpuperf.records.named_values import PEAK_MEMORY
 from pytest_gpuperf.records.quantities import Date, LimitTexts, Schema, Seconds, ToleranceOrZero
 from pytest_gpuperf.records.settlement import AgainstTiming, Fingerprint, Settlement
 from pytest_gpuperf.records.timing import Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
+from pytest_gpuperf.records.value_names import PEAK_MEMORY
 
 RUN_SCHEMA = 1
 """Version of the run file. A reader refuses a newer one and leaves the file as it is."""

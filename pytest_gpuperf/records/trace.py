@@ -181,7 +181,7 @@ class Trace(Record, frozen=True, kw_only=True):
 
     @property
     def values(self) -> dict[str, float]:
-        """Values that limits can name, with their units in `records/named_values.py`."""
+        """Values that limits can name, with their units in `records/value_names.py`."""
         counts = ("launches", "host_launches", "copies", "memsets", "synchronizations")
         shares = {f"class.{name}": self.class_shares_pct.get(name, 0.0) for name in KERNEL_CLASSES}
         found = {

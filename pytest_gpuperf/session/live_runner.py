@@ -21,8 +21,8 @@ from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.judge import Judge
 from pytest_gpuperf.session.late_work import is_unread
 from pytest_gpuperf.session.live_source import LiveSource
-from pytest_gpuperf.session.pass_results import PassResults, read_results
 from pytest_gpuperf.session.progress import Display
+from pytest_gpuperf.session.replacement_worker_results import PassResults, read_results
 from pytest_gpuperf.session.run_file import RunFile
 from pytest_gpuperf.session.run_report import RunReport
 from pytest_gpuperf.session.runner import Runner

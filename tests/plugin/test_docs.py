@@ -18,8 +18,8 @@ from docs.update_output import Block, blocks, contents, pages, with_installs
 from pytest_gpuperf.cli import commands, main
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.records.named_values import VALUES
 from pytest_gpuperf.records.run_store import newest_recordings
+from pytest_gpuperf.records.value_names import VALUES
 from pytest_gpuperf.settings.options import all_options
 
 ROOT = Path(__file__).parents[2]

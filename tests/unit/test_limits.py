@@ -14,8 +14,8 @@ from pytest_gpuperf.judge.limits import Limit, check_limit, check_limits, parse_
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics.chips import with_peaks
 from pytest_gpuperf.records import Conditions, GpuInfo, KernelProfile, Measurement, Profile, TestRecord, Trace
-from pytest_gpuperf.records.named_values import VALUES, is_of
 from pytest_gpuperf.records.timing import FirstCall
+from pytest_gpuperf.records.value_names import VALUES, is_of
 from pytest_gpuperf.session.marker import ItemState, Marker
 from run_builders import measured, profile, record, timing
 

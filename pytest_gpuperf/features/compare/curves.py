@@ -10,7 +10,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.axis import find_axis
 from pytest_gpuperf.features.compare.measurement_names import Name, told_apart, varying
 from pytest_gpuperf.features.compare.values import MODE, unit_of, values_of
-from pytest_gpuperf.records.named_values import is_of
+from pytest_gpuperf.records.value_names import is_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.features.compare.changes import change_of
+from pytest_gpuperf.features.compare.value_change import change_of
 from pytest_gpuperf.judge.counters import is_read_alike
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.records.named_values import VALUES, is_of
+from pytest_gpuperf.records.value_names import VALUES, is_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,7 +22,7 @@ from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.table import Column, Report, Table
-from pytest_gpuperf.settings.pytest_config import find_config
+from pytest_gpuperf.settings.ini_file import find_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.explain.chip_features import chip_name
-from pytest_gpuperf.features.explain.diagnosis import diagnose_call, diagnose_kernel, lines_of
+from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import diagnose_call, diagnose_kernel, lines_of
 from pytest_gpuperf.features.explain.report import CALL, Explained, ExplainedMeasurement
 from pytest_gpuperf.features.ncu.launches import groups_of, launch_place
 from pytest_gpuperf.features.ncu.report_file import ReportKernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_gpuperf.features.explain.diagnosis import lines_of
+from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import lines_of
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.report.number_format import show_time
 from pytest_gpuperf.report.table import Column, Report, Table
@@ -13,7 +13,7 @@ from pytest_gpuperf.report.table import Column, Report, Table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.features.explain.rules import Diagnosis
+    from pytest_gpuperf.features.explain.diagnosis import Diagnosis
 
 CALL = "the call"
 """Name of the row that is no kernel."""

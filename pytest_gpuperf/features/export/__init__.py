@@ -22,7 +22,7 @@ def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["export"] = "pytest_gpuperf.features.export.command"
     registry.names["to_frame"] = "pytest_gpuperf.features.export.data_frame"
-    registry.plugins.append("pytest_gpuperf.features.export.pytest_benchmark_plugin")
+    registry.plugins.append("pytest_gpuperf.features.export.pytest_benchmark_marker")
     registry.plugins.append("pytest_gpuperf.features.export.verdict_removal")
     registry.options.append(
         Option(

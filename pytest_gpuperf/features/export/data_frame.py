@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.records.named_values import VALUES, is_of
+from pytest_gpuperf.records.value_names import VALUES, is_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import filelock
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.history.lines import decode_lines, encode_lines, in_order
+from pytest_gpuperf.features.history.stored_times import decode_lines, encode_lines, in_order
 from pytest_gpuperf.records.atomic_writing import write_files
 from pytest_gpuperf.records.file_paths import find_files, show_path
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from pytest_gpuperf.features.history.lines import HistoryLine
+    from pytest_gpuperf.features.history.stored_times import HistoryLine
 
 LOCK_TIMEOUT_S = 30.0
 _LOCK = ".lock"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.compare.changes import change_of, size_of, visibly_worse
 from pytest_gpuperf.features.compare.comparison import Comparison, Launches, MetricLine, ValueCell
 from pytest_gpuperf.features.compare.pairing import pair_the_rest, pair_up
+from pytest_gpuperf.features.compare.value_change import change_of, size_of, visibly_worse
 from pytest_gpuperf.features.ncu.launches import difference_notes, launch_name, measured
 from pytest_gpuperf.features.ncu.weights import combine_both
 

@@ -35,6 +35,6 @@ def register(registry: Registry) -> None:
 
 def _write(report: RunReport, _end: End) -> None:
     if report.judge.settings.of_features["html"]:
-        from pytest_gpuperf.features.page.html_output import write_html
+        from pytest_gpuperf.features.page.html_option import write_html
 
         write_html(report)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.page.facts import facts_of
 from pytest_gpuperf.features.page.markup import html_table, link, sentence, text
+from pytest_gpuperf.features.page.measurement_facts import facts_of
 from pytest_gpuperf.features.page.measurement_pictures import pictures_of
 from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.judge.counters import compare_counters

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.features.compare.changes import change_of, size_of, visibly_worse
 from pytest_gpuperf.features.compare.pairing import pair_up
+from pytest_gpuperf.features.compare.value_change import change_of, size_of, visibly_worse
 from pytest_gpuperf.features.ncu.comparison import compare_kernels
 from pytest_gpuperf.features.ncu.report_file import ReportKernel
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from pytest_gpuperf.features.explain.diagnosis import diagnose_kernel
-from pytest_gpuperf.features.explain.rules import diagnose
+from pytest_gpuperf.features.explain.diagnosis import diagnose
+from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import diagnose_kernel
 from pytest_gpuperf.features.ncu.csv_reader import read_csv
 from pytest_gpuperf.metrics import METRICS
 from run_builders import BUSY

@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 def register(registry: Registry) -> None:
     """Add the parts named above."""
-    registry.commands["metrics"] = "pytest_gpuperf.features.catalogue.command"
+    registry.commands["metrics"] = "pytest_gpuperf.features.metric_catalogue.command"

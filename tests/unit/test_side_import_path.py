@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest_gpuperf
-from pytest_gpuperf.against import side_main
+from pytest_gpuperf.against import side_import_path
 
 if TYPE_CHECKING:
     import pytest
 
 ENDING = """
 import atexit, ctypes, threading, time
-from pytest_gpuperf.against.side_main import leave
+from pytest_gpuperf.against.side_import_path import leave
 
 class Freed:
     def __del__(self): print("freed")
@@ -46,7 +46,7 @@ def test_built_packages_come_before_finders_of_editable_installs(tmp_path: Path)
     for name in ("pkg/__init__.py", "pkg/_core.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    finder = side_main.Built(str(tmp_path))
+    finder = side_import_path.Built(str(tmp_path))
     found = [finder.find_spec("pkg"), finder.find_spec("pkg._core", [str(tmp_path / "pkg")])]
     assert [spec.origin for spec in found if spec] == [
         str(tmp_path / "pkg" / "__init__.py"),
@@ -58,7 +58,7 @@ def test_built_packages_come_before_finders_of_editable_installs(tmp_path: Path)
 
 def test_only_files_that_are_read_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(side_main, "OPENED", set())
+    monkeypatch.setattr(side_import_path, "OPENED", set())
     for event, details in (
         ("open", ("data", "r", os.O_RDONLY)),
         ("open", ("log", "a", os.O_WRONLY | os.O_CREAT)),
@@ -66,5 +66,5 @@ def test_only_files_that_are_read_are_noted(tmp_path: Path, monkeypatch: pytest.
         ("open", ("odd", None, None)),
         ("import", ("json", None, None)),
     ):
-        side_main.note_opened(event, details)
-    assert {str(tmp_path / "data")} == side_main.OPENED
+        side_import_path.note_opened(event, details)
+    assert {str(tmp_path / "data")} == side_import_path.OPENED

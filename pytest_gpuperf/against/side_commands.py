@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.against import side_main
+from pytest_gpuperf.against import side_import_path
 from pytest_gpuperf.against.interpreter import PLUGIN
 from pytest_gpuperf.against.messages import SidePlan
 from pytest_gpuperf.settings.settings import SIDE_ENV
@@ -147,7 +147,8 @@ class Sides:
         paths = value.split(os.pathsep)
         checkout, tree = str(self._checkout), str(self._tree("A"))
         return os.pathsep.join(
-            side_main.moved(path, checkout, tree) if Path(path).is_absolute() else path for path in paths
+            side_import_path.moved(path, checkout, tree) if Path(path).is_absolute() else path
+            for path in paths
         )
 
     def _in_text(self, text: str, side: Side) -> str:
@@ -158,7 +159,7 @@ class Sides:
 
 
 def _program(folder: Path) -> Path:
-    """Make a folder that Python can run: `side_main.py` next to a link to this package.
+    """Make a folder that Python can run: `side_import_path.py` next to a link to this package.
 
     Python puts it first on the path, before any folder that could hold another `pytest_gpuperf`. pytest finds
     the plugin by its metadata, also in an environment that has none.
@@ -166,7 +167,7 @@ def _program(folder: Path) -> Path:
     if not folder.exists():
         folder.mkdir()
         (folder / "pytest_gpuperf").symlink_to(Path(__file__).resolve().parents[1])
-        shutil.copy(side_main.__file__, folder / "__main__.py")
+        shutil.copy(side_import_path.__file__, folder / "__main__.py")
         with suppress(PackageNotFoundError):
             plugin = distribution(PLUGIN)
             metadata = folder / f"pytest_gpuperf-{plugin.version}.dist-info"
