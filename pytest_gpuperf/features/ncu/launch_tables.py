@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.features.ncu.details_labels import by_speedup
 from pytest_gpuperf.features.ncu.launches import (
     clocks_mhz,
     failure_note,
@@ -13,6 +12,7 @@ from pytest_gpuperf.features.ncu.launches import (
     launch_name,
     measured,
 )
+from pytest_gpuperf.features.ncu.rule_results import by_speedup
 from pytest_gpuperf.features.ncu.weights import weights_used
 from pytest_gpuperf.metrics.combination import combine
 from pytest_gpuperf.report.number_format import (

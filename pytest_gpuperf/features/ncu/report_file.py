@@ -59,7 +59,7 @@ class ReportKernel(KernelProfile, frozen=True, kw_only=True):
     units: dict[str, str] = {}
     """ncu's units of the raw metrics in `metrics`; short metrics have their own."""
     rules: tuple[RuleResult, ...] = ()
-    """Results of ncu rules, in ncu's order; a raw page has none."""
+    """Results of ncu rules, in ncu's order; a CSV has none."""
     gpu: str = ""
     """Name of the GPU in the driver; empty if the file does not tell."""
     compute_capability: str = ""
@@ -92,9 +92,9 @@ def read_report(
 ) -> list[ReportKernel]:
     """Read the kernels of a file of Nsight Compute, in launch order.
 
-    The file can be a report (`.ncu-rep`), the raw page as CSV (wide), or any other ncu CSV (long), gzipped or
-    not; its content tells which. A report is exact, the long CSV is rounded to two decimals. Another process
-    reads a report, with the package `ncu-report` or the copy in an installation of ncu.
+    The file can be a report (`.ncu-rep`), the raw page as CSV (wide), or the CSV of `--metrics` (long),
+    gzipped or not; its content tells which. A report is exact, the long CSV is rounded to two decimals.
+    Another process reads a report, with the package `ncu-report` or the copy in an installation of ncu.
 
     Args:
         path: The file.
