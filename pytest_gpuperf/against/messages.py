@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SidePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of a side process; `side_import_path.py` reads `checkout`, `tree`, `built`, `first` by name."""
+    """The plan of a side process; `side_import_path.py` reads four fields by name: `checkout` to `first`."""
 
     channel: int
     """Descriptor of the side's end of the socket."""
