@@ -135,24 +135,6 @@ class TraceBuilder:
         path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
         return path
 
-    def of_torch_1_9(self) -> TraceBuilder:
-        """Return the events with the categories of torch 1.8 to 1.12."""
-        names = {
-            "kernel": "Kernel",
-            "gpu_memcpy": "Memcpy",
-            "gpu_memset": "Memset",
-            "cuda_runtime": "Runtime",
-            "cpu_op": "Operator",
-            "user_annotation": "Operator",
-            "ac2g": "async",
-        }
-        old = TraceBuilder()
-        old.events = [
-            {**event, "cat": names.get(event["cat"], event["cat"])} if "cat" in event else event
-            for event in self.events
-        ]
-        return old
-
     def read(self, **head: Any) -> ChromeTrace:
         """Return the result of the reader."""
         return parse_chrome_trace(self.data(**head), "trace.json")

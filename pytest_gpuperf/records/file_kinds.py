@@ -59,9 +59,7 @@ def kind_of_content(content: bytes) -> Kind:
         return "other"
     if b'"started_at"' in head:
         return "run"
-    # torch 1.8 wrote a bare list of events.
-    is_list = head.startswith(b"[") and b'"ph"' in head and b'"cat"' in head
-    return "trace" if is_list or b'"traceEvents"' in head else "json"
+    return "trace" if b'"traceEvents"' in head else "json"
 
 
 def refuse_ncu(content: bytes, shown: str, expected: str) -> None:

@@ -172,8 +172,8 @@ def _read_long(header: list[str], rows: Iterator[_CsvRow]) -> list[Launch]:
         raise GpuperfError(
             "the CSV text has labels of the details page in the place of metrics",
             expected="the raw page, or a row for each metric of `ncu --csv --metrics`",
-            next_step="print it again from the report: `ncu --import REPORT --page raw --csv`, or profile again "
-            "with `ncu --csv --page raw`",
+            next_step="print it again from the report: `ncu --import REPORT --page raw --csv`, or profile "
+            "again with `ncu --csv --page raw`",
         )
     return launches
 

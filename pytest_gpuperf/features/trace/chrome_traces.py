@@ -1,9 +1,8 @@
 """Read the Chrome traces that torch.profiler saves, as JSON, gzipped or not.
 
 Kineto defines the names of categories and arguments (`output_json.cpp` and `MetadataFieldCatalog.h` of
-pytorch/kineto). The forms of torch 1.8 to 1.12 are known too: other names of categories, steps among the
-operators, and a bare list of events. So is the trace of Triton's profiler, which has the same events with
-less in them. A trace tells in `remarks` which of its times are missing or not to be trusted.
+pytorch/kineto), since torch 1.13. The trace of Triton's profiler has the same events with less in them. A
+trace tells in `remarks` which of its times are missing or not to be trusted.
 """
 
 from __future__ import annotations
@@ -36,19 +35,9 @@ TRACE_SCHEMA = 1
 
 Kind: TypeAlias = Literal["kernel", "memcpy", "memset"]
 
-_KINDS: Mapping[str, Kind] = {
-    "kernel": "kernel",
-    "gpu_memcpy": "memcpy",
-    "memcpy": "memcpy",
-    "gpu_memset": "memset",
-    "memset": "memset",
-}
-_HOST_CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "driver"})
-_OPERATORS = "operator"
-"""Category of operators, and of `record_function` and steps, in torch 1.8 to 1.12."""
-_KEPT = frozenset({*_KINDS, *_HOST_CALLS, "user_annotation", _OPERATORS})
-_DISPATCHED = re.compile(r"^(?:aten|torch|autograd|c10d?|prims?|quantized|profiler)::|^\[memory\]")
-"""Operators of torch itself, which are not annotations."""
+_KINDS: Mapping[str, Kind] = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
+_HOST_CALLS = frozenset({"cuda_runtime", "cuda_driver"})
+_KEPT = frozenset({*_KINDS, *_HOST_CALLS, "user_annotation"})
 _TORCH = frozenset({*_KEPT, "cpu_op", "python_function", "trace"})
 """Categories that a trace of torch.profiler has one of."""
 _GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
@@ -197,7 +186,6 @@ class _File(msgspec.Struct):
 
 # Not strict: some writers quote numbers.
 _FILE = msgspec.json.Decoder(_File, strict=False)
-_EVENTS = msgspec.json.Decoder(list[_Event], strict=False)
 _ARGS = msgspec.json.Decoder(_Args, strict=False)
 
 
@@ -239,9 +227,6 @@ def parse_chrome_trace(data: bytes, shown: str) -> ChromeTrace:
 
 
 def _decoded(data: bytes) -> tuple[_File, list[str]]:
-    # torch 1.8 wrote a bare list.
-    if data[:64].lstrip().startswith(b"["):
-        return _File(_EVENTS.decode(data)), []
     try:
         return _FILE.decode(data), []
     except msgspec.ValidationError:
@@ -265,11 +250,11 @@ class _TraceEvent(NamedTuple):
 
 
 def _parsed(file: _File, shown: str, notes: list[str]) -> ChromeTrace:
-    kinds = {name: (name or "").lower() for name in {event.cat for event in file.trace_events}}
-    kept, untimed = _timed([(kinds[one.cat], one) for one in file.trace_events if kinds[one.cat] in _KEPT])
+    kept, untimed = _timed([one for one in file.trace_events if one.cat in _KEPT])
     on_gpu = [one for one in kept if one.category in _KINDS]
     if not on_gpu:
-        raise _nothing(shown, untimed, of_torch=bool(file.schema or _TORCH.intersection(kinds.values())))
+        categories = {one.cat for one in file.trace_events}
+        raise _nothing(shown, untimed, of_torch=bool(file.schema or _TORCH & categories))
     is_whole = not any(b"." in bytes(raw) for one in on_gpu for raw in (one.event.ts, one.event.dur))
     if is_whole and any(one.args.call_stack for one in on_gpu):
         raise GpuperfError(
@@ -293,7 +278,7 @@ def _parsed(file: _File, shown: str, notes: list[str]) -> ChromeTrace:
             activities.append(_activity(one, start, end))
         elif one.category in _HOST_CALLS:
             host_calls.append(HostCall(start, one.event.name, one.args.correlation))
-        elif one.category != _OPERATORS or not _DISPATCHED.match(one.event.name):
+        else:
             annotations.append(Annotation(start, end, one.event.name))
     trace = ChromeTrace(
         tuple(sorted(activities, key=itemgetter(0, 1))),
@@ -306,11 +291,11 @@ def _parsed(file: _File, shown: str, notes: list[str]) -> ChromeTrace:
     return replace(trace, remarks=(*notes, *doubts(trace)))
 
 
-def _timed(events: Iterable[tuple[str, _Event]]) -> tuple[list[_TraceEvent], Counter[str]]:
+def _timed(events: Iterable[_Event]) -> tuple[list[_TraceEvent], Counter[str]]:
     """Return the events that have a time, and the names of the activities without one, with their number."""
     known = [
-        _TraceEvent(kind, one, _ARGS.decode(one.args), _exact(one.ts), _exact(one.dur))
-        for kind, one in events
+        _TraceEvent(one.cat or "", one, _ARGS.decode(one.args), _exact(one.ts), _exact(one.dur))
+        for one in events
     ]
     usual = statistics.median([one.start for one in known if one.start] or [Decimal(0)])
     timed, untimed = [], Counter[str]()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,18 +50,6 @@ def test_gpu_without_the_annotation_is_named(tmp_path: Path) -> None:
     assert [one.trace.device for one in read.gpus] == [0]
     [line] = read.remarks
     assert line.startswith("left out: GPU 1 of ")
-
-
-def test_torch_1_9_has_steps_among_its_operators(tmp_path: Path) -> None:
-    old = rank(0, steps=2).of_torch_1_9()
-    [found] = read_traces([old.write(tmp_path / "x.json")], r"ProfilerStep#.*").gpus
-    assert [step.region for step in found.steps] == ["ProfilerStep#0", "ProfilerStep#1"]
-
-
-def test_torch_1_8_wrote_a_bare_list(tmp_path: Path) -> None:
-    old = rank(0, steps=2).of_torch_1_9()
-    (tmp_path / "x.json").write_text(json.dumps(old.events))
-    assert [one.trace.launches for one in read_traces([tmp_path]).gpus] == [4]
 
 
 def test_amd_gpu_with_another_number_keeps_its_name() -> None:
