@@ -160,7 +160,11 @@ def _read_chosen(
         found.append(_report_kernel(launch, kernel, extra, timed=timed))
     for name in metrics:
         if not any(name in kernel.metrics for kernel in found):
-            raise _no_metric(path, name, {launch for launch, _ in chosen}, plain)
+            raise GpuperfError(
+                f"no kernel of {path.name} has a value for {name}",
+                expected="a metric that was profiled, with its suffix; `gpuperf ncu FILE --json` lists all",
+                next_step="profile again with `--metrics` or `--set full`",
+            )
     unmeasured = sum(kernel.not_finite for _, kernel in chosen)
     if unmeasured:
         notes.append(f"ncu could not measure {count(unmeasured, 'counter')} (nan)")
@@ -270,23 +274,6 @@ def _no_kernel(path: Path, regex: str | None, kernels: Sequence[FileKernel]) -> 
     return GpuperfError(
         f"no kernel of {path.name} matches {regex!r}; it holds {_listed(kernel.name for kernel in kernels)}",
         expected="a regex found in a kernel's function or demangled name",
-    )
-
-
-def _no_metric(path: Path, name: str, launches: Collection[int], plain: Path) -> GpuperfError:
-    known = [
-        metric
-        for launch, kernel in enumerate(_read(plain, None, []))
-        if launch in launches
-        for metric in kernel.metrics
-    ]
-    near = nearest(name, dict.fromkeys(known))
-    return GpuperfError(
-        f"no kernel of {path.name} has a value for {name}",
-        expected="a metric that was profiled, with its suffix",
-        next_step=f"did you mean {' or '.join(near)}?"
-        if near
-        else "profile again with `--metrics` or `--set full`",
     )
 
 
