@@ -190,6 +190,7 @@ def ncu_files(project: Path) -> None:
         "kernels.ncu-rep": "triton_square_gemm_set_full.ncu-rep.gz",
         "before.ncu-rep": "profiling_pass/report.ncu-rep.gz",
         "raw.csv": "torch_mixed_raw_wide.csv.gz",
+        "details.csv": "torch_mixed_details_long.csv.gz",
     }.items():
         (project / name).write_bytes(gzip.decompress((CAPTURES / packed).read_bytes()))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 CAPTURES = Path(__file__).parent / "data" / "captures"
 FULL = "triton_square_gemm_set_full.ncu-rep.gz"
 WIDE = "torch_mixed_raw_wide.csv.gz"
+LONG = "torch_mixed_details_long.csv.gz"
 WARNINGS = "filtered_long_with_warnings.csv.gz"
 PASS = "profiling_pass/report.ncu-rep.gz"
 

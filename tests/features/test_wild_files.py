@@ -34,10 +34,19 @@ def metrics_of(file: str) -> dict[str, Any]:
         ("ncu", "two_processes.csv", ["min 10.0 µs, median 15.5 µs, max 21.0 µs", "all 4 62.0 µs"]),
         ("ncu", "same_process_again.csv", ["min 10.0 µs, median 15.5 µs, max 21.0 µs", "all 4 62.0 µs"]),
         ("ncu", "appended.csv", ["min 10.0 µs, median 15.5 µs, max 21.0 µs", "all 4 62.0 µs"]),
+        ("ncu", "mpirun_prefix.csv", ["min 10.0 µs", "max 11.0 µs", "all 2 21.0 µs"]),
+        ("ncu", "mpirun_two_ranks.csv", ["min 10.0 µs", "max 21.0 µs", "all 4 62.0 µs"]),
+        ("ncu", "actions_prefix.csv", ["min 10.0 µs", "max 11.0 µs", "all 2 21.0 µs"]),
         ("ncu", "text_then_csv.log", ["as console text of ncu were not read", "all 2 21.0 µs"]),
+        ("ncu", "sm_pct_2021.csv", ["#0 axpy 120 µs 31/72 %"]),
+        ("ncu", "sol_2020.csv", ["#0 axpy 120 µs 31/72 %"]),
+        ("ncu", "all_stalls.csv", ["20/70 % long_scoreboard 73 %"]),
         ("ncu", "other_block_2020.csv", ["#0 axpy 16 10.0 µs #1 axpy 16 30.0 µs all 2 16 40.0 µs"]),
         ("ncu", "nan_counters.csv", ["ncu could not measure 4 counters (nan)"]),
+        ("ncu", "items_without_titles.csv", ["left out, for a launch has several values of it: Memory"]),
+        ("ncu", "estimated_2023.csv", ["51.9 % or 23.9 ms, SOLBottleneck: Half of the cycles"]),
         ("ncu", "version_utf16.csv", ["ncu 2024.3.2", "#0 k 16 256 10.0 µs"]),
+        ("explain", "sm_pct_2021.csv", ["memory-bound: DRAM is at 72 % of its peak"]),
         ("explain", "nan_counters.csv", ["ncu could not measure 4 counters (nan)"]),
         ("explain", "waves_two_digits.csv", ["43 blocks are 52 % of those that the GPU holds at once next:"]),
         ("trace", "zero_timestamps.json", ["210 µs on the GPU", "30.0 µs of it busy", "3 30.0 µs 10.0 µs",
@@ -76,14 +85,32 @@ def test_file_that_cannot_be_right_is_refused(command: str, file: str, expected:
     assert expected in said(command, file, code=2)
 
 
-def test_value_comes_before_those_of_its_instances() -> None:
-    assert metrics_of("instances.csv")["smsp__inst_executed.sum"]["value"] == 1024.0
+@pytest.mark.parametrize(
+    ("file", "name", "value"),
+    [
+        ("body_items.csv", "Memory Workload Analysis Tables: L1/TEX Cache: Hit Rate", 11.0),
+        ("body_items.csv", "Memory Workload Analysis Tables: L2 Cache: Hit Rate", 55.0),
+        ("instances.csv", "smsp__inst_executed.sum", 1024.0),
+        ("l1_hit_2019.csv", "l1_hit_rate", 41.5),
+        ("l1_hit_2019.csv", "l2_hit_rate", 50.25),
+        ("l1_hit_2019.csv", "dram_gb_per_s", 300.0),
+        ("sol_2020.csv", "Compute Workload Analysis: SM Busy", 9.0),
+    ],
+)
+def test_label_of_the_file_leads_to_its_metric(file: str, name: str, value: float) -> None:
+    assert metrics_of(file)[name]["value"] == value
 
 
 def test_streams_of_tritons_profiler_are_kept() -> None:
     for file in ("proton_2026.json", "proton_two_streams.json"):
         [one] = json.loads(said("trace", file, "--json"))
         assert one["trace"]["streams"] == 2
+
+
+def test_byte_order_mark_may_follow_the_prefix_of_a_launcher(tmp_path: Path) -> None:
+    text = (WILD / "mpirun_prefix.csv").read_text()
+    (tmp_path / "marked.csv").write_text(text.replace("<stdout>:", "<stdout>:\ufeff", 1))
+    assert "all 2 21.0 µs" in said("ncu", str(tmp_path / "marked.csv"))
 
 
 def test_files_with_byte_order_marks_may_follow_each_other(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Read the output of `ncu --csv`, if there is no report.
 
 Two layouts are supported: wide (`--page raw`: a row of names, a row of units, a row for each kernel) and long
-(`--metrics`: a row for each metric, by its raw name). ncu rounds CSV values, so a report is better. Several
-outputs may follow each other in a file. Other lines may stand before the header. After it every line is a
+(any other page, or `--metrics`: a row for each metric). ncu rounds CSV values, so a report is better.
+Several outputs may follow each other in a file, or be those of the processes of a launcher, which writes a
+prefix before each line (`[1,0]<stdout>:`). Other lines may stand before the header. After it every line is a
 row, and any other line is an error, because a truncated file would otherwise look like a smaller run.
 """
 
@@ -10,15 +11,17 @@ from __future__ import annotations
 
 import csv
 import re
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.csv_values import CsvValue, Launch, broken, read_launches
+from pytest_gpuperf.features.ncu.details_labels import raw_name, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_gpuperf.features.ncu.file_kernel import FileKernel
 
@@ -36,12 +39,12 @@ _LONG = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
 _SUMMARY = frozenset({"Metric Name", "Average"})
 """Columns of the means that `--print-summary` prints, which are refused."""
 _FENCE = "```"
-_REQUESTED = "Command line profiler metrics"
-"""Section of metrics by `--metrics`, some of which have old names, such as `inst_executed`."""
-_RAW_NAME = re.compile(r"\b(\w+__[\w.]+)\)?$")
-"""Raw name, alone or after its label (`--print-metric-name label-name`)."""
+_PREFIXED_HEADER = re.compile(r'(.+?)"?ID"?,"?(?:Process ID|Kernel Name)\b')
 _MARK = re.compile(r"\x1b\[[\d;]*m|\ufeff")
 """Colour, or a byte-order mark, of which files that follow each other have several."""
+_CLOCK = re.compile(r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?")
+"""Time of a line: GitHub Actions writes `2026-01-02T03:04:05.1234567Z `."""
+
 _Line = tuple[int, str]
 """Number in the file, from 1, and text."""
 
@@ -70,7 +73,7 @@ def read_csv(text: str, notes: list[str] | None = None) -> list[FileKernel]:
         GpuperfError: A line after the header is not a whole row.
     """
     lines = list(enumerate(_MARK.sub("", text).split("\n"), 1))
-    outputs = list(_outputs(lines))
+    outputs = [output for process in _processes(lines) for output in _outputs(process)]
     if not outputs:
         raise NoHeaderError(
             "the text has no header of ncu CSV",
@@ -78,7 +81,21 @@ def read_csv(text: str, notes: list[str] | None = None) -> list[FileKernel]:
             next_step="print the report with `ncu --import REPORT --page raw --csv`",
         )
     notes = [] if notes is None else notes
-    return read_launches([launch for output in outputs for launch in _launches(output)], notes)
+    return read_launches([launch for output in outputs for launch in _launches(output, notes)], notes)
+
+
+def _processes(lines: list[_Line]) -> Iterable[list[_Line]]:
+    """Sort the lines by the processes that a launcher names in its prefix, and take the prefix away."""
+    header = next(filter(None, (_PREFIXED_HEADER.match(line) for _, line in lines)), None)
+    if header is None or any(_is_header(line) for _, line in lines):
+        return [lines]
+    # Other processes have other numbers in it, and other spaces before them.
+    shape = re.sub(r"\d+", r"\\d+", re.sub(r"(?:\\ )+", r"\\s*", re.escape(header[1])))
+    found: dict[str, list[_Line]] = defaultdict(list)
+    for number, line in lines:
+        if prefix := re.match(shape, line):
+            found[_CLOCK.sub("", prefix[0])].append((number, line[prefix.end() :]))
+    return found.values()
 
 
 def _outputs(lines: list[_Line]) -> Iterable[list[_Line]]:
@@ -94,7 +111,7 @@ def _outputs(lines: list[_Line]) -> Iterable[list[_Line]]:
         yield lines[start : next(fences, end)]
 
 
-def _launches(output: list[_Line]) -> list[Launch]:
+def _launches(output: list[_Line], notes: list[str]) -> list[Launch]:
     rows = _rows(output)
     header = next(rows).fields
     if "Metric Name" not in header:
@@ -105,7 +122,7 @@ def _launches(output: list[_Line]) -> list[Launch]:
             expected="a row for each metric of each launch, as `ncu --csv` prints without --print-summary",
             next_step="print it again from the report: `ncu --import REPORT --page raw --csv`",
         )
-    return _read_long(header, rows)
+    return _read_long(header, rows, notes)
 
 
 def _rows(lines: list[_Line]) -> Iterator[_CsvRow]:
@@ -144,46 +161,57 @@ def _read_wide(header: list[str], rows: Iterator[_CsvRow]) -> list[Launch]:
             units = row.fields
             continue
         launch = _launch(header, row)
-        launch.cells |= {name: CsvValue(row.fields[i], units[i], row.line) for name, i in columns.items()}
+        launch.cells += [CsvValue(name, row.fields[i], units[i], row.line) for name, i in columns.items()]
         launches.append(launch)
     return launches
 
 
-def _read_long(header: list[str], rows: Iterator[_CsvRow]) -> list[Launch]:
+@dataclass
+class _Reading:
+    """A launch of which rows are read."""
+
+    launch: Launch
+    labels: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """Values by section, item and label, the first label first."""
+
+
+def _read_long(header: list[str], rows: Iterator[_CsvRow], notes: list[str]) -> list[Launch]:
     # Rows of metrics lack the columns of rules at the end.
     least = max(map(header.index, _LONG)) + 1
     launches: list[Launch] = []
-    newest: dict[tuple[str, ...], Launch] = {}
-    row = None
+    readings: dict[tuple[str, ...], _Reading] = {}
+    before: _Reading | None = None
+    twice: dict[str, None] = {}
     for row in rows:
         if not least <= len(row.fields) <= len(header):
             raise broken(row.line, f"{len(row.fields)} fields instead of {least} to {len(header)}")
         cells = dict(zip(header, row.fields, strict=False))
-        name = _name(cells)
-        if not name:
-            continue
-        key = tuple(cells.get(fact, "") for fact in _FACTS)
+        key = tuple(cells.get(name, "") for name in _FACTS)
+        place = [cells.get(name, "") for name in ("Section Name", "Body Item Label")]
+        label = (*place, cells["Metric Name"])
+        rule = rule_of(cells)
+        reading = readings.get(key)
         # Numbers of launches start again in a process that starts again, also in one with the same number.
-        if key not in newest or name in newest[key].cells:
-            newest[key] = _launch(header, row)
-            launches.append(newest[key])
-        newest[key].cells[name] = CsvValue(cells["Metric Value"], cells["Metric Unit"], row.line)
-    if row is not None and not launches:
-        raise GpuperfError(
-            "the CSV text has labels of the details page in the place of metrics",
-            expected="the raw page, or a row for each metric of `ncu --csv --metrics`",
-            next_step="print it again from the report: `ncu --import REPORT --page raw --csv`, or profile "
-            "again with `ncu --csv --page raw`",
-        )
+        again = reading and rule is None and label in reading.labels
+        if reading is None or (again and (reading is not before or label == next(iter(reading.labels)))):
+            reading = readings[key] = _Reading(_launch(header, row))
+            launches.append(reading.launch)
+        before = reading
+        if rule is not None:
+            reading.launch.rules.append(rule)
+            continue
+        name = raw_name(*label, cells["Metric Unit"])
+        value = cells["Metric Value"]
+        if reading.labels.setdefault(label, value) != value:
+            # Tables without their titles: any of the values may be meant.
+            twice[name] = None
+            value = ""
+        reading.launch.cells.append(CsvValue(name, value, cells["Metric Unit"], row.line))
+    if twice:
+        notes.append(f"left out, for a launch has several values of it: {', '.join(twice)}")
+        for launch in launches:
+            launch.cells = [cell for cell in launch.cells if cell.name not in twice]
     return launches
-
-
-def _name(cells: Mapping[str, str]) -> str:
-    """Return the metric of a row; empty for a label of the details page, and for a rule."""
-    metric = cells["Metric Name"]
-    if found := _RAW_NAME.search(metric):
-        return found[1]
-    return metric if cells.get("Section Name") == _REQUESTED else ""
 
 
 def _launch(header: Sequence[str], row: _CsvRow) -> Launch:

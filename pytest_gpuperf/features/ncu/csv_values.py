@@ -15,6 +15,8 @@ from pytest_gpuperf.metrics.ncu_units import to_base
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_gpuperf.features.ncu.rule_results import RuleResult
+
     Extent = tuple[int, int, int]
 
 NO_VALUE = re.compile(r"(\(!\) ?)?(|no data|n/a|[-+]?nan|[-+]?inf)", re.IGNORECASE)
@@ -23,6 +25,7 @@ _INSTANCES = re.compile(r"((?:\(!\) ?)?\S+) \((?:(?:[^;()]+: )?[-+\d.,e]+(?:; |(
 """A value and those of its instances (`--print-metric-instances`)."""
 _LISTS = frozenset({"launch__tpc_enabled"})
 """Metrics with several numbers, which are words to everybody else."""
+_WHOLE = "launch__shared_mem_per_block"
 _ATTRIBUTE = "device__attribute_"
 _NUMBER = re.compile(r"[-+]?([1-9]\d{0,2}(,\d{3})+|\d+)(\.\d+)?([eE][-+]?\d+)?")
 _THOUSANDS_BY_DOT = re.compile(r"[-+]?[1-9]\d{0,2}\.\d{3}")
@@ -33,6 +36,8 @@ _DIGITS = re.compile(r"[-+]?\d[\d., \u00a0\u2009\u202f'\u2019]*")
 class CsvValue(NamedTuple):
     """One printed value."""
 
+    name: str
+    """Raw ncu name."""
     text: str
     unit: str
     line: int
@@ -49,8 +54,8 @@ class Launch:
     compute_capability: str = ""
     device: int | None = None
     ranges: tuple[str, ...] = ()
-    cells: dict[str, CsvValue] = field(default_factory=dict)
-    """By raw ncu name."""
+    cells: list[CsvValue] = field(default_factory=list)
+    rules: list[RuleResult] = field(default_factory=list)
 
 
 def read_launches(launches: Sequence[Launch], notes: list[str]) -> list[FileKernel]:
@@ -64,7 +69,7 @@ def read_launches(launches: Sequence[Launch], notes: list[str]) -> list[FileKern
         GpuperfError: A number is not one of the locale C.
     """
     kernels = [_kernel(launch) for launch in launches]
-    cells = any(name not in _LISTS for launch in launches for name in launch.cells)
+    cells = any(cell.name not in _LISTS for launch in launches for cell in launch.cells)
     if cells and not any(kernel.metrics or kernel.not_finite for kernel in kernels):
         notes.append("no metric has a value: ncu does not have them on this GPU")
     return kernels
@@ -72,9 +77,9 @@ def read_launches(launches: Sequence[Launch], notes: list[str]) -> list[FileKern
 
 def _kernel(launch: Launch) -> FileKernel:
     attributes = {
-        name.removeprefix(_ATTRIBUTE): cell.text
-        for name, cell in launch.cells.items()
-        if name.startswith(_ATTRIBUTE)
+        cell.name.removeprefix(_ATTRIBUTE): cell.text
+        for cell in launch.cells
+        if cell.name.startswith(_ATTRIBUTE)
     }
     kernel = FileKernel(
         name=function_name(launch.demangled),
@@ -82,21 +87,28 @@ def _kernel(launch: Launch) -> FileKernel:
         grid=launch.grid,
         block=launch.block,
         ranges=launch.ranges,
+        rules=tuple(launch.rules),
         gpu=attributes.get("display_name", ""),
         compute_capability=launch.compute_capability or _capability(attributes),
         device=launch.device,
-        not_finite=sum(_NOT_FINITE.search(cell.text) is not None for cell in launch.cells.values()),
+        not_finite=sum(_NOT_FINITE.search(cell.text) is not None for cell in launch.cells),
     )
-    for name, cell in launch.cells.items():
+    for cell in launch.cells:
         if instances := _INSTANCES.fullmatch(cell.text):
             cell = cell._replace(text=instances[1])
-        if NO_VALUE.fullmatch(cell.text):
+        if NO_VALUE.fullmatch(cell.text) or cell.name in kernel.metrics:
             continue
-        value, unit = _value(name, cell)
+        value, unit = _value(cell)
         if isinstance(value, float) and not math.isfinite(value):
             continue
-        kernel.metrics[name] = value
-        kernel.units[name] = unit
+        kernel.metrics[cell.name] = value
+        kernel.units[cell.name] = unit
+    # The details page has only the parts of a block's shared memory.
+    parts = [kernel.metrics.get(f"{_WHOLE}_{part}") for part in ("static", "dynamic", "driver")]
+    numbers = [part for part in parts if isinstance(part, float)]
+    if _WHOLE not in kernel.metrics and len(numbers) == len(parts):
+        kernel.metrics[_WHOLE] = sum(numbers)
+        kernel.units[_WHOLE] = kernel.units[f"{_WHOLE}_driver"]
     return kernel
 
 
@@ -105,8 +117,8 @@ def _capability(attributes: Mapping[str, str]) -> str:
     return ".".join(parts) if all(parts) else ""
 
 
-def _value(name: str, cell: CsvValue) -> tuple[float | str, str]:
-    if name in _LISTS or not _DIGITS.match(cell.text):
+def _value(cell: CsvValue) -> tuple[float | str, str]:
+    if cell.name in _LISTS or not _DIGITS.match(cell.text):
         return cell.text, cell.unit
     if _NUMBER.fullmatch(cell.text) and not _THOUSANDS_BY_DOT.fullmatch(cell.text):
         return to_base(float(cell.text.replace(",", "")), cell.unit)

@@ -23,8 +23,7 @@ _REPORT = re.compile(r"^\s*(?:> ?)*==PROF== Report: (.+?)\s*$", re.MULTILINE)
 _ERROR = re.compile(r"^\s*(?:> ?)*==ERROR==\s*(.+?)\s*$", re.MULTILINE)
 _CONSOLE_TEXT = (
     "is text that ncu printed for people",
-    "print the report with `ncu --import FILE --page raw --csv`, or profile again with "
-    "`ncu --csv --page raw`",
+    "print the report with `ncu --import FILE --page raw --csv`, or profile again with `ncu --csv`",
 )
 
 

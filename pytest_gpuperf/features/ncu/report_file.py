@@ -59,7 +59,7 @@ class ReportKernel(KernelProfile, frozen=True, kw_only=True):
     units: dict[str, str] = {}
     """ncu's units of the raw metrics in `metrics`; short metrics have their own."""
     rules: tuple[RuleResult, ...] = ()
-    """Results of ncu rules, in ncu's order; a CSV has none."""
+    """Results of ncu rules, in ncu's order; a raw page has none."""
     gpu: str = ""
     """Name of the GPU in the driver; empty if the file does not tell."""
     compute_capability: str = ""
@@ -92,9 +92,9 @@ def read_report(
 ) -> list[ReportKernel]:
     """Read the kernels of a file of Nsight Compute, in launch order.
 
-    The file can be a report (`.ncu-rep`), the raw page as CSV (wide), or the CSV of `--metrics` (long),
-    gzipped or not; its content tells which. A report is exact, the long CSV is rounded to two decimals.
-    Another process reads a report, with the package `ncu-report` or the copy in an installation of ncu.
+    The file can be a report (`.ncu-rep`), the raw page as CSV (wide), or any other ncu CSV (long), gzipped or
+    not; its content tells which. A report is exact, the long CSV is rounded to two decimals. Another process
+    reads a report, with the package `ncu-report` or the copy in an installation of ncu.
 
     Args:
         path: The file.
@@ -160,11 +160,7 @@ def _read_chosen(
         found.append(_report_kernel(launch, kernel, extra, timed=timed))
     for name in metrics:
         if not any(name in kernel.metrics for kernel in found):
-            raise GpuperfError(
-                f"no kernel of {path.name} has a value for {name}",
-                expected="a metric that was profiled, with its suffix; `gpuperf ncu FILE --json` lists all",
-                next_step="profile again with `--metrics` or `--set full`",
-            )
+            raise _no_metric(path, name, {launch for launch, _ in chosen}, plain)
     unmeasured = sum(kernel.not_finite for _, kernel in chosen)
     if unmeasured:
         notes.append(f"ncu could not measure {count(unmeasured, 'counter')} (nan)")
@@ -274,6 +270,23 @@ def _no_kernel(path: Path, regex: str | None, kernels: Sequence[FileKernel]) -> 
     return GpuperfError(
         f"no kernel of {path.name} matches {regex!r}; it holds {_listed(kernel.name for kernel in kernels)}",
         expected="a regex found in a kernel's function or demangled name",
+    )
+
+
+def _no_metric(path: Path, name: str, launches: Collection[int], plain: Path) -> GpuperfError:
+    known = [
+        metric
+        for launch, kernel in enumerate(_read(plain, None, []))
+        if launch in launches
+        for metric in kernel.metrics
+    ]
+    near = nearest(name, dict.fromkeys(known))
+    return GpuperfError(
+        f"no kernel of {path.name} has a value for {name}",
+        expected="a metric that was profiled, with its suffix",
+        next_step=f"did you mean {' or '.join(near)}?"
+        if near
+        else "profile again with `--metrics` or `--set full`",
     )
 
 

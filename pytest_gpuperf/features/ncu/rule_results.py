@@ -23,7 +23,7 @@ class RuleResult(msgspec.Struct, frozen=True, kw_only=True):
     section: str = ""
     """Identifier of its section, such as `WarpStateStats`."""
     title: str = ""
-    """Result in two or three words, or the name of the rule."""
+    """Result in two or three words, or the name of the rule; empty in CSV."""
     kind: Kind = "information"
     message: str
     estimated_speedup_pct: float | None = None
@@ -87,11 +87,3 @@ def finite(value: object) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
-
-
-def by_speedup(rules: Iterable[RuleResult]) -> list[RuleResult]:
-    """Sort by estimated speedup, the largest first; rules without one stay at the end in ncu's order."""
-    return sorted(
-        rules,
-        key=lambda rule: math.inf if rule.estimated_speedup_pct is None else -rule.estimated_speedup_pct,
-    )

@@ -7,8 +7,11 @@ from inline_snapshot import snapshot
 
 from ncu_command import (
     FULL,
+    LONG,
     PASS,
     WARNINGS,
+    WIDE,
+    as_csv,
     as_json,
     go_to_captures,
     needs_ncu_report,
@@ -75,6 +78,17 @@ def test_file_compared_with_itself_has_not_moved() -> None:
     lines = shown(WARNINGS, "--compare", WARNINGS, "--kernel=^square")
     assert lines[-1] == "nothing moved in #0 square_kernel"
     assert "better" not in "".join(lines)
+
+
+@pytest.mark.parametrize(("file", "other"), [(LONG, WIDE), (WIDE, LONG)])
+def test_rounding_of_ncu_has_no_effect(file: str, other: str) -> None:
+    lines = shown(file, "--compare", other, "--preset=all")  # two pages of one report
+    moved = [line.split() for line in lines if line.split()[:1] == ["shared_memory.driver"]]
+    assert {line[-2] for line in moved} == {"-0.4" if file == LONG else "+0.4"}
+    assert not {"better", "worse"} & set(" ".join(lines).split())
+    assert {row["effect"] for row in as_csv(file, "--compare", other)} == {""}
+    found = as_json(file, "--compare", other)["lines"]
+    assert {cell["effect"] for line in found for cell in line["cells"]} == {""}
 
 
 @needs_ncu_report

@@ -257,4 +257,4 @@ def test_console_text_is_refused_with_both_commands(tmp_path: Path, text: str, e
         assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
         assert "issue.txt is text that ncu printed for people" in result.stderr
         assert "`ncu --import FILE --page raw --csv`" in result.stderr
-        assert "`ncu --csv --page raw`" in result.stderr
+        assert "`ncu --csv`" in result.stderr

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 WIDE = CAPTURES / "torch_mixed_raw_wide.csv.gz"
+LONG = CAPTURES / "torch_mixed_details_long.csv.gz"
 WARNINGS = CAPTURES / "filtered_long_with_warnings.csv.gz"
 PASS_REPORT = CAPTURES / "profiling_pass" / "report.ncu-rep.gz"
 PASS_CSV = CAPTURES / "profiling_pass" / "raw.csv.gz"
@@ -93,17 +94,17 @@ def test_csv_that_powershell_wrote_is_read(tmp_path: Path, encoding: str) -> Non
 
 
 def test_regex_searches_function_and_demangled_name() -> None:
-    assert [kernel.launch for kernel in read_report(WIDE, "^square")] == [0]
-    found = {kernel.name for kernel in read_report(WIDE, r"mbtopk::\w*Digit")}
+    assert [kernel.launch for kernel in read_report(LONG, "^square")] == [0]
+    found = {kernel.name for kernel in read_report(LONG, r"mbtopk::\w*Digit")}
     assert found == {"computeBlockDigitCounts", "computeDigitCumSum"}
 
 
-def test_missing_metric_is_an_error_with_the_next_step() -> None:
+def test_missing_metric_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(
         GpuperfError, match=r"no kernel of .* has a value for dram__byte\.sum\.per_second"
     ) as raised:
         read_report(WIDE, metrics=["dram__byte.sum.per_second"])
-    assert "`gpuperf ncu FILE --json` lists all" in str(raised.value)
+    assert "did you mean dram__bytes.sum.per_second" in str(raised.value)
 
 
 def test_weights_are_separate_from_metrics() -> None:
