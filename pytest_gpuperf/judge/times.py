@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.judge.code_changes import is_same_code
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.screen import TimeComparison, screen
 from pytest_gpuperf.records.change import show_pair
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.screen import Origin
     from pytest_gpuperf.records import (
         AgainstTiming,
-        LaunchedCode,
         Measurement,
         Settlement,
         Timing,
@@ -67,7 +67,9 @@ def judge_time(
         if other := other_call(measurement, baseline):
             return None, Finding(Status.INCONCLUSIVE, f"another call than the baseline's: {other}")
         if time.outcome is not Outcome.PASS:
-            time, drift = _settled(time, settlement, known, baseline.code, origin, tolerance_pct)
+            sides = (measurement.code, settlement.against.code if settlement and settlement.against else None)
+            same = any(is_same_code(code, baseline.code) for code in sides)
+            time, drift = _settled(time, settlement, known, same, origin, tolerance_pct)
     if time is None or (time.outcome is Outcome.PASS and not time.why):
         return time, None
     return time, Finding(Status(time.outcome.value), time_line(time, timing.mode), drift=drift)
@@ -83,7 +85,7 @@ def _settled(
     time: TimeComparison,
     settlement: Settlement | None,
     known: TimeBaseline,
-    code: LaunchedCode | None,
+    is_same: bool,
     origin: Origin,
     tolerance_pct: float,
 ) -> tuple[TimeComparison, str]:
@@ -114,9 +116,8 @@ def _settled(
         if fresh is None:
             return _because(time, alike, f"{packages}, and no fresh processes confirm it"), ""
         return _because(fresh, alike, f"by the toolchain: {packages}"), ""
-    # The old side had to have the machine code of the newest session.
-    known_code = code is not None and code.kernels and all(kernel.code for kernel in code.kernels)
-    if not (machine or known_code):
+    # If neither side had the machine code of the newest session, both may have what made it slower.
+    if not (machine or is_same):
         return _because(time, alike, "nothing that is known differs from the baseline"), ""
     passed = replace(time, decision=replace(time.decision, outcome=Outcome.PASS))
     return _because(passed, alike, machine or "the stored session is off"), machine

@@ -248,7 +248,11 @@ class Settler:
                     for label in missing:
                         if (one := series.get(label)) is None or one.reason or not one.restarts:
                             why[label] = why[label] or failure or (one.reason if one is not None else "")
-                        elif commit != commits[-1] and _is_alike(one) and not self._measured(state, commit):
+                        elif (
+                            commit != commits[-1]
+                            and _is_alike(one)
+                            and not self._measured(state, commit, label, known.get(label))
+                        ):
                             why[label] = f"{commit} need not have the code that was measured"
                         else:
                             found[label] = self._in_turn(state, label, commit, one, known, tick)
@@ -353,10 +357,19 @@ class Settler:
             code_differs,
         )
 
-    def _measured(self, state: ItemState, commit: Commit) -> bool:
-        """Return True if a session was measured at a commit, which did not only bring it."""
+    def _measured(
+        self, state: ItemState, commit: Commit, label: str, stored: MeasurementBaseline | None
+    ) -> bool:
+        """Return True if a session was measured at a commit, and the run's code is not another one since.
+
+        A commit may only have brought the session. If the code differs from the newest session's and is no
+        slower than older code, both may have what made it slower.
+        """
+        code = state.measurements[label].code
+        known = replace(stored.code, driver=code.driver) if code and stored and stored.code else None
         notes = self._expected.runs(state.nodeid).values()
-        return any(note.commit == commit.id and note.dirty is False for note in notes)
+        is_measured = any(note.commit == commit.id and note.dirty is False for note in notes)
+        return is_measured and not compare_code(code, known)
 
     def _is_code_of(self, nodeid: str, commit: Commit | None, runs: tuple[str, ...]) -> bool:
         """Return True if a commit is the code of the newest session, compiled as then.

@@ -91,13 +91,14 @@ def test_tolerance_has_to_be_exceeded_in_turn_too() -> None:
 
 
 CODE = LaunchedCode(kernels=(LaunchedKernel(name="k", code="ab"),), driver="580")
+OTHER = LaunchedCode(kernels=(LaunchedKernel(name="k", code="cd"),), driver="580")
 
 
 @pytest.mark.parametrize(("same", "status"), [(True, Status.PASS), (False, Status.INCONCLUSIVE)])
 def test_alike_and_nothing_differs_is_decided_by_the_hashes(status: Status, *, same: bool) -> None:
-    main = replace(measured(5.84), settlement=in_turn(*ALIKE))
+    main = replace(measured(5.84), settlement=in_turn(*ALIKE), code=CODE)
     stored = baseline()
-    known = replace(stored.measurements["main"], code=CODE if same else None)
+    known = replace(stored.measurements["main"], code=CODE if same else OTHER)
     found = verdict(record(main=main), replace(stored, measurements={"main": known}))
     assert found.status is status
     assert ("the stored session is off" in found.findings[0].line) is same
