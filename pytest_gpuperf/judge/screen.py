@@ -120,12 +120,12 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
     def of(cls, times: TimeBaseline, timing: Timing) -> OneClock:
         """Pool the models of stored sessions, or take that of a new time if they have none.
 
-        If no model, or no clock of the new time, is known, times stay as measured.
+        If no model is known, times stay as measured.
         """
         models = [session.clock_model for session in times.sessions if session.clock_model is not None]
         if not models and timing.clock_model is not None:
             models = [timing.clock_model]
-        if not models or not timing.sm_clock_mhz:
+        if not models:
             return cls.as_measured(times)
         at_mhz = times.reference_mhz or models[0].reference_mhz
         return cls(pool_models(models, at_mhz), at_mhz)
@@ -185,7 +185,8 @@ def screen(
     found = timing.by(known.source)
     if found is None or found.mode != known.mode or timing.only_host:
         return None
-    for clock in (OneClock.of(known, found), OneClock.as_measured(known)):
+    measured = OneClock.as_measured(known)
+    for clock in (OneClock.of(known, found) if found.sm_clock_mhz else measured, measured):
         own, logs = clock.for_time(found), clock.logs(known)
         blocks = own.blocks(found.blocks_us, found.blocks_mhz)
         time_us = trimmed_mean(blocks) if clock.at_mhz else found.time_us

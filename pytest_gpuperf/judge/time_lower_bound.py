@@ -96,7 +96,8 @@ def _of_memory(measurement: Measurement, timing: Timing, gpu: GpuInfo, peaks: Pe
     is_more = "of arguments and outputs (bytes= is more)"
     claims = [(timing.bytes, "of bytes=", "bytes="), (written, "of new outputs", "")]
     for claimed, what, declared in claims:
-        moved = min(claimed, own or claimed)
+        if not (moved := min(claimed, own or claimed)):
+            continue
         shown = f"{_bytes(moved)} {what if moved == claimed else is_more}"
         if peaks.l2_gb_per_s:
             line = f"{shown} / {_rate(peaks.l2_gb_per_s)} of L2"
@@ -118,8 +119,8 @@ def _of_operations(timing: Timing, peaks: Peaks) -> Iterator[Floor]:
 def _of_counters(profile: Profile, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor]:
     """Claim a part of the counted work, the bytes for each kernel by itself: L2 may hold them in between."""
     counted = [kernel.metrics for kernel in profile.kernels]
-    if peaks.dram_gb_per_s and gpu.l2_bytes:
-        beyond = sum(max(0.0, _number(row.get("dram_bytes")) - gpu.l2_bytes) for row in counted)
+    beyond = sum(max(0.0, _number(row.get("dram_bytes")) - gpu.l2_bytes) for row in counted)
+    if beyond and peaks.dram_gb_per_s and gpu.l2_bytes:
         what = f"half of {_bytes(beyond)} that were counted beyond L2"
         line = f"{what} / {_rate(peaks.dram_gb_per_s)} of DRAM"
         yield Floor(COUNTED * beyond / peaks.dram_gb_per_s / 1e3, line)
