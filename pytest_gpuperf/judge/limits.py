@@ -379,7 +379,7 @@ def _of_profile(limit: Limit, profile: Profile) -> MetricValue | _Missing:
         return _Missing(f"{len(kernels)} kernels have no common value of it; choose one with kernels=")
     if profile.preset and metric is not None and name not in metrics_of(profile.preset.split(",")):
         return _Missing(f"not measured (preset {profile.preset}); add it with metrics= in the marker")
-    near = ", ".join(catalogue.nearest(name, profile.combined))
+    near = _MEASURED.get(name) or ", ".join(catalogue.nearest(name, profile.combined))
     return _Missing("the profile does not hold it" + (f"; the nearest names are {near}" if near else ""))
 
 

@@ -224,6 +224,11 @@ def test_spills_are_counted_if_measured(counted: int, status: Status) -> None:
     assert found.status is status
 
 
+def test_a_bound_of_measured_spills_needs_their_counter() -> None:
+    found = check_limit(parse_limit("spills <= 8"), measured(5.3, {"local_spill_instructions": 4}))
+    assert (found.status, "local_spill_instructions" in found.line) == (Status.INVALID, True)
+
+
 def test_limit_with_a_label_is_for_that_one() -> None:
     limit = parse_limit("backward: time_us <= 5")
     assert parse_limit(str(limit)) == limit
