@@ -49,7 +49,7 @@ def decide_restarts(
     """Judge the restarts of a comparison in turn so far.
 
     At a look before the last, the comparison ends only if the result is clear: slower, faster, or alike with
-    a loss of 1 % ruled out. Two restarts show nothing of their spread: there only a large change is called.
+    a loss of 1 % ruled out. Early looks have a tenth of the level (Haybittle, Br. J. Radiol. 44 (1971) 793).
 
     Both sides share the machine, so a lower clock on one side is an effect of its code: slower by either of
     the times as measured and those at one clock is slower. Before the last look both have to agree.
@@ -86,7 +86,7 @@ def _decide(orders: Sequence[Sequence[float]], tolerance_pct: float, scale: floa
     outcome = Outcome.INCONCLUSIVE
     if last or count in LOOKS:
         beyond = (abs(change) - math.log1p(alike_pct / 100)) / error
-        called = _is_large(orders, scale * LARGE_PCT) or ((last or count > 2) and t_tail(df, beyond) < LEVEL)
+        called = _is_large(orders, scale * LARGE_PCT) or t_tail(df, beyond) < (LEVEL if last else LEVEL / 10)
         # A possible change is worth the restarts that are left.
         alike = last or -alike_pct <= pct <= max(alike_pct, tolerance_pct)
         if called and pct > tolerance_pct:
