@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.history.series import TimeSeries
     from pytest_gpuperf.features.history.stored_times import HistoryLine
 
-Status: TypeAlias = Literal["slower", "faster", "returned", "accepted"]
-"""`slower` is open: it neither returned to the old level nor was accepted."""
+Status: TypeAlias = Literal["slower", "faster", "returned", "accepted", "other card"]
+"""`slower` is open: it neither returned to the old level nor was accepted. `other card` may be the
+reason of a step that is none of the code."""
 Accepted: TypeAlias = "Mapping[tuple[str, str, str], Collection[str]]"
 """Runs in the baseline of each GPU, test and label."""
 

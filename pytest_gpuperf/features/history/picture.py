@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.history.series_report import show_four_digits, steps_of
+from pytest_gpuperf.features.history.series_report import marks_of, show_four_digits
 from pytest_gpuperf.features.history.steps_report import show_interval
 from pytest_gpuperf.features.page.picture import Axis, Band, Picture, Points
 from pytest_gpuperf.features.page.time_pictures import time_axis
@@ -36,7 +36,7 @@ def picture_of_series(
         order: Order of the points.
         links: Addresses of commits.
     """
-    steps = steps_of(series, ranges)
+    steps = marks_of(series, ranges)
     points = list(enumerate(series.points, 1))
     shown = points[:: math.ceil(len(points) / _TICKS)]
     bands = [

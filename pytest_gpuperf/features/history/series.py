@@ -81,11 +81,25 @@ class TimeSeries:
 
         `before` and `after` are indices of `points`.
         """
+        return self._find_steps(cards=True)
+
+    @cached_property
+    def steps_of_cards(self) -> tuple[Step, ...]:
+        """Steps that are seen, but that another card can explain."""
+        if len({point.line.gpu_uuid for point in self.points}) < 2:
+            return ()
+        return tuple(
+            seen
+            for seen in self._find_steps(cards=False)
+            if not any(seen.before < step.after and step.before < seen.after for step in self.steps)
+        )
+
+    def _find_steps(self, *, cards: bool) -> tuple[Step, ...]:
         judged = [at for at, point in enumerate(self.points) if not point.line.dirty]
         points = [
             HistoryPoint(
                 point.time_us,
-                point.line.gpu_uuid,
+                point.line.gpu_uuid if cards else "",
                 point.sd,
                 0.0 if self.at_mhz else point.line.sm_clock_mhz,
             )

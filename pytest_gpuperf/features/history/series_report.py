@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytest_gpuperf.features.history.commit_ranges import SeriesStep
 from pytest_gpuperf.features.history.steps_report import TONES, searched_line, show_interval
 from pytest_gpuperf.records.change import show_value
 from pytest_gpuperf.report.number_format import count
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.features.history.commit_order import Order
-    from pytest_gpuperf.features.history.commit_ranges import Range, SeriesStep
+    from pytest_gpuperf.features.history.commit_ranges import Range
     from pytest_gpuperf.features.history.series import RunTime, TimeSeries
 
 _OTHERS = 44
@@ -34,6 +35,14 @@ _DIGITS = 4
 def steps_of(series: TimeSeries, ranges: Sequence[Range]) -> list[SeriesStep]:
     """Return the steps of a series, among those of all."""
     return [found for one in ranges for found in one.found if found.series is series]
+
+
+def marks_of(series: TimeSeries, ranges: Sequence[Range]) -> list[SeriesStep]:
+    """Return the steps of a series, then those that another card explains."""
+    return [
+        *steps_of(series, ranges),
+        *(SeriesStep(series, step, "other card") for step in series.steps_of_cards),
+    ]
 
 
 def overview(series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order) -> Report:
@@ -88,7 +97,7 @@ def detailed(
         width: Width of the screen, in characters.
         last: Number of commits to show, the newest; 0 for all.
     """
-    tables = [_table(one, steps_of(one, ranges), width, last) for one in series]
+    tables = [_table(one, marks_of(one, ranges), width, last) for one in series]
     records = [
         {**msgspec.structs.asdict(point.line), "clock_model": "", "at_one_clock_us": point.time_us}
         for one in series

@@ -21,6 +21,7 @@ TONES: dict[Status, Tone] = {
     "faster": "good",
     "returned": "",
     "accepted": "",
+    "other card": "",
 }
 _FEW_POINTS = 4
 """Below this number of points no step can be found."""

@@ -11,6 +11,7 @@ from history_builders import commits, line, times
 from pytest_gpuperf.features.history.commit_order import commit_date, order_of
 from pytest_gpuperf.features.history.commit_ranges import Accepted, Range, find_ranges
 from pytest_gpuperf.features.history.series import TimeSeries, series_of
+from pytest_gpuperf.features.history.series_report import marks_of
 from pytest_gpuperf.records import ClockModel
 from run_builders import NODEID
 
@@ -64,17 +65,22 @@ def test_commit_date_is_in_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert not (tmp_path / "taken").exists()
 
 
-def test_step_of_another_card_is_no_change(tmp_path: Path) -> None:
+def test_step_of_another_card_is_marked_and_is_no_change(tmp_path: Path) -> None:
     first, second = times(*[5.0] * 6), times(*[5.0] * 6, *[5.05] * 6, gpu_uuid="GPU-2")[6:]
     [found] = series([*first, *second], tmp_path)
     assert found.steps == ()
+    [step] = found.steps_of_cards
+    assert (step.before, step.after) == (5, 6)
     assert ranges([*first, *second], tmp_path) == []
+    [mark] = marks_of(found, [])
+    assert (mark.status, round(mark.change_pct[0], 1)) == ("other card", 1.0)
 
 
-def test_step_on_both_cards_is_of_the_code(tmp_path: Path) -> None:
+def test_step_of_the_code_is_not_marked_twice(tmp_path: Path) -> None:
     cards = [replace(one, gpu_uuid=f"GPU-{at % 2}") for at, one in enumerate(times(*[5.0] * 6, *[5.2] * 6))]
     [found] = series(cards, tmp_path)
     assert len(found.steps) == 1
+    assert found.steps_of_cards == ()
 
 
 def test_times_are_brought_to_one_clock(tmp_path: Path) -> None:
