@@ -158,7 +158,8 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> InOrder:
         """Return the scheduler."""
-        return InOrder(config, log, self._begun, self._orders.spread, _place)
+        passes = self._settings.counters == "ncu" or self._settings.sanitize != "off"
+        return InOrder(config, log, self._begun, self._orders.spread, _place, shares=not passes)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:

@@ -207,9 +207,10 @@ class Hooks:
             return
         measuring = [item for item in session.items if STATE in item.stash]
         states = [item.stash[STATE] for item in measuring]
+        given = [item.nodeid for item in session.items]
         if self._link is not None:
-            own = self._link.orders.spread([item.nodeid for item in session.items])[self._link.orders.worker]
-            states = [item.stash[STATE] for item in measuring if item.nodeid in set(own)]
+            given = self._link.orders.spread(given)[self._link.orders.worker]
+        own = {item.stash[STATE].nodeid for item in measuring if item.nodeid in set(given)}
         reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
@@ -219,7 +220,7 @@ class Hooks:
             "pytest_runtestloop",
             lambda: errors.news.error(*(orphans(config, judge, self._seen) if judge is not None else ())),
             lambda: errors.news.note(*(shifted(config, judge, self._seen) if judge is not None else ())),
-            lambda: runner.begin(states, invocation, reporter),
+            lambda: runner.begin(states, own, invocation, reporter),
             self._tell_facts,
         )
 

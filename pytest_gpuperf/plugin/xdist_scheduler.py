@@ -32,6 +32,7 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
         begun: Node ids of tests that have begun.
         spread: Returns the tests of each worker.
         place: Returns the place of a worker, which the one that replaces it takes over.
+        shares: False if only a test's own worker can run it, as its pass has been made there.
     """
 
     def __init__(
@@ -41,12 +42,15 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
         begun: Container[str],
         spread: Callable[[Sequence[str]], list[list[str]]],
         place: Callable[[WorkerController], int],
+        *,
+        shares: bool = True,
     ) -> None:
         super().__init__(config, log)
         self.collection: list[str] | None = None
         self._begun = begun
         self._spread = spread
         self._place = place
+        self._shares = shares
         self._parts: list[list[int]] = []
         """Tests that have not been sent, of each worker."""
 
@@ -72,11 +76,11 @@ class InOrder(LoadScheduling):  # type: ignore[misc]
         if node.shutting_down:
             return
         self._send_own(node)
-        while len(self.node2pending[node]) < AHEAD and any(self._parts):
+        while self._shares and len(self.node2pending[node]) < AHEAD and any(self._parts):
             # Another's last tests are those that it would reach last.
             self._send(node, max(self._parts, key=len).pop())
         self._count_waiting()
-        if not any(self._parts):
+        if not any(self._parts if self._shares else self._parts[self._place(node)]):
             node.shutdown()
 
     def remove_node(self, node: WorkerController) -> str | None:

@@ -29,7 +29,7 @@ from pytest_gpuperf.session.runner import Runner
 from pytest_gpuperf.session.settling import Against, Settler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.judge.result import TestResult
@@ -131,7 +131,13 @@ class LiveRunner(Runner):
         """Return the folder for the files of a pass; each of several workers has its own."""
         return self._folder / kind / self._own_folder
 
-    def begin(self, states: Sequence[ItemState], invocation: Invocation, terminal: Terminal | None) -> None:
+    def begin(
+        self,
+        states: Sequence[ItemState],
+        own: Container[str],
+        invocation: Invocation,
+        terminal: Terminal | None,
+    ) -> None:
         """Wait for the GPU, run the passes that the options ask for, and get ready to settle suspects."""
         # The tools of the passes measure one process.
         states = [state for state in states if not state.marker.gpus]
@@ -139,7 +145,7 @@ class LiveRunner(Runner):
         self._counters.expect(list(self._live.tests.values()))
         self._display.terminal = terminal
         self._display.wait_for(self._lock)
-        self._run_passes(states, invocation)
+        self._run_passes([state for state in states if state.nodeid in own], invocation)
         logs = self._folder_of("against")
         self._settler = Settler(self._judge, invocation, logs, self._display, self._against)
 
@@ -149,7 +155,7 @@ class LiveRunner(Runner):
         path = self._folder / RESULTS_FILE.format(orders.worker if orders is not None else 0)
         done = read_results(path) if orders is not None and orders.nodeids else None
         if done is None:
-            done = self._run_all(list(self._live.tests.values()), invocation)
+            done = self._run_all([self._live.tests[state.nodeid] for state in states], invocation)
             if orders is not None and (self._profiling or self._sanitizing):
                 make_state_folder(self._folder.parents[1])
                 done.write(path)

@@ -26,7 +26,7 @@ from pytest_gpuperf.session.run_report import RunReport
 from pytest_gpuperf.session.runner import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import LaunchedCode, Run, StaticKernel
@@ -188,9 +188,15 @@ class ReplayRunner(Runner):
         """Compile; a run that was named is shown as it was recorded, by whatever compiler."""
         return super().static(call) if self.settings.replay == "auto" else self._recorded.static(call)
 
-    def begin(self, states: Sequence[ItemState], invocation: Invocation, terminal: Terminal | None) -> None:
+    def begin(
+        self,
+        states: Sequence[ItemState],
+        own: Container[str],
+        invocation: Invocation,
+        terminal: Terminal | None,
+    ) -> None:
         """Say which runs have the selected tests, and take over what compute-sanitizer found."""
-        del invocation, terminal
+        del own, invocation, terminal
         # All workers select the same tests, and each runs some of them.
         used = {id(self._recorded.run_of(nodeid)) for nodeid in self._report.facts.lines}
         newest, *others = [run for run in self._runs if id(run) in used] or self._runs[:1]

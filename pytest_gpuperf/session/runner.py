@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from pytest_gpuperf.errors import NoGpuError
     from pytest_gpuperf.judge.result import TestResult
@@ -105,11 +105,18 @@ class Runner:
         kernels: dict[str, StaticKernel] = call()
         return kernels
 
-    def begin(self, states: Sequence[ItemState], invocation: Invocation, terminal: Terminal | None) -> None:
+    def begin(
+        self,
+        states: Sequence[ItemState],
+        own: Container[str],
+        invocation: Invocation,
+        terminal: Terminal | None,
+    ) -> None:
         """Wait until no other run measures on this GPU, then run passes in other processes.
 
         Args:
-            states: The tests.
+            states: All tests; a worker may get those of another, too.
+            own: Node ids of those that this process was given at the start, which the passes cover.
             invocation: The command that started pytest.
             terminal: Shows the progress.
 

@@ -66,6 +66,21 @@ def test_one_run_has_all_results_in_order(pytester: pytest.Pytester) -> None:
     assert result.stdout.str().count("run written to") == 1
 
 
+def test_worker_reads_counters_of_a_test_that_was_given_to_another(
+    pytester: pytest.Pytester, seen: Path
+) -> None:
+    calls = """
+    time.sleep(0.5 * (os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-1"))
+    def counted(): return 5.0
+    counted.counters = {"registers_per_thread": 32.0}
+    gpuperf.profile(counted)
+"""
+    pytester.makepyfile(test_k=SUITE.replace("import os", "import os, time") + calls)
+    result = pytester.runpytest_subprocess(*RUN, "--gpuperf-counters=auto", "-n2")
+    result.assert_outcomes(passed=6)
+    assert len(gpus_of(seen)["GPU-0"]) > 3
+
+
 @pytest.mark.parametrize(
     ("asked", "line"),
     [

@@ -34,10 +34,12 @@ class Worker:
         self.shutting_down = True
 
 
-def scheduler(workers: list[Any], *parts: str) -> InOrder:
+def scheduler(workers: list[Any], *parts: str, shares: bool = True) -> InOrder:
     config: Any = SimpleNamespace(getvalue=lambda _name: ["popen"] * len(workers), getoption=lambda _: None)
     log = Producer("test", enabled=False)
-    some = InOrder(config, log, (), lambda _: list(map(list, parts)), lambda worker: worker.place)
+    some = InOrder(
+        config, log, (), lambda _: list(map(list, parts)), lambda worker: worker.place, shares=shares
+    )
     for worker in workers:
         some.add_node(worker)
         some.add_node_collection(worker, sorted("".join(parts)))
@@ -68,3 +70,11 @@ def test_a_worker_without_tests_takes_the_last_of_another() -> None:
     some.mark_test_complete(workers[1], 1)
     assert workers[1].shutting_down
     assert not some.pending
+
+
+def test_a_test_with_a_pass_stays_with_its_worker() -> None:
+    workers: list[Any] = [Worker(0), Worker(1)]
+    some = scheduler(workers, "a", "bcdef", shares=False)
+    some.mark_test_complete(workers[0], 0)
+    assert [worker.tests for worker in workers] == [[0], [1, 2]]
+    assert [worker.shutting_down for worker in workers] == [True, False]
