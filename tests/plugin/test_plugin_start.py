@@ -28,6 +28,14 @@ def test_without_the_flag_nothing_heavy_is_imported(pytester: pytest.Pytester) -
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+def test_the_controller_leaves_torch_to_its_workers() -> None:
+    modules = ("plugin.hook_selection", "plugin.controller", "session.progress", "session.late_work")
+    imports = ", ".join(f"pytest_gpuperf.{name}" for name in modules)
+    code = f"import sys, {imports}; sys.exit(str({{'torch', 'numpy', 'scipy'}} & {{*sys.modules}}))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.stderr == "set()\n"
+
+
 START = """
 import time
 from _pytest.config import get_config

@@ -11,8 +11,6 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
@@ -191,6 +189,9 @@ def launch(name: str, argument: int, stream: int, blocks: int = 1) -> None:
     Raises:
         GpuperfError: The driver refuses it.
     """
+    # Its import takes seconds, which processes that only ask the driver spare.
+    import torch
+
     kernel(name, torch.cuda.current_device()).launch(blocks, 1, argument, stream)
 
 
