@@ -14,7 +14,7 @@ from pytest_gpuperf.judge.screen import TimeComparison, screen
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
 from pytest_gpuperf.statistics.sequential import decide_restarts
-from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, HOST_PCT
+from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, HOST_PCT, LARGE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,11 +116,13 @@ def _settled(
         if fresh is None:
             return _because(time, alike, f"{packages}, and no fresh processes confirm it"), ""
         return _because(fresh, alike, f"by the toolchain: {packages}"), ""
-    # If neither side had the machine code of the newest session, both may have what made it slower.
-    if not (machine or is_same):
+    # If neither side had the machine code of the newest session, both may have what made it slower. Hashes
+    # leave out copies and all that is outside of git, so they do not explain a large difference.
+    if not (machine or (is_same and abs(time.decision.change_pct) <= LARGE_PCT)):
         return _because(time, alike, "nothing that is known differs from the baseline"), ""
     passed = replace(time, decision=replace(time.decision, outcome=Outcome.PASS))
-    return _because(passed, alike, machine or "the stored session is off"), machine
+    cause = machine or "the stored session is off"
+    return _because(passed, alike, cause), cause
 
 
 def _because(time: TimeComparison, *why: str) -> TimeComparison:
