@@ -13,12 +13,11 @@ from pytest_gpuperf.baseline.sessions import merged_time
 from pytest_gpuperf.judge.accuracy import paired_outputs, worse_figures
 from pytest_gpuperf.judge.counters import (
     SHOWN_CHANGES,
-    chosen_otherwise,
     compare_counters,
     distinct_kernels,
 )
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.judge.times import judge_time, lost_mode, other_call
+from pytest_gpuperf.judge.times import judge_time, other_call
 from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
 from pytest_gpuperf.records.change import Change, show_signed, show_value
 from pytest_gpuperf.records.counters import STATIC_SOURCE
@@ -87,7 +86,7 @@ def update(
     time, finding = judge_time(measurement, stored, accepted.origin, accepted.tolerance_pct)
     counters = compare_counters(measurement, stored)
     errors = _moved_errors(measurement, stored)
-    new = replace(stored, **_counters(measurement, stored, accepted.run))
+    new = replace(stored, **_counters(measurement, accepted.run))
     if measurement.trace is not None:
         new = replace(new, trace=measurement.trace.exact)
     if (accuracy := measurement.accuracy) is not None:
@@ -102,13 +101,13 @@ def update(
     lines += counters.details
     if (more := len(counters.changes) - SHOWN_CHANGES) > 0:
         lines.append(f"{more} more counters moved")
-    lines += [*counters.remarks, *errors]
+    lines += [*(remark.line for remark in counters.remarks), *errors]
     if added := _added(measurement, stored):
         lines.append(("new: " if stored != MeasurementBaseline() else "") + ", ".join(added))
-    is_lost = finding is not None and finding.status is Status.REGRESSED
-    moved = is_lost or (time is not None and time.outcome is not Outcome.PASS)
+    moved = finding is not None and finding.status is not Status.PASS
+    dropped = any(remark.status.fails for remark in counters.remarks)
     kind: Kind = "refreshed"
-    if moved or counters.changes or counters.kernels or errors or other_call(measurement, stored):
+    if moved or dropped or counters.changes or counters.kernels or errors:
         kind = "changed"
     elif only_new.has_values or added:
         kind = "new" if only_new.has_values else "changed"
@@ -130,15 +129,10 @@ def _comparable(measurement: Measurement, stored: MeasurementBaseline) -> Measur
 
 def _only_new(measurement: Measurement, stored: MeasurementBaseline) -> Measurement:
     """Leave out the parts that the baseline can judge, so that accepting the rest hides no regression."""
-    timing, profile, time = measurement.timing, measurement.profile, stored.time
-    judged = (
-        timing is not None and time is not None and (same_quantity(timing, time) or lost_mode(timing, time))
-    )
-    others = profile is not None and measurement.has_counters and chosen_otherwise(profile, stored)
     return replace(
         measurement,
-        timing=None if judged else timing,
-        profile=None if stored.counters and not others else profile,
+        timing=None if stored.time else measurement.timing,
+        profile=None if stored.counters else measurement.profile,
         trace=None if stored.trace else measurement.trace,
         correctness=None if stored.accuracy else measurement.correctness,
     )
@@ -162,7 +156,7 @@ def _why_replaced(
     return f"time moved {show_signed(time.decision.change_pct)} %"
 
 
-def _counters(measurement: Measurement, stored: MeasurementBaseline, run: str) -> dict[str, Any]:
+def _counters(measurement: Measurement, run: str) -> dict[str, Any]:
     profile = measurement.profile
     if profile is None or not profile.combined:
         return {}
@@ -171,9 +165,6 @@ def _counters(measurement: Measurement, stored: MeasurementBaseline, run: str) -
         for name, value in profile.combined.items()
         if isinstance(value, str) or math.isfinite(value)
     }
-    if profile.preset and not chosen_otherwise(profile, stored):
-        # Only some were requested; the others stay.
-        counters = {**stored.counters, **counters}
     # A compiler reports all kernels.
     launches = "" if profile.source == STATIC_SOURCE else profile.launches or "all"
     return {

@@ -12,7 +12,9 @@ from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.metrics import Tier
 from pytest_gpuperf.metrics.change_units import in_units
+from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.change import Change, show_pair
+from pytest_gpuperf.records.counters import COUNTERS_OFF
 from pytest_gpuperf.records.value_names import EXACT_VALUES, VALUES
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ STATE_POINTS = 1.0
 READ_ALIKE = frozenset({"achieved_occupancy", "tensor_active"})
 """Counters that depend on the GPU's state, on which ncu and CUPTI agree within these tolerances for each
 kernel of `benchmarks/results/counter_agreement.json`. They agree on exact ones and counts of work, too."""
+LEAVE_OUT = "allow counters, or leave them out of a run with --gpuperf-counters=off"
 LEFT_OUT = "those on which the two disagree are not compared"
 SHOWN_CHANGES = 4
 """Maximum number of changed counters below a finding; reports show the rest."""
@@ -43,8 +46,8 @@ class CounterComparison(msgspec.Struct, frozen=True, gc=False):
     """Changes for the worse that have no tolerance: each is a regression unless the time improved."""
     kernels: str = ""
     """Kernels that are new or gone; empty if none is."""
-    remarks: tuple[str, ...] = ()
-    """Counters that were not measured or not compared, and why."""
+    remarks: tuple[Finding, ...] = ()
+    """Counters that were not measured or not compared, and why: `invalid` if the test dropped them."""
 
     @property
     def details(self) -> tuple[str, ...]:
@@ -60,24 +63,29 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
     may pay for speed with registers.
 
     Another tool, or other caches, change counters that depend on the GPU's state, so of these only
-    `READ_ALIKE` are compared then. If other launches of the call were chosen, no counter is.
+    `READ_ALIKE` are compared then. If the test chose other launches or fewer counters, it has to be accepted.
     """
     of_call = _moved(baseline.exact, measurement.exact)
     worse = [change for change in of_call if change.worse]
-    profile = measurement.profile
-    if profile is None or profile.unavailable:
-        return CounterComparison(tuple(of_call), tuple(worse))
+    profile, known = measurement.profile, baseline.counters
     remarks = []
-    if profile.preset and (missing := len(baseline.counters.keys() - profile.combined.keys())):
-        remarks.append(f"{missing} counters of the baseline were not measured (preset {profile.preset})")
-    if of_others := chosen_otherwise(profile, baseline):
-        remarks.append(f"{of_others}: not compared")
+    if profile is None or not known or profile.unavailable.startswith(COUNTERS_OFF):
+        return CounterComparison(tuple(of_call), tuple(worse))
+    if profile.unavailable:
+        line = f"counters of the baseline were not measured: {profile.unavailable}"
+        remarks.append(Finding(Status.INCONCLUSIVE, line, next_step=LEAVE_OUT))
+    elif of_others := _chosen_otherwise(profile, baseline):
+        remarks.append(Finding(Status.INVALID, f"{of_others}: not compared"))
+    if remarks:
         return CounterComparison(tuple(of_call), tuple(worse), remarks=tuple(remarks))
-    known = baseline.counters
-    if known and profile.read_by != baseline.counters_by:
+    asked = metrics_of((profile.preset or DEFAULT).split(","))
+    if profile.read_by != baseline.counters_by:
         read = f"counters were read by {profile.read_by}, the baseline's by {baseline.counters_by}"
-        remarks.append(f"{read}: {LEFT_OUT}")
+        remarks.append(Finding(Status.PASS, f"{read}: {LEFT_OUT}"))
         known = {name: value for name, value in known.items() if is_read_alike(name)}
+    elif dropped := known.keys() - profile.combined.keys() - {*asked}:
+        line = f"counters of the baseline, such as {min(dropped)}: not measured by this test"
+        remarks.append(Finding(Status.INVALID, line))
     changes = _moved(known, profile.combined)
     kernels = _compare_kernels(profile, baseline)
     worse += [] if kernels else filter(_is_worse_exact, changes)
@@ -107,15 +115,14 @@ def early_warning(compared: CounterComparison) -> Iterator[Finding]:
         yield Finding(Status.PASS, f"{largest} at the same time: an early warning")
 
 
-def chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
+def _chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
     """Return how the launches of a profile and of a baseline were chosen differently; else an empty text.
 
-    If another regex finds kernels of other names, they show as new and gone kernels instead.
+    If a test no longer chooses kernels, others than those of the baseline show as new ones instead.
     """
-    if not baseline.counters or not baseline.launches:
-        return ""
     now, then = (profile.launches or "all", profile.regex), (baseline.launches, baseline.regex)
-    if now == then or (now[0] == then[0] and _compare_kernels(profile, baseline)):
+    exchanged = now == (then[0], "") and _compare_kernels(profile, baseline)
+    if now == then or exchanged or not baseline.launches:
         return ""
     shown = (
         f"launches={launches} of " + (f"kernels={regex!r}" if regex else "all kernels")

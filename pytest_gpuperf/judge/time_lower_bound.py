@@ -80,11 +80,10 @@ def impossible_time(measurement: Measurement, gpu: GpuInfo) -> Finding | None:
         f"time_us {show_value(taken_us)} is impossible: {floor.arithmetic} = {show_value(floor.time_us)} µs, "
         f"{show_value(floor.time_us / taken_us)} times as long"
     )
-    details = [SKIPPED_WORK]
-    if floor.declared:
-        wrong = f"if {floor.declared} is too large, correct it first: count only what one call has to do"
-        details = [wrong, f"if it is right, {SKIPPED_WORK}"]
-    return Finding(Status.INVALID, line, details=tuple(details))
+    if not floor.declared:
+        return Finding(Status.INVALID, line, next_step=SKIPPED_WORK)
+    wrong = f"if {floor.declared} is too large, correct it first: count only what one call has to do"
+    return Finding(Status.INVALID, line, details=(wrong,), next_step=f"if it is right, {SKIPPED_WORK}")
 
 
 def _of_memory(measurement: Measurement, timing: Timing, gpu: GpuInfo, peaks: Peaks) -> Iterator[Floor]:

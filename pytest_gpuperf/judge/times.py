@@ -206,13 +206,8 @@ def _not_compared(timing: Timing, known: TimeBaseline) -> Finding:
     line = f"the time was taken {now}, the baseline's {known.mode} by {known.source}: not compared"
     if timing.not_captured and known.mode in ("hot", "cold"):
         return Finding(Status.REGRESSED, line)
-    stays = lost_mode(timing, known) or timing.mode == known.mode
-    return Finding(Status.INCONCLUSIVE if stays else Status.NEW, line)
-
-
-def lost_mode(timing: Timing, known: TimeBaseline) -> bool:
-    """Return True if a time fell back to another mode: the quantity of the baseline is lost, not replaced."""
-    return bool(timing.not_captured) and (known.mode in ("hot", "cold") or bool(timing.not_recorded))
+    asked = timing.mode != known.mode and not timing.not_captured
+    return Finding(Status.INVALID if asked else Status.INCONCLUSIVE, line)
 
 
 def time_line(time: TimeComparison, mode: TimingMode) -> str:

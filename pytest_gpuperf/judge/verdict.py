@@ -163,7 +163,7 @@ def _compare(
         *filter(None, [impossible_time(measurement, expected.gpu)]),
         *(Finding(Status.PASS, f"the time is doubted: {doubt}", doubt=True) for doubt in doubts),
         *(compare_accuracy(errors, known.accuracy) if errors and known.accuracy else ()),
-        *(Finding(Status.PASS, line) for line in counters.remarks),
+        *counters.remarks,
     ]
     if time is None or time.outcome not in (Outcome.REGRESSED, Outcome.IMPROVED):
         findings += counter_findings(counters)
@@ -189,7 +189,7 @@ def _complete(finding: Finding, label: str, hints: Hints) -> Finding:
     line, step = finding.line, finding.next_step
     if finding.status is Status.NEW:
         line = f"{line}; {hints.no_baseline}"
-    elif finding.drift or finding.status in (Status.REGRESSED, Status.IMPROVED, Status.INCONCLUSIVE):
+    elif finding.drift or finding.status is not Status.PASS:
         step = step or hints.accept
     return replace(finding, label=label, line=line, next_step=step)
 

@@ -17,6 +17,8 @@ WORDS = frozenset({"occupancy_limiter", "tensor_instructions", "copy_instruction
 """Short names of the metrics whose values are words."""
 NO_INSTRUCTIONS = "none"
 """Value of `tensor_instructions` and `copy_instructions` for a kernel that has none."""
+COUNTERS_OFF = "counters are off"
+"""Begin of `Profile.unavailable` if the user left counters out of the run."""
 STATIC_SOURCE = "static"
 """`Profile.source` of compiled kernels; also the folder of their baselines."""
 

@@ -14,6 +14,7 @@ from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
+from pytest_gpuperf.records.counters import COUNTERS_OFF
 from pytest_gpuperf.records.passes import RESULTS_FILE, PassFolder, SelectedTest
 from pytest_gpuperf.records.run_store import make_state_folder
 from pytest_gpuperf.records.sanitizer_errors import errors_of
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 NOT_SETTLED = (Status.INVALID, Status.WRONG, Status.LIMIT)
 """Verdicts after which a test is not compared with `--gpuperf-against`."""
-COUNTERS_OFF = "counters are off (--gpuperf-counters=off)"
 INSTALL_NCU = (
     "install Nsight Compute or name it with gpuperf_ncu, read counters without it by "
     "--gpuperf-counters=cupti, or silence this with --gpuperf-counters=off"
@@ -101,9 +101,9 @@ class LiveRunner(Runner):
         self._settler: Settler | None = None
         self._sanitizing = self._sanitizing_pass(settings.sanitize) if settings.sanitize != "off" else None
         if self._sanitizing is not None:
-            self._counters.unavailable = f"counters are off (--gpuperf-sanitize={settings.sanitize})"
+            self._counters.unavailable = f"{COUNTERS_OFF} (--gpuperf-sanitize={settings.sanitize})"
         elif settings.counters == "off":
-            self._counters.unavailable = COUNTERS_OFF
+            self._counters.unavailable = f"{COUNTERS_OFF} (--gpuperf-counters=off)"
         self._lock = GpuLock(gpu.uuid)
 
     def _conditions(self) -> Conditions | None:

@@ -178,7 +178,7 @@ def last_values(expected: Expectations, slug: str, nodeid: str, labels: Collecti
             with suppress(GitError, msgspec.MsgspecError):  # removed by this commit, or broken
                 file = msgspec.json.decode(run_git(where, "show", f"{commit}:./{name}"), type=Baseline)
                 known = file.tests[nodeid].measurements if nodeid in file.tests else {}
-                # A label that stays is of another mode now, or its time is gone.
+                # Of a label that stays, the time is gone.
                 if any(one in known and (one not in kept or known[one].time) for one in labels):
                     return commit
     return ""

@@ -36,6 +36,7 @@ NODEID = "test_k.py::test_k"
 TEST = "def test_k(gpuperf):\n    gpuperf.time(print)\n    gpuperf.profile(print)\n"
 TIMED = "def test_k(gpuperf): gpuperf.time(print)"
 COUNTED = "def test_k(gpuperf): gpuperf.profile(print)"
+MARKED = f"import pytest\n@pytest.mark.gpuperf({{}})\n{TEST}"
 CHECKED = "def test_k(gpuperf): gpuperf.check(print, expected=print)"
 
 
@@ -122,6 +123,10 @@ def checked(rms_ulp: float) -> Correctness:
     return Correctness(passed=True, accuracy=error)
 
 
+def chosen(**choice: str) -> Measurement:
+    return replace(measured(100.0), profile=replace(profile({"waves": 1.0}), **choice))
+
+
 def called(*arguments: str) -> Measurement:
     return Measurement(timing=timing(100.0), call=Fingerprint(arguments=arguments, mode="hot"))
 
@@ -135,8 +140,14 @@ def called(*arguments: str) -> Measurement:
         (called("float32"), called(), TIMED),
         (measured(100.0, {"waves": 1.0}), Measurement(timing=timing(100.0)), TIMED),
         (measured(100.0, {"waves": 1.0}), Measurement(profile=profile({"waves": 1.0})), COUNTED),
+        (Measurement(timing=timing(100.0)), Measurement(timing=timing(200.0, "cold")), TIMED),
+        (measured(100.0, {"stall.barrier": 1.0}), chosen(preset="launch"), MARKED.format("preset='launch'")),
+        (measured(100.0, {"waves": 1.0}), chosen(launches="last"), MARKED.format("launches='last'")),
     ],
-    ids=["exact counter", "accuracy", "no longer captured", "another call", "lost counters", "lost time"],
+    ids=[
+        *("exact counter", "accuracy", "no longer captured", "another call", "lost counters", "lost time"),
+        *("another mode", "another preset", "other launches"),
+    ],
 )
 def test_failure_goes_away_by_the_command_that_it_suggests(
     project: Project, pytester: pytest.Pytester, before: Measurement, now: Measurement, body: str

@@ -16,7 +16,6 @@ from pytest_gpuperf.records import (
     LaunchedCode,
     LaunchedKernel,
     Measurement,
-    OtherTime,
     Run,
     TestRecord,
 )
@@ -125,10 +124,8 @@ def test_changed_takes_values_beyond_their_tolerance(store: BaselineStore, now: 
     [
         (measured(None, {"sm_throughput": 50.0}), measured(5.3, {"sm_throughput": 50.0})),
         (measured(5.3), measured(5.3, {"sm_throughput": 50.0})),
-        (measured(5.3), measured(9.0, mode="cold")),
-        (measured(5.3), queued("")),
     ],
-    ids=["no time", "no counters", "cold", "queued"],
+    ids=["no time", "no counters"],
 )
 def test_new_takes_values_without_a_baseline(
     store: BaselineStore, before: Measurement, now: Measurement
@@ -146,32 +143,12 @@ def test_new_takes_only_new_parts_and_hides_no_regression(store: BaselineStore) 
     assert (main["time"]["sessions"][0]["time_us"], main["counters"]) == (5.3, {"sm_throughput": 50})
 
 
-def test_new_leaves_a_time_that_fell_back_to_queued(store: BaselineStore) -> None:
+@pytest.mark.parametrize("now", [queued("it synchronises"), measured(9.0, mode="cold")])
+def test_new_leaves_a_time_of_another_mode(store: BaselineStore, now: Measurement) -> None:
     accepted(store, one_test(time_us=5.3))
-    second = run(record(main=queued("it synchronises")), id="second")
+    second = run(record(main=now), id="second")
     assert plan(second, store, "new", 5.0).entries == ()
     assert [entry.kind for entry in plan(second, store, "changed", 5.0).entries] == ["changed"]
-
-
-def by_kernels(**fields: Any) -> Measurement:
-    """Return the time of a call that waits for the GPU."""
-    timed = queued("it synchronises").timing
-    assert timed is not None
-    return Measurement(timing=msgspec.structs.replace(timed, mode="kernels", source="cupti", **fields))
-
-
-def test_new_takes_kernel_times_in_place_of_queued_ones(store: BaselineStore) -> None:
-    accepted(store, run(record(main=queued("it synchronises"))))
-    main = accepted(store, run(record(main=by_kernels()), id="second"), which="new")
-    assert main["tests"][NODEID]["measurements"]["main"]["time"]["mode"] == "kernels"
-
-
-def test_new_leaves_a_time_of_the_host_in_place_of_cupti(store: BaselineStore) -> None:
-    accepted(store, run(record(main=by_kernels())))
-    by_host = by_kernels(other=OtherTime(not_recorded="torch.profiler holds CUPTI"))
-    assert by_host.timing is not None
-    now = Measurement(timing=msgspec.structs.replace(by_host.timing, mode="host", source="host"))
-    assert plan(run(record(main=now), id="second"), store, "new", 5.0).entries == ()
 
 
 def test_tolerance_comes_from_file_then_test_then_session(store: BaselineStore) -> None:
@@ -286,18 +263,14 @@ def test_test_that_only_checks_needs_no_baseline(store: BaselineStore) -> None:
     assert (result.entries, result.files) == ((), {})
 
 
-@pytest.mark.parametrize("which", ["new", "changed", "all"])
-def test_counters_of_other_launches_are_new(store: BaselineStore, which: Which) -> None:
-    def of(launches: str, counters: dict[str, float]) -> Run:
-        found = msgspec.structs.replace(profile(counters), launches=launches, regex="gemm", preset="launch")
-        return run(record(main=Measurement(profile=found)), id=launches or "all")
-
-    accepted(store, of("first", {"registers_per_thread": 32.0, "waves": 1.0}))
-    content = accepted(store, of("", {"registers_per_thread": 64.0}), which)
-    known = content["tests"][NODEID]["measurements"]["main"]
-    assert (known["launches"], known["regex"]) == ("all", "gemm")
-    # Counters of the first launch do not mix with counters of all launches.
-    assert known["counters"] == {"registers_per_thread": 64}
+@pytest.mark.parametrize("choice", [{"launches": "last"}, {"preset": "sol"}])
+def test_dropped_counters_go_when_they_are_accepted(store: BaselineStore, choice: dict[str, str]) -> None:
+    accepted(store, one_test(counters={"stall.barrier": 5.0, "sm_throughput": 50.0}))
+    fewer = msgspec.structs.replace(profile({"sm_throughput": 50.0}), **choice)
+    second = run(record(main=msgspec.structs.replace(measured(), profile=fewer)), id="second")
+    assert plan(second, store, "new", 0.0).entries == ()
+    content = accepted(store, second, "changed")
+    assert content["tests"][NODEID]["measurements"]["main"]["counters"] == {"sm_throughput": 50}
 
 
 def test_counters_that_are_not_finite_are_left_out(store: BaselineStore) -> None:

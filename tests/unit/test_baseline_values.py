@@ -46,13 +46,13 @@ def effect(measurement: Measurement, known: MeasurementBaseline, which: Which = 
         (
             Measurement(timing=replace(timing(5.5), mode="cold")),
             KNOWN,
-            "new",
+            "changed",
             "sessions 1 -> 1 (they were taken hot by events)",
         ),
         (
             Measurement(timing=replace(timing(5.5), source="cupti")),
             KNOWN,
-            "new",
+            "changed",
             "sessions 1 -> 1 (they were taken hot by events)",
         ),
     ],

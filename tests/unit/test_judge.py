@@ -13,11 +13,9 @@ from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
-    KernelProfile,
     Measurement,
     MetricValue,
     OtherTime,
-    Profile,
     Verification,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
@@ -89,10 +87,10 @@ def baseline_of(mode: TimingMode) -> TestBaseline:
 
 
 @pytest.mark.parametrize("now", [measured(5.3, mode="cold"), queued("")])
-def test_time_of_another_requested_mode_is_new(now: Measurement) -> None:
+def test_time_of_another_requested_mode_fails(now: Measurement) -> None:
     result = verdict(record(main=now), baseline())
-    assert result.status is Status.NEW
-    assert "not compared; make one with: gpuperf baseline accept" in result.findings[0].line
+    assert result.status is Status.INVALID
+    assert result.findings[0].next_step == "accept it with: gpuperf baseline accept"
 
 
 def test_callable_that_can_no_longer_be_captured_fails() -> None:
@@ -152,7 +150,7 @@ def test_time_of_the_host_in_place_of_cupti_is_never_judged(known: TestBaseline)
 
 
 def test_older_baseline_of_a_call_that_waits_is_not_a_regression() -> None:
-    assert verdict(record(main=waiting()), baseline_of("queued")).status is Status.NEW
+    assert verdict(record(main=waiting()), baseline_of("queued")).status is Status.INCONCLUSIVE
     assert verdict(record(main=waiting()), baseline_of("hot")).status is Status.REGRESSED
 
 
@@ -188,16 +186,24 @@ def test_limit_is_checked_on_each_label_that_has_the_value() -> None:
     assert result.status is Status.LIMIT
 
 
-def test_counters_left_out_by_the_preset_are_a_remark() -> None:
-    kernels = (KernelProfile(name="square_kernel"),)
-    read = Profile(kernels=kernels, combined={"sm_throughput": 50.0}, preset="sol")
-    now = Measurement(timing=timing(5.3), profile=read)
-    known = baseline(5.3, {"sm_throughput": 50, "stall.barrier": 5, "l2_hit_rate": 80})
-    result = verdict(record(main=now), known)
-    assert [finding.line for finding in result.findings] == [
-        "2 counters of the baseline were not measured (preset sol)"
-    ]
-    assert result.status is Status.PASS
+@pytest.mark.parametrize(
+    ("counters", "choice"),
+    [
+        ({"sm_throughput": 50.0}, {"preset": "sol"}),
+        ({"sm_throughput": 50.0, "stall.barrier": 5.0}, {}),
+        ({"sm_throughput": 50.0, "stall.barrier": 5.0, "a__raw": 1.0}, {"regex": "square"}),
+    ],
+    ids=["preset", "metrics", "kernels"],
+)
+def test_counters_that_the_test_drops_fail_it(
+    counters: dict[str, MetricValue], choice: dict[str, str]
+) -> None:
+    now = replace(measured(), profile=replace(profile(counters), **choice))
+    known = baseline(5.3, {"sm_throughput": 50, "stall.barrier": 5, "a__raw": 1})
+    of_all = replace(known.measurements["main"], launches="all")
+    result = verdict(record(main=now), replace(known, measurements={"main": of_all}))
+    assert result.status is Status.INVALID
+    assert result.findings[0].next_step == "accept it with: gpuperf baseline accept"
 
 
 def test_error_comes_first_and_is_not_repeated() -> None:
@@ -250,9 +256,14 @@ def test_part_of_the_baseline_that_was_not_measured_fails(
     ]
 
 
-def test_counters_that_the_machine_lacks_are_not_lost() -> None:
-    now = replace(measured(), profile=profile({}, unavailable="counters are off"))
-    assert verdict(record(main=now), baseline(5.3, {"instructions": 5.0})).status is Status.PASS
+@pytest.mark.parametrize(
+    ("why", "warns"), [("no permission", True), ("counters are off (--gpuperf-counters=off)", False)]
+)
+def test_counters_that_the_machine_lacks_are_not_decided(why: str, *, warns: bool) -> None:
+    now = replace(measured(), profile=profile({}, unavailable=why))
+    found = verdict(record(main=now), baseline(5.3, {"instructions": 5.0}))
+    assert found.status is (Status.INCONCLUSIVE if warns else Status.PASS)
+    assert (why in found.warning) is warns
 
 
 def test_largest_loss_comes_first() -> None:

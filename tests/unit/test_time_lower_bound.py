@@ -44,7 +44,7 @@ def test_memoised_output_is_impossible_with_its_arithmetic() -> None:
         "98.4 µs, 96.5 times as long"
     )
     assert found.details[0].startswith("if bytes= is too large, correct it first")
-    assert "results kept from earlier calls" in found.details[1]
+    assert "results kept from earlier calls" in found.next_step
 
 
 def test_copy_at_the_peak_of_dram_is_possible() -> None:
@@ -68,7 +68,7 @@ def test_new_outputs_are_written_without_a_declaration() -> None:
     found = impossible_time(timed(1.0, written=256 * MIB), H200)
     assert found is not None
     assert "268 MB of new outputs" in found.line
-    assert found.details == (found.details[0],)
+    assert found.details == ()
     assert floor_us(timed(1.0)) == 0
 
 
