@@ -43,6 +43,7 @@ class SimulatedGpu:
         host_us: Time of the host for one launch.
         memory_bytes: Size of its memory.
         caches: False if torch does not cache memory.
+        sync_debug_mode: torch's, in which `copy_to_host` raises.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
@@ -51,6 +52,7 @@ class SimulatedGpu:
         self.host_us = 1.0
         self.memory_bytes = 1000
         self.caches = True
+        self.sync_debug_mode: object = 0
         self._allocated: weakref.WeakSet[Memory] = weakref.WeakSet()
         self._free = 0.0
         self._captured: list[tuple[str, float]] | None = None
@@ -62,6 +64,10 @@ class SimulatedGpu:
             "stream": lambda _: nullcontext(),
             "current_stream": lambda: SimpleNamespace(cuda_stream=0),
             "is_available": lambda: True,
+            "current_device": lambda: 0,
+            "default_generators": (torch.Generator(),),
+            "get_sync_debug_mode": lambda: self.sync_debug_mode,
+            "set_sync_debug_mode": lambda mode: setattr(self, "sync_debug_mode", mode),
         }
         for name, function in replaced.items():
             patch.setattr(torch.cuda, name, function)
@@ -88,6 +94,16 @@ class SimulatedGpu:
     def kernel(self, us: float, name: str = "k") -> Callable[[], None]:
         """Return a function that launches a kernel."""
         return lambda: self.launch(us, name)
+
+    def copy_to_host(self) -> None:
+        """Wait for the GPU within torch, as `Tensor.item` does.
+
+        Raises:
+            RuntimeError: During a capture, or if torch was told to refuse it.
+        """
+        if self.sync_debug_mode == "error":
+            raise RuntimeError("called a synchronizing CUDA operation")
+        self.synchronize()
 
     def launch(self, us: float, name: str = "k") -> None:
         """Launch a kernel, or add it to the graph that is captured."""

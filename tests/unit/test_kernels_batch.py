@@ -183,6 +183,7 @@ def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., 
             raise error
 
         monkeypatch.setattr(prepared_call, "capture", capture)
+        monkeypatch.setattr(prepared_call, "rehearse", lambda _: None)
         monkeypatch.setattr(prepared_call, "waits_for_gpu", lambda _: waits)
         return prepared_call.prepare(cupti.call, mode, flush_bytes=1, stamps=None)
 

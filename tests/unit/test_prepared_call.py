@@ -188,6 +188,30 @@ def test_memory_that_is_not_cached_cannot_be_captured(
     assert (found.mode, found.not_captured[:30]) == ("kernels", "PYTORCH_NO_CUDA_MEMORY_CACHING")
 
 
+def test_a_wait_within_torch_is_found_without_a_capture(gpu: SimulatedGpu) -> None:
+    def fn() -> None:
+        gpu.launch(50)
+        gpu.copy_to_host()
+
+    assert prepared_(fn, "auto").not_captured == "it waits for the GPU"
+    assert "capture" not in gpu.log
+    assert gpu.sync_debug_mode == 0
+
+
+def test_call_that_sets_a_seed_is_not_captured(gpu: SimulatedGpu) -> None:
+    (generator,) = torch.cuda.default_generators
+    before = generator.get_state()
+
+    def fn() -> None:
+        gpu.launch(50)
+        generator.manual_seed(7)
+
+    assert "a graph would not set again" in prepared_(fn, "auto").not_captured
+    generator.set_state(before)
+    prepared_(gpu.kernel(50), "auto")
+    assert torch.equal(generator.get_state(), before)
+
+
 def test_unknown_mode_is_refused_with_the_known_ones() -> None:
     with pytest.raises(GpuperfError, match="'warm'; expected one of auto, hot, cold, queued, kernels, host"):
         prepared_(lambda: None, "warm")

@@ -22,6 +22,9 @@ SLEEP_CYCLES_PER_US = 2000
 """More than any SM clock in MHz, so that a blocking kernel lasts at least as long as requested."""
 
 
+_NO_USERS_SEED = 0x6770_7570_6572_6621
+
+
 class NotCapturableError(Exception):
     """The callable cannot be captured into a CUDA graph; the text is the reason."""
 
@@ -81,6 +84,36 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
     if any("CUDA Graph is empty" in str(warning.message) for warning in caught):
         raise nothing_launched()
     return graph
+
+
+def rehearse(fn: Callable[[], Any]) -> None:
+    """Call `fn` once, outside a capture, and find what a graph of it cannot have.
+
+    A capture that fails in a library may leave it broken: after one, cuSOLVER's `syevj` fails in each plain
+    call, too (torch 2.11). A graph goes on with the random numbers of the generator, whatever seed it sets.
+
+    Raises:
+        NotCapturableError: `fn` waits for the GPU within torch, or sets a seed.
+    """
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    state, debug_mode = generator.get_state(), torch.cuda.get_sync_debug_mode()
+    generator.manual_seed(_NO_USERS_SEED)
+    try:
+        with warnings.catch_warnings():
+            # torch says that it does not see all waits.
+            warnings.simplefilter("ignore")
+            torch.cuda.set_sync_debug_mode("error")
+        fn()
+        own_seed = generator.initial_seed() != _NO_USERS_SEED
+    except RuntimeError as error:
+        if "synchronizing" not in str(error):
+            raise
+        raise NotCapturableError("it waits for the GPU") from error
+    finally:
+        torch.cuda.set_sync_debug_mode(debug_mode)
+        generator.set_state(state)
+    if own_seed:
+        raise NotCapturableError("it sets torch's seed, which a graph would not set again")
 
 
 def _on_one_stream(body: Callable[[], Any]) -> None:

@@ -27,6 +27,7 @@ from pytest_gpuperf.measure.timing.graph_capture import (
     block_gpu,
     capture,
     nothing_launched,
+    rehearse,
     waits_for_gpu,
 )
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
@@ -197,6 +198,7 @@ def _try_capture(fn: Callable[[], Any]) -> None:
     # torch's own variable; an allocation during a capture would break it.
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
         raise NotCapturableError("PYTORCH_NO_CUDA_MEMORY_CACHING is set, and a graph needs cached memory")
+    rehearse(fn)
     capture(calls)
 
 
