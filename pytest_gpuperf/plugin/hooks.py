@@ -248,9 +248,10 @@ class Hooks:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Judge the measurements of a test as part of the test, so that a slower kernel fails it.
 
-        The test ends in one of four ways: it is skipped, or fails as expected, and is not judged; it raises,
-        and what it measured is kept with the name of the exception; it returns, and its verdict passes it or
-        fails it; or it is a unittest, whose runner hands its exception over instead of raising it.
+        The test ends in one of four ways: it raises, and what it measured is kept with the name of the
+        exception; it skips itself, or fails as expected, and what it measured may fail it or warn; it
+        returns, and its verdict passes it or fails it; or it is a unittest, whose runner hands its exception
+        over instead of raising it.
         """
         state = item.stash.get(STATE, None)
         if state is None or self._runner is None or self._runner.report is None:
@@ -260,10 +261,8 @@ class Hooks:
             self._conclude(item, state)
         try:
             outcome = yield
-        except (pytest.skip.Exception, pytest.xfail.Exception):
-            raise
         except BaseException as error:
-            self._keep_failed(state, error)
+            self._keep_failed(item, state, error)
             if isinstance(error, Exception) and is_of_measuring(error):
                 line = OwnErrors.of(item.config).note("a measurement", error)
                 raise pytest.fail.Exception(f"gpuperf: {line}").with_traceback(error.__traceback__) from None
@@ -279,14 +278,23 @@ class Hooks:
                 # The failure that unittest expects, only later.
                 raised.clear()
                 raise pytest.xfail.Exception(str(failure.msg)) from None
-        elif not isinstance(raised[-1].value, (pytest.skip.Exception, pytest.xfail.Exception)):
-            self._keep_failed(state, raised[-1].value)
+        else:
+            try:
+                self._keep_failed(item, state, raised[-1].value)
+            except pytest.fail.Exception:
+                raised.clear()
+                raise
         return outcome
 
-    def _keep_failed(self, state: ItemState, error: BaseException) -> None:
-        """Judge the measurements of a test that an exception ended."""
-        if state.measurements:
-            self._result(state, type(error).__name__)
+    def _keep_failed(self, item: pytest.Item, state: ItemState, error: BaseException) -> None:
+        """Judge the measurements of a test that an exception ended; they may fail one that skips itself."""
+        assert self._runner is not None
+        assert self._runner.report is not None
+        # A replay skips a test of which it has only a part.
+        if state.measurements and state.nodeid not in self._runner.report.facts.skipped:
+            result = self._result(state, type(error).__name__)
+            if result.record.skips_itself:
+                self._show(item, result)
 
     def _result(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test and keep its result; one that could not be judged keeps its measurements."""

@@ -100,6 +100,11 @@ class TestRecord(Record, frozen=True, kw_only=True):
         return {label: one for label, one in self.measurements.items() if label not in static}, static
 
     @property
+    def skips_itself(self) -> bool:
+        """True if the test was skipped, or failed as expected, after it had measured."""
+        return self.failure in ("Skipped", "SkipTest", "XFailed")
+
+    @property
     def lacks_memory(self) -> bool:
         """True if a suspect of it can be settled when the process of the test has ended."""
         found = (one.settlement for one in self.measurements.values())

@@ -59,12 +59,12 @@ def name_of_file(nodeid: str, root: Path, path: Path | None = None) -> str:
 
 
 def is_narrowed(config: pytest.Config) -> bool:
-    """Return True if the user chose some of the tests: `-k`, `-m`, `--lf`, `--deselect`, or by node id."""
-    option, typed = config.option, [str(argument) for argument in config.invocation_params.args]
-    # `-m` in the ini file is for all runs.
-    marks = option.markexpr and any(argument.endswith(option.markexpr) for argument in typed)
-    some = any(getattr(option, name, None) for name in ("keyword", "deselect", "lf", "stepwise"))
-    return bool(marks or some or any("::" in argument for argument in config.args))
+    """Return True if the user chose some of the tests: `-k`, `--lf`, `--deselect`, or by node id.
+
+    Tests that `-m` leaves out are collected.
+    """
+    some = any(getattr(config.option, name, None) for name in ("keyword", "deselect", "lf", "stepwise"))
+    return some or any("::" in argument for argument in config.args)
 
 
 def orphans(config: pytest.Config, judge: Judge, collected: Collection[str]) -> list[str]:

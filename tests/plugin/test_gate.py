@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NODEID = "test_k.py::test_k"
 TEST = "def test_k(gpuperf):\n    gpuperf.time(print)\n    gpuperf.profile(print)\n"
-TIMED = "def test_k(gpuperf): gpuperf.time(print)"
+TIMED = "def test_k(gpuperf):\n    gpuperf.time(print)"
 COUNTED = "def test_k(gpuperf): gpuperf.profile(print)"
 MARKED = f"import pytest\n@pytest.mark.gpuperf({{}})\n{TEST}"
 CHECKED = "def test_k(gpuperf): gpuperf.check(print, expected=print)"
@@ -194,6 +194,18 @@ def test_undecided_time_warns_and_fails_only_if_strict(project: Project) -> None
     project.run("--gpuperf-strict").assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize("end", ["pytest.skip('x')", "pytest.xfail('x')", "raise unittest.SkipTest('x')"])
+def test_skip_after_a_slow_time_hides_nothing(project: Project, pytester: pytest.Pytester, end: str) -> None:
+    project.baseline(100.0)
+    pytester.makepyfile(test_k=f"import pytest, unittest\n{TIMED}\n    {end}\n    gpuperf.profile(print)")
+    ended = "xfailed" if "xfail" in end else "skipped"
+    project.judged(100.0).assert_outcomes(**{ended: 1})
+    slower = project.judged(150.0)
+    slower.assert_outcomes(**{ended: 1}, warnings=1)
+    slower.stdout.fnmatch_lines(["gpuperf: 1 slowdown not decided*"])
+    project.run("--gpuperf-strict").assert_outcomes(failed=1)
+
+
 def test_doubted_time_warns_and_is_counted(project: Project, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=TIMED)
     doubted = replace(timing(100.0), verification=Verification(doubts=("it is quick",)))
@@ -348,6 +360,7 @@ def test_strict_run_fails_if_a_test_has_vanished(project: Project, pytester: pyt
     strict = project.run("--gpuperf-strict")
     assert strict.ret != 0
     strict.stdout.fnmatch_lines(["*has a baseline of test_k.py::test_gone, which does not exist*"])
+    assert project.run("--gpuperf-strict", "-m", "gpuperf").ret != 0
     assert project.run("--gpuperf-strict", "-k", "test_k").ret == 0
     # The line says to remove it from the file.
     del content["tests"]["test_k.py::test_gone"]
