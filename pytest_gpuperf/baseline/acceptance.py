@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.rounding import round_counter, stored_accuracy
+from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_counter, round_to_digits, stored_accuracy
 from pytest_gpuperf.baseline.sessions import merged_time
 from pytest_gpuperf.judge.accuracy import paired_outputs, worse_figures
 from pytest_gpuperf.judge.counters import (
@@ -19,7 +19,7 @@ from pytest_gpuperf.judge.counters import (
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.times import judge_time, other_call
 from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
-from pytest_gpuperf.records.change import Change, show_signed, show_value
+from pytest_gpuperf.records.change import Change, show_value
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.statistics.decision import Outcome
 
@@ -97,7 +97,7 @@ def update(
         runs = accepted.origin.runs
         merged = merged_time(stored.time, accepted.run, timing, runs, accepted.card, replaces=bool(why))
         new = replace(new, time=merged, code=measurement.code, call=measurement.call)
-        lines += _time_lines(timing, stored.time, merged, why)
+        lines += _time_lines(time, timing, stored.time, merged, why)
     lines += counters.details
     if (more := len(counters.changes) - SHOWN_CHANGES) > 0:
         lines.append(f"{more} more counters moved")
@@ -153,7 +153,7 @@ def _why_replaced(
     same_code = not accepted.same_code.isdisjoint(session.run for session in known.sessions)
     if same_code or time is None or time.outcome is Outcome.PASS:
         return ""
-    return f"time moved {show_signed(time.decision.change_pct)} %"
+    return "the time moved"
 
 
 def _counters(measurement: Measurement, run: str) -> dict[str, Any]:
@@ -208,12 +208,17 @@ def _moved_errors(measurement: Measurement, stored: MeasurementBaseline) -> list
     return lines
 
 
-def _time_lines(timing: Timing, known: TimeBaseline | None, merged: TimeBaseline, why: str) -> Iterator[str]:
-    """Say `time_us 5.30 -> 5.84 (+10.2 %)`, as measured, and `sessions 3 -> 1 (why)` of what differs."""
+def _time_lines(
+    time: TimeComparison | None, timing: Timing, known: TimeBaseline | None, merged: TimeBaseline, why: str
+) -> Iterator[str]:
+    """Say `time_us 5.30 -> 5.84 (+10.2 %)`, as the verdict does, and `sessions 3 -> 1 (why)` if they move."""
     if known is None:
         return
-    change_pct = 100 * (timing.time_us / known.mean_us - 1) if same_quantity(timing, known) else None
-    yield str(Change("time_us", known.mean_us, timing.time_us, change_pct, worse=None))
+    values_us, change_pct = (known.mean_us, timing.time_us), None
+    if time is not None:
+        values_us, change_pct = (time.baseline_us, time.actual_us), time.decision.change_pct
+    before_us, after_us = (round_to_digits(value_us, TIME_DIGITS) for value_us in values_us)
+    yield str(Change("time_us", before_us, after_us, change_pct, worse=None))
     before, after = ([session.run for session in time.sessions] for time in (known, merged))
     if before != after:
         yield f"sessions {len(before)} -> {len(after)}" + (f" ({why})" if why else "")

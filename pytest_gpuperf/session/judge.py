@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -76,10 +77,11 @@ class Judge:
         makes = accept if self._replays else "pytest --gpuperf --gpuperf-update=new"
         return Hints(f"if this is intended: {accept}", f"{makes} makes one{self._other_gpus}")
 
-    def _compiled_hints(self) -> Hints:
-        update = self.accept()
+    def _compiled_hints(self, nodeid: str) -> Hints:
+        update = self.accept(nodeid)
         if self._replays and self.settings.replay == "auto":
-            update = "pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"
+            file = shlex.quote(nodeid.partition("::")[0])
+            update = f"pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed {file}"
         return Hints(f"if this is intended: {update}", f"{update} takes it over")
 
     def guards(self, nodeid: str) -> bool:
@@ -156,7 +158,7 @@ class Judge:
             record: The record.
             errors: Mistakes that the user must fix before the test can be judged.
         """
-        hints, compiled_hints = self._hints(record.nodeid), self._compiled_hints()
+        hints, compiled_hints = self._hints(record.nodeid), self._compiled_hints(record.nodeid)
         result = judge(
             record,
             *self.expected.expected(record, self.settings.tolerance_pct, hints, compiled_hints),

@@ -222,7 +222,7 @@ def test_drifted_time_passes_with_the_command_that_renews_it(project: Project) -
     drifted = project.judged(103.0, "--gpuperf-strict", "-v", card="GPU-2", log_ratio=0.0)
     drifted.assert_outcomes(passed=1, warnings=1)
     drifted.stdout.fnmatch_lines(
-        ["*pass (drifted)*", "1 test moved by 3 %, another card: gpuperf baseline accept renews them"]
+        ["*pass (drifted)*", "1 test moved by 3 %, another card: gpuperf baseline accept baselines/*"]
     )
     accept_suggested(drifted)
     project.run("--gpuperf-strict").assert_outcomes(passed=1, warnings=0)

@@ -14,7 +14,7 @@ from pytest_gpuperf.baseline.sessions import MAX_SESSIONS, merged_time
 from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.records import ClockModel, Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
-from run_builders import profile, timing
+from run_builders import at_clock, profile, timing
 
 if TYPE_CHECKING:
     from pytest_gpuperf.baseline.acceptance import Which
@@ -73,6 +73,16 @@ def test_more_memory_is_accepted_with_its_session() -> None:
     entry = effect(Measurement(timing=replace(timing(5.0), peak_memory_mb=12.0)), known, "changed")
     assert entry is not None
     assert "peak_memory_mb 8 -> 12 (+50.0 %)" in entry.lines
+
+
+def test_accepted_time_has_the_change_of_its_verdict() -> None:
+    """As measured it is 15.5 %, at one clock 5 %."""
+    entry = effect(
+        Measurement(timing=at_clock(1800.0, 1.05)),
+        replace(KNOWN, time=merged_time(None, "r", at_clock(2000.0), {})),
+    )
+    assert entry is not None
+    assert entry.lines[0] == "time_us 100 -> 105 (+5.0 %)"
 
 
 def test_known_parts_are_not_new() -> None:

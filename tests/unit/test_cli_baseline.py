@@ -104,7 +104,7 @@ test                                          effect
 -----------------------------------------------------
 suites/test_square.py::test_triton[1823x781]  changed
     time_us 5.30 -> 5.84 (+10.2 %)
-    sessions 1 -> 1 (time moved +10.2 %)
+    sessions 1 -> 1 (the time moved)
     l2_hit_rate 80 -> 40 % (-40.0 points)
 
 1 changed
@@ -120,7 +120,7 @@ suites/test_square.py::test_triton[1823x781]  changed
                     "effect": "changed",
                     "details": [
                         "time_us 5.30 -> 5.84 (+10.2 %)",
-                        "sessions 1 -> 1 (time moved +10.2 %)",
+                        "sessions 1 -> 1 (the time moved)",
                         "l2_hit_rate 80 -> 40 % (-40.0 points)",
                     ],
                 }

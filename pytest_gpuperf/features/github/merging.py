@@ -35,8 +35,10 @@ def merge_runs(runs: Sequence[Run]) -> Merged:
         runs: At least one; a run that was named twice counts once.
 
     Raises:
-        GpuperfError: The runs are of several commits, or one model of GPU measured a test twice.
+        GpuperfError: No run has a test, they are of several commits, or one GPU model measured a test twice.
     """
+    if not any(run.tests for run in runs):
+        raise GpuperfError("no test was judged", expected="runs with tests")
     parts: list[Run] = []
     for run in sorted(runs, key=lambda run: (run.environment.gpu.slug, run.started_at, run.id)):
         if run not in parts:

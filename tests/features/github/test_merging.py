@@ -97,6 +97,11 @@ def test_empty_interrupted_and_dirty_runs_are_named() -> None:
     )
 
 
+def test_runs_without_any_test_are_refused() -> None:
+    with pytest.raises(GpuperfError, match="no test was judged"):
+        merge_runs([structs.replace(shard(1), tests=())])
+
+
 def test_test_measured_twice_is_refused() -> None:
     with pytest.raises(GpuperfError, match=r"t/test_a\.py::test_a was measured twice on NVIDIA H200: in"):
         merge_runs([shard(1, "test_a"), shard(2, "test_a", gpu=SECOND)])

@@ -161,7 +161,7 @@ def test_replayed_static_regression_names_the_accept_command(
     add_recording(run(record("test_k.py::test_time", main=measured())))
     compiler["spills"] = 4
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
-        ["*if this is intended: pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed"]
+        ["*if this is intended: pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed test_k.py"]
     )
     pytester.runpytest("--gpuperf", "--gpuperf-replay=never", "--gpuperf-update=changed").assert_outcomes(
         failed=1
