@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import shlex
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import threading
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,13 +113,17 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Get ready for messages, while the process of the tests starts."""
+        """Get ready for messages and for the summary, while the process of the tests starts."""
         from pytest_gpuperf.session.progress import Display
         from pytest_gpuperf.session.worker_messages import decode
 
         self._display = Display(self._own.news, self._reporter)
         self._decode = decode
         self._ready.set()
+        import_module("pytest_gpuperf.report.terminal_summary")
+        if self._config.pluginmanager.hasplugin("hypothesispytest"):
+            # Its part of the summary imports it.
+            import_module("hypothesis")
 
     def pytest_xdist_setupnodes(self, specs: list[XSpec]) -> None:
         """Give each worker its GPU, before anything is imported there."""
@@ -313,6 +319,8 @@ class Controller:
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the run and the baselines, after the last worker has ended."""
+        # Spares pytest's last garbage collections: no test has run in this process.
+        gc.freeze()
         report = self._reports.report
         steps: list[Callable[[], object]] = [
             lambda: self._reports.finish(session, exitstatus),
