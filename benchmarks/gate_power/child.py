@@ -19,7 +19,8 @@ from benchmarks.gate_power.samples import Began, Failed, SessionSample, model_ke
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.environment import environment
-from pytest_gpuperf.measure.timing.graph_capture import block_gpu, elapsed_us, event
+from pytest_gpuperf.measure.device.originals import elapsed_us, event
+from pytest_gpuperf.measure.timing.graph_capture import block_gpu
 from pytest_gpuperf.measure.timing.timer import Timer
 from pytest_gpuperf.statistics.clock_model import ClockModel
 

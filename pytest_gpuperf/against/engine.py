@@ -8,6 +8,7 @@ import tempfile
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -94,7 +95,9 @@ class Engine:
         self.built_s = 0.0
         """Seconds of builds: the limit of time for settling leaves them out, as the next run has them."""
         self._root = root
-        self._invocation = invocation
+        # A side that compiles would start a pool of processes, which import torch, and wait for its end.
+        variables = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **invocation.environment}
+        self._invocation = with_fields(invocation, environment=variables)
         self._logs = logs
         self._budget_s = budget_s
         self._command = command

@@ -12,9 +12,6 @@ from pytest_gpuperf.plugin.xdist_setup import gpus_of_workers, runs_no_test, why
 from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from pytest_gpuperf.session.worker_messages import Link
 
 SLOWER_UNDER_NCU = 3
@@ -46,7 +43,9 @@ def activate(config: pytest.Config, first_on_path: str) -> None:
         register(config, reports, "gpuperf-reports")
         register(config, Controller(config, settings, gpus, reports), "gpuperf-hooks")
     else:
-        link = _link(given) if given else None
+        from pytest_gpuperf.session.worker_messages import Link
+
+        link = Link.of(given) if given else None
         first = link.orders.first_on_path if link else first_on_path
         _activate(config, Settings.from_config(config, first), link)
 
@@ -87,9 +86,3 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
     from pytest_gpuperf.session.seeds import Seeding
 
     register(config, Seeding(), "gpuperf-seeding")
-
-
-def _link(given: Mapping[str, Any]) -> Link:
-    from pytest_gpuperf.session.worker_messages import Link
-
-    return Link.of(given)

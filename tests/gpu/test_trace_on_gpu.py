@@ -13,7 +13,7 @@ from pytest_gpuperf.features.trace.chrome_traces import read_chrome_trace
 from pytest_gpuperf.features.trace.regions import CALL_MARK
 from pytest_gpuperf.features.trace.summary import summarise
 from pytest_gpuperf.measure.cupti.activity import recorded
-from pytest_gpuperf.measure.timing.graph_capture import elapsed_us, event
+from pytest_gpuperf.measure.device.originals import elapsed_us, event
 from suites.kernels.gemm import TILES, matmul_triton
 from suites.kernels.square import square_triton
 

@@ -71,6 +71,15 @@ def test_old_code_uses_the_timing_mode_of_the_run(project: Project) -> None:
     assert project.compared()["test_k"].mode == "cold"
 
 
+def test_sides_compile_without_a_pool_of_processes(project: Project) -> None:
+    project.restarts = "1"
+    kernel = "def kernel(): return 10.0 * float(os.environ.get('TORCHINDUCTOR_COMPILE_THREADS', 2))"
+    project.commit({"kernels.py": f"import os\n{kernel}\n"})
+    project.session("--gpuperf-against=main")
+    found = project.compared()["test_k"]
+    assert (found.old_us, found.new_us) == (10.0, 10.0)
+
+
 def test_a_command_from_outside_the_checkout_is_a_usage_error(project: Project) -> None:
     project.path.append(project.root)
     arguments = ("--gpuperf-against=main", f"--rootdir={project.root}", str(project.root))

@@ -28,7 +28,7 @@ from pytest_gpuperf.features.trace.triton_tensor_cores import TritonCode
 from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.ownership import detach
-from pytest_gpuperf.measure.timing.graph_capture import elapsed_us, event
+from pytest_gpuperf.measure.device.originals import elapsed_us, event
 from pytest_gpuperf.records.timing import OTHER_CLIENT
 
 if TYPE_CHECKING:

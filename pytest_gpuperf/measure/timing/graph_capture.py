@@ -37,16 +37,6 @@ class NothingLaunchedError(GpuperfError):
     """The callable launched nothing on the current stream, or nothing at all."""
 
 
-def event() -> torch.cuda.Event:
-    """Return a CUDA event with timing."""
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-
-def elapsed_us(start: torch.cuda.Event, end: torch.cuda.Event) -> float:
-    """Return the microseconds between two events that have passed."""
-    return originals.elapsed_us(start, end)
-
-
 def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) -> torch.cuda.CUDAGraph:
     """Capture the launches of `body` into one CUDA graph.
 
