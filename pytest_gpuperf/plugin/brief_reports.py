@@ -36,11 +36,14 @@ def _message(raised: pytest.ExceptionInfo[BaseException]) -> str:
 
 
 def _place(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> str:
-    """Return file and line of the innermost frame in the project; of the test if none is."""
-    root = item.config.rootpath
+    """Return file and line of the innermost frame in the project; of the test if none is.
+
+    The plugin itself may lie in the project.
+    """
+    root, plugin = item.config.rootpath, Path(__file__).parents[1]
     for entry in reversed(raised.traceback.filter(raised)):
         path = Path(entry.path)
-        if path.is_relative_to(root) and "site-packages" not in path.parts:
+        if path.is_relative_to(root) and not {"site-packages", plugin} & {*path.parts, *path.parents}:
             return f"{path.relative_to(root).as_posix()}:{entry.lineno + 1}"
     file, line, _ = item.location
     return f"{file}:{(line or 0) + 1}"

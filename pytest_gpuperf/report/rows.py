@@ -109,12 +109,12 @@ def columns_of(rows: Sequence[Row]) -> list[Column]:
     return [
         Column("test", [row.test for row in rows], "name", code=True),
         Column("time", [row.time for row in rows]),
-        Column(rate_title(rows), [row.rate for row in rows]),
+        Column("rate", [row.rate for row in rows]),
         Column("SOL", [row.sol for row in rows]),
-        Column("occupancy", [row.occupancy for row in rows]),
-        Column("top stall", [row.stall for row in rows], left=True, spare=1),
+        Column("occupancy", [row.occupancy for row in rows], spare=2),
+        Column("top stall", [row.stall for row in rows], left=True, spare=4),
         Column("compiled", [row.compiled for row in rows], left=True),
-        Column("error", [row.error for row in rows], wide=True, spare=2),
+        Column("error", [row.error for row in rows], wide=True, spare=1),
         Column(
             "change",
             [row.change for row in rows],
@@ -123,11 +123,6 @@ def columns_of(rows: Sequence[Row]) -> list[Column]:
         ),
         Column("verdict", [row.verdict for row in rows], "outcome", left=True, tones=tones),
     ]
-
-
-def rate_title(rows: Iterable[Row]) -> str:
-    """Return the title of the rates: one in L2 has no share of the peak."""
-    return "rate of peak" if any("%" in row.rate for row in rows) else "rate"
 
 
 def build_rows(results: Sequence[TestResult]) -> list[list[Row]]:

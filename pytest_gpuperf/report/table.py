@@ -35,7 +35,7 @@ class Column:
     wide: bool = False
     """True if only a wide terminal shows the column."""
     spare: int = 0
-    """Place among the columns that a wide terminal leaves out, the highest first, until a row fits on a line;
+    """Loss if a wide terminal leaves the column out; it takes the least loss with which a row fits on a line.
     0 for a column that stays. Names are cut next."""
     follows: bool = False
     """True if text shows the cells behind those of the column before, below its title."""

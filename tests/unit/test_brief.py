@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.limits import parse_limit
 from pytest_gpuperf.judge.result import Status
+from pytest_gpuperf.plugin.brief_reports import BriefReports
 from pytest_gpuperf.report.brief import MOST_CHARACTERS, MOST_LINES, brief_lines, shortened
 from pytest_gpuperf.report.rows import Summary
+from pytest_gpuperf.session.marker import STATE
 from report_examples import ENVIRONMENT, RECORDED, result
 
 
@@ -78,3 +86,17 @@ def test_summary_has_at_most_ten_lines(number: int) -> None:
     results = [result(f"t.py::test_{index}", Status.WRONG, line="off") for index in range(number)]
     notices = [f"error: {index}" for index in range(20)]
     assert len(brief_lines(Summary([*results, result()], ENVIRONMENT, None, notices=notices))) == MOST_LINES
+
+
+def test_failure_is_at_the_test_if_the_plugin_lies_in_the_project() -> None:
+    with pytest.raises(GpuperfError) as raised:
+        parse_limit("dram_throughput")
+    config = SimpleNamespace(rootpath=Path(__file__).parents[2])
+    item: Any = SimpleNamespace(config=config, stash={STATE: None}, location=("test_k.py", 4, "test_k"))
+    hook = BriefReports().pytest_runtest_makereport(item, SimpleNamespace(excinfo=raised))  # type: ignore[arg-type]
+    next(hook)
+    report: Any = SimpleNamespace(failed=True)
+    with pytest.raises(StopIteration):
+        hook.send(report)
+    line = raised.traceback[0].lineno + 1
+    assert report.longrepr.splitlines()[-1] == f"at tests/unit/test_brief.py:{line}"

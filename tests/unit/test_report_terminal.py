@@ -15,6 +15,7 @@ from rich.cells import cell_len
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.plugin.reports import Failure
 from pytest_gpuperf.records import Measurement, Profile
+from pytest_gpuperf.records.correctness import Accuracy, Correctness
 from pytest_gpuperf.records.counters import STATIC_SOURCE
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.rows import Summary
@@ -145,8 +146,19 @@ def test_wide_terminal_shows_a_test_on_one_line(width: int) -> None:
     rows = [line for line in lines if line.startswith("test_")]
     assert len(rows) == 10
     assert len(lines) < 20
-    for shown in ("5.30 µs ±0.2 %", "mem 78 %", "77/100 %", "+0.3 ±0.5 %", "pass"):
+    for shown in ("5.30 µs ±0.2 %", "mem 78 %", "+0.3 ±0.5 %", "pass"):
         assert shown in rows[0]
+
+
+@pytest.mark.parametrize(
+    ("length", "missing"), [(20, {"error"}), (30, {"error", "occupancy"}), (45, {"top stall"})]
+)
+def test_least_useful_columns_go_first(length: int, missing: set[str]) -> None:
+    correctness = Correctness(passed=True, accuracy=Accuracy(rms_ulp=0.29))
+    work = timing(bytes=10_000_000)
+    measured = Measurement(timing=work, profile=profile("k"), correctness=correctness)
+    lines = lines_of([result("t.py::" + "x" * length, measurements={"main": measured})], width=120)
+    assert {title for title in ("error", "occupancy", "top stall") if title not in lines[2]} == missing
 
 
 @pytest.mark.parametrize("nodeid", ["t.py::test_static", "u.py::test_static"])

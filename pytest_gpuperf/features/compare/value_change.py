@@ -30,27 +30,22 @@ def change_of(name: str, old: MetricValue, new: MetricValue, better: Better | No
     metric = get(name)
     if better is None:
         better = metric.better if metric else ""
-    worse = None
-    if better and old != new:
-        worse = (new > old) is (better == "lower")
     change_pct = 100 * (new - old) / abs(old) if old else 0.0 if new == old else None
+    shown = new - old if _is_percentage(name) else change_pct
+    # What is shown as 0.0 is neither better nor worse.
+    moved = shown is None or round(shown, 1)
+    worse = (new > old) is (better == "lower") if better and moved else None
     return Change(metric=name, baseline=old, actual=new, change_pct=change_pct, worse=worse)
 
 
 def visibly_worse(change: Change) -> bool | None:
     """Return whether a change is for the worse; None if neither, or if ncu's rounding may explain it.
 
-    Percentages have to move by more than what rounds to 0.0 points, other numbers by more than
-    `ROUNDING_PCT`.
+    Other numbers than percentages have to move by more than `ROUNDING_PCT`.
     """
-    old, new = change.baseline, change.actual
-    if isinstance(old, str) or isinstance(new, str):
-        return None
-    if _is_percentage(change):
-        rounding = not round(new - old, 1)
-    else:
-        rounding = change.change_pct is not None and abs(change.change_pct) <= ROUNDING_PCT
-    return None if rounding else change.worse
+    if change.change_pct is None or _is_percentage(change.metric) or abs(change.change_pct) > ROUNDING_PCT:
+        return change.worse
+    return None
 
 
 def size_of(change: Change) -> float:
@@ -62,11 +57,11 @@ def size_of(change: Change) -> float:
     old, new = change.baseline, change.actual
     if isinstance(old, str) or isinstance(new, str):
         return 0.0 if old == new else math.inf
-    if _is_percentage(change):
+    if _is_percentage(change.metric):
         return abs(new - old)
     return math.inf if change.change_pct is None else abs(change.change_pct)
 
 
-def _is_percentage(change: Change) -> bool:
-    metric = get(change.metric)
+def _is_percentage(name: str) -> bool:
+    metric = get(name)
     return metric is not None and metric.unit == "%"

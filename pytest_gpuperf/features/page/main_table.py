@@ -8,7 +8,7 @@ from pytest_gpuperf.features.page.markup import sentence, text
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.report.number_format import number_in, show_time
-from pytest_gpuperf.report.rows import SEVERITY, build_rows, rate_title
+from pytest_gpuperf.report.rows import SEVERITY, build_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,8 +92,7 @@ def table_pieces(entries: Sequence[TableEntry], first: int) -> Iterator[str]:
         entries: Its rows, at least one.
         first: Number of the first row on the page.
     """
-    rate = rate_title(entry.row for entry in entries)
-    rows = [_cells(entry, rate) for entry in entries]
+    rows = [_cells(entry) for entry in entries]
     columns = [cells[0] for cells in zip(*rows, strict=True) if any(cell.shown for cell in cells)]
     titles = [column.title for column in columns]
     yield '<div class="scroll" role="region" tabindex="0" aria-label="Table of the tests">\n'
@@ -117,7 +116,7 @@ def _cell(cell: _Cell) -> str:
     return f'<{tag}{scope} class="{cell.kind}"{value}>{cell.shown}</{tag}>'
 
 
-def _cells(entry: TableEntry, rate_heading: str) -> list[_Cell]:
+def _cells(entry: TableEntry) -> list[_Cell]:
     row, decision, measurement = entry.row, entry.decision, entry.measurement
     timing = measurement.timing if measurement else None
     metrics = measurement.profile.combined if measurement and measurement.profile else {}
@@ -135,7 +134,7 @@ def _cells(entry: TableEntry, rate_heading: str) -> list[_Cell]:
         _Cell("verdict", f'<span class="verdict">{text(row.verdict)}</span>', float(SEVERITY[row.status])),
         _Cell("time", _time(row.time), timing.time_us if timing else None, "number"),
         _Cell("change", change, decision.change_pct if decision else None, "change"),
-        _Cell(rate_heading, text(row.rate), rate, "number less"),
+        _Cell("rate", text(row.rate), rate, "number less"),
         _Cell("SOL", text(row.sol), max(filter(None, speeds), default=None), "number less"),
         _Cell("occupancy", text(row.occupancy), number_in(metrics, "achieved_occupancy"), "number less"),
         _Cell("top stall", text(row.stall), kind="stall less"),

@@ -6,7 +6,7 @@ import re
 import textwrap
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
+from itertools import combinations, groupby
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -90,18 +90,18 @@ def row_lines(columns: Sequence[Column], screen: Screen) -> tuple[list[str], lis
 
 def _on_one_line(columns: Sequence[Column], width: int) -> list[Column]:
     """Let each row fit on one line: cut long names, leave out spare columns, then cut names further."""
-    left = list(columns)
-    spare = sorted((one for one in columns if one.spare), key=lambda one: one.spare)
     names = [one for one in columns if one.place == "name"]
     wanted = sum(min(_width(one), LONG_NAME) + GAP for one in names)
+    spare = [one for one in columns if one.spare]
 
-    def room() -> int:
-        return width + GAP - sum(_width(one) + GAP for one in left if one not in names)
+    def room(left_out: Sequence[Column]) -> int:
+        return width + GAP - sum(_width(one) + GAP for one in columns if one not in (*names, *left_out))
 
-    while room() < wanted and spare:
-        left.remove(spare.pop())
-    most = max(room() - GAP, SHORTEST_NAME)
-    return [replace(one, most=most) if one in names else one for one in left]
+    choices = [chosen for size in range(len(spare) + 1) for chosen in combinations(spare, size)]
+    choices.sort(key=lambda chosen: sum(one.spare for one in chosen))
+    left_out = next((chosen for chosen in choices if room(chosen) >= wanted), choices[-1])
+    most = max(room(left_out) - GAP, SHORTEST_NAME)
+    return [replace(one, most=most) if one in names else one for one in columns if one not in left_out]
 
 
 def cut_middle(text: str, width: int) -> str:

@@ -79,6 +79,8 @@ def test_reordered_file_is_paired_completely(old: list[str], order: random.Rando
         ("duration_us", 50.0, 60.0, 20.0, True),
         ("memory_throughput", 50.0, 60.0, 20.0, False),
         ("memory_throughput", 50.0, 40.0, -20.0, True),
+        ("memory_throughput", 50.0, 49.96, -0.08, None),  # shown as 0.0 points
+        ("duration_us", 1000.0, 1000.4, 0.04, None),  # shown as 0.0 %
         ("stall.wait", 50.0, 60.0, 20.0, None),
         ("local_spill_instructions", 0.0, 8.0, None, True),
         ("local_spill_instructions", 0.0, 0.0, 0.0, None),

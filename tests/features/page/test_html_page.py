@@ -19,7 +19,7 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.features.page.page import page_pieces
 from pytest_gpuperf.features.page.section import Section, SourceLinks
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
-from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run, TestRecord, Workload
+from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run, TestRecord
 from pytest_gpuperf.report.rows import Summary
 from report_examples import METRICS, compared, profile, result, timing
 from run_builders import run
@@ -63,13 +63,6 @@ def test_table_is_in_the_page_without_scripts() -> None:
     assert words.index("test_slow") < words.index("test_square")
     assert "time_us 5.5 is 4.2 % slower" in shown.text
     assert {"regressed", "pass", "+4.2", "±0.5", "5.30"} <= set(words)
-
-
-@pytest.mark.parametrize(("peak", "title"), [(4800.0, "rate of peak"), (None, "rate")])
-def test_rates_with_their_share_have_a_title_that_says_so(peak: float | None, title: str) -> None:
-    timed = replace(timing(), work=Workload(bytes=5_300_000, peak_gb_per_s=peak))
-    shown = page(section(result(measurements={"main": Measurement(timing=timed)})))
-    assert f">{title}</th>" in shown
 
 
 def test_failure_by_strict_is_one_and_says_why() -> None:
