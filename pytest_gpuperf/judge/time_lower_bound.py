@@ -72,8 +72,7 @@ def impossible_time(measurement: Measurement, gpu: GpuInfo) -> Finding | None:
     timing, floor = measurement.timing, floor_of(measurement, gpu)
     if timing is None or floor is None:
         return None
-    copies_us = timing.single_call.host_copies_us if timing.single_call is not None else 0.0
-    taken_us = timing.time_us + copies_us
+    taken_us = timing.time_us + timing.host_copies_us
     if floor.time_us <= max(taken_us * (1 + MARGIN), taken_us + LEAST_US):
         return None
     line = (

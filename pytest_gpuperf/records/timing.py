@@ -265,6 +265,11 @@ class Timing(Record, frozen=True, kw_only=True):
         )
 
     @property
+    def host_copies_us(self) -> float:
+        """Copies from and to the host next to other work, in microseconds a call: not in `time_us`."""
+        return self.single_call.host_copies_us if self.single_call is not None else 0.0
+
+    @property
     def bytes(self) -> int:
         """Bytes that a call has to move, given by the caller; 0 if not given."""
         return self.work.bytes or 0
