@@ -46,6 +46,7 @@ def timing(time_us: float = 5.3, mode: TimingMode = "hot", bytes: int = 0, flops
         time_us=time_us,
         spread_pct=0.1,
         blocks_us=(time_us,),
+        blocks_mhz=(1980.0,),
         calls_per_block=10,
         work=Workload(bytes=bytes or None, flops=flops or None),
     )

@@ -11,7 +11,15 @@ import msgspec
 from benchmarks import results_file
 from benchmarks.gate_power import restart_rule, rivals, session_rule
 from benchmarks.gate_power.samples import Began, Failed, RestartSample, SessionSample, SettledSuspect
-from benchmarks.gate_power.session_rule import BELOW_CLOCK, COLD, FULL_CLOCK, SHORT, SHORT_US, sd_pct
+from benchmarks.gate_power.session_rule import (
+    BELOW_CLOCK,
+    COLD,
+    FULL_CLOCK,
+    SHORT,
+    SHORT_US,
+    WAITS,
+    sd_pct,
+)
 from benchmarks.gate_power.verdicts import Tally, Verdicts
 from pytest_gpuperf.records import Environment
 from pytest_gpuperf.statistics.sequential import decide_restarts
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
     from benchmarks.gate_power.samples import Line
 
 SCHEMA = 4
-CLASSES = (FULL_CLOCK, SHORT, BELOW_CLOCK, COLD)
+CLASSES = (FULL_CLOCK, SHORT, BELOW_CLOCK, COLD, WAITS)
 STORED = (1, 3, 5)
 """Numbers of sessions of a baseline."""
 DRAWS = 2

@@ -24,7 +24,12 @@ def a_session(process: int, kernel: str, permille: int, time_us: float, card: st
         permille=permille,
         card=card,
         timing=Timing(
-            mode="hot", time_us=time_us, spread_pct=0.1, blocks_us=(time_us,) * 10, calls_per_block=10
+            mode="hot",
+            time_us=time_us,
+            spread_pct=0.1,
+            blocks_us=(time_us,) * 10,
+            blocks_mhz=(1980.0,) * 10,
+            calls_per_block=10,
         ),
         seconds=0.5,
         launches_us=launches,

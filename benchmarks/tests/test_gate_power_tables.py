@@ -32,7 +32,7 @@ def test_detection_has_a_row_for_each_class(summary: Summary) -> None:
         f"|{n} of the card" for n in ("1 session", "3 sessions", "5 sessions")
     ]
     # Restarts have no more than 1 %; six series in turn bound little.
-    assert rows[0].endswith("|—|—|1.4|8|≤ 3.8, 32, 98|")
+    assert rows[0].endswith("|—|—|1.7|10|≤ 3.8, 32, 98|")
 
 
 def test_headline_says_what_one_session_finds(summary: Summary) -> None:

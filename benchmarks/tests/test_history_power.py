@@ -67,7 +67,7 @@ def test_kernel_counts_in_processes_that_timed_every_dose() -> None:
     samples = [a_session(process, "k", dose, 10.0 + dose) for process in range(4) for dose in (0, 5)]
     (test,) = from_samples("gate", samples[:-1])
     assert (test.doses, test.processes) == ([0, 5], [0, 1, 2])
-    assert test.points[5][2] == HistoryPoint(15.0, "GPU-1")
+    assert test.points[5][2] == HistoryPoint(15.0, "GPU-1", mhz=1980.0)
 
 
 def test_every_second_test_of_a_suite_is_held_out() -> None:

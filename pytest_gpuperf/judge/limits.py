@@ -265,7 +265,7 @@ def check_limit(
     if timing is not None and name in VALUES and VALUES[name].of_process:
         # Other processes may find a value that is so far away.
         spread = spread_pct(timing)
-        bounds = [float(actual) * (1 + sign * spread / 100) for sign in (-1, 1)]
+        bounds = [float(actual) * (1 + spread / 100) ** sign for sign in (-1, 1)]
         within = f"by less than processes differ ({spread:.1f} %)"
     if limit.op not in ("==", "!=") and any(map(limit.holds, bounds)):
         return Finding(Status.INCONCLUSIVE, f"{name} {value} is across {shown}, {within}")

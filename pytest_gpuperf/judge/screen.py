@@ -16,7 +16,6 @@ from pytest_gpuperf.records import Toolchain
 from pytest_gpuperf.records.baseline import RunNote, Session, card_of
 from pytest_gpuperf.statistics.clock_model import (
     ClockModel,
-    alike_shares,
     normalisation_error,
     normalise,
     normalise_blocks,
@@ -24,7 +23,7 @@ from pytest_gpuperf.statistics.clock_model import (
 )
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct, standard_error, trimmed_mean
 from pytest_gpuperf.statistics.sequential import LOSS_PCT
-from pytest_gpuperf.statistics.thresholds import BELOW_CLOCK_PCT, HELD_BACK, HOST_PCT, SCREEN_PCT
+from pytest_gpuperf.statistics.thresholds import HELD_BACK, HOST_PCT, NOISY_PCT, SCREEN_PCT
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
@@ -100,6 +99,8 @@ class TimeComparison(msgspec.Struct, frozen=True, gc=False):
     """Older code of a comparison in turn, as the user named it or by its commit."""
     why: tuple[str, ...] = ()
     """Facts that decided, besides the restarts or the screen."""
+    too_noisy: bool = False
+    """True if its own error is larger than the screen: it does not pass by that."""
     suspect: bool = False
     """True if it has to be settled."""
 
@@ -156,13 +157,6 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
         as_measured = normalise(session.normalised_us, self.at_mhz, own, mhz)
         return normalise(as_measured, mhz, self.model, self.at_mhz)
 
-    def for_time(self, timing: Timing) -> OneClock:
-        """Return the clock for a new time: with its own model if its code depends on the clock otherwise."""
-        own = timing.clock_model
-        if not self.at_mhz or own is None or alike_shares(own, self.model):
-            return self
-        return OneClock(own, self.at_mhz)
-
     def blocks(self, times_us: Sequence[float], clocks: Sequence[float]) -> list[float]:
         """Return blocks at the one clock, in µs."""
         return normalise_blocks(times_us, clocks, self.model, self.at_mhz) if self.at_mhz else [*times_us]
@@ -187,8 +181,7 @@ def screen(
         return None
     measured = OneClock.as_measured(known)
     for clock in (OneClock.of(known, found) if found.sm_clock_mhz else measured, measured):
-        own, logs = clock.for_time(found), clock.logs(known)
-        blocks = own.blocks(found.blocks_us, found.blocks_mhz)
+        logs, blocks = clock.logs(known), clock.blocks(found.blocks_us, found.blocks_mhz)
         time_us = trimmed_mean(blocks) if clock.at_mhz else found.time_us
         # Cold blocks below 0 may outweigh the others by the model of another session.
         if logs and time_us > 0:
@@ -198,15 +191,20 @@ def screen(
     new_card = card_of(sessions[0], origin.runs) != origin.card
     expected = fmean(fmean(map(logs.__getitem__, group)) for group in groups)
     error = math.hypot(
-        _error(blocks, time_us),
-        own.error(found.sm_clock_mhz),
+        standard_error(blocks) / time_us,
+        clock.error(found.sm_clock_mhz),
         fmean(clock.error(session.sm_clock_mhz) for session in sessions) if clock.at_mhz else 0.0,
     )
+    widest = math.log1p(_width_pct(found, sessions, new_card=new_card) / 100)
     replicates = len(groups) if new_card else len(sessions)
     # More sessions narrow the share of the screen that is theirs.
-    width = _width_pct(found, sessions, new_card=new_card) / 100 * math.sqrt((1 + 1 / replicates) / 2) + error
-    change = math.log(time_us) - expected
-    inside = abs(change) <= width or 0 < as_pct(change) <= tolerance_pct
+    width = widest * math.sqrt((1 + 1 / replicates) / 2)
+    # Small losses add up: nothing passes that the oldest sessions alone do not let pass.
+    oldest = fmean(logs[group[0]] for group in groups)
+    expected = min(max(expected, oldest - widest + width), oldest + widest - width)
+    change, width = math.log(time_us) - expected, width + error
+    too_noisy = error > max(widest, math.log1p(tolerance_pct / 100))
+    inside = not too_noisy and (abs(change) <= width or 0 < as_pct(change) <= tolerance_pct)
     clocks = [session.sm_clock_mhz for session in sessions]
     return TimeComparison(
         decision=Decision(
@@ -223,24 +221,21 @@ def screen(
         actual_mhz=found.sm_clock_mhz,
         baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
         stored=len(known.sessions),
+        too_noisy=too_noisy,
     )
 
 
 def spread_pct(timing: Timing) -> float:
     """Return how far a time of another process of the same code may be from this one, in %."""
-    return _width_pct(timing, (), new_card=False) + 100 * _error(timing.blocks_us, timing.time_us)
+    return _width_pct(timing, (), new_card=False) + 100 * standard_error(timing.blocks_us) / timing.time_us
 
 
 def _width_pct(timing: Timing, sessions: Sequence[Session], *, new_card: bool) -> float:
     """Return the width for one session by the classes that are noisy, in %."""
     if timing.mode == "host":
-        return HOST_PCT
-    highest = timing.conditions.max_sm_clock_mhz if timing.conditions is not None else 0
+        return HOST_PCT * (1 + new_card)
     clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in sessions)]
+    highest = max(*clocks, timing.conditions.max_sm_clock_mhz if timing.conditions is not None else 0)
     # A clock that is not known may have been any.
-    below = any(clocks) and any(mhz < HELD_BACK * highest or not mhz for mhz in clocks)
-    return max(SCREEN_PCT, BELOW_CLOCK_PCT * below, LOSS_PCT * new_card)
-
-
-def _error(blocks: Sequence[float], time_us: float) -> float:
-    return standard_error(blocks) / time_us
+    noisy = timing.mode == "kernels" or not all(mhz >= HELD_BACK * highest > 0 for mhz in clocks)
+    return max(SCREEN_PCT, NOISY_PCT * noisy, LOSS_PCT * new_card)

@@ -116,6 +116,8 @@ def _settled(
         if fresh is None:
             return _because(time, alike, f"{packages}, and no fresh processes confirm it"), ""
         return _because(fresh, alike, f"by the toolchain: {packages}"), ""
+    if time.decision.low_pct <= 0 <= time.decision.high_pct:
+        return turn, ""  # only its own error made it a suspect: nothing has to be explained
     # If neither side had the machine code of the newest session, both may have what made it slower. Hashes
     # leave out copies and all that is outside of git, so they do not explain a large difference.
     if not (machine or (is_same and abs(time.decision.change_pct) <= LARGE_PCT)):
@@ -182,13 +184,13 @@ def compare_fresh(
     changes = sorted(as_pct(math.log(us / time.baseline_us)) for us in settlement.fresh_us)
     if len(changes) < FRESH:
         return None
-    width = (time.decision.high_pct - time.decision.low_pct) / 2
-    least = max(width, least_pct)
-    inside = sum(-width <= change <= max(width, tolerance_pct) for change in changes)
+    width = math.log((100 + time.decision.high_pct) / (100 + time.decision.low_pct)) / 2
+    low, high = as_pct(-width), max(as_pct(width), tolerance_pct)
+    inside = sum(low <= change <= high for change in changes) * (not time.too_noisy)
     outcome = Outcome.PASS if 2 * inside > len(changes) else Outcome.INCONCLUSIVE
-    if changes[0] > max(least, tolerance_pct):
+    if changes[0] > max(high, least_pct):
         outcome = Outcome.REGRESSED
-    elif changes[-1] < -least:
+    elif changes[-1] < min(low, -least_pct):
         outcome = Outcome.IMPROVED
     pct = median(changes)
     return replace(
@@ -235,5 +237,7 @@ def _how(time: TimeComparison) -> Iterator[str]:
         yield "same card"
     if decision.as_measured:
         yield f"at {time.actual_mhz:.0f} instead of {time.baseline_mhz:.0f} MHz"
+    if time.too_noisy:
+        yield "noisy"
     if decision.new_card:
         yield "on a card that the baseline has not seen"

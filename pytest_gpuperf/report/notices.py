@@ -132,7 +132,7 @@ def undecided(results: Sequence[TestResult]) -> list[str]:
         for times in (result.times.values() for result in suspects)
     )
     if slower:
-        replayed = any(result.replayed for result in suspects)
+        replayed = any(one.replayed and any(time.suspect for time in one.times.values()) for one in suspects)
         hint = ": pytest --gpuperf on this model of GPU times old and new code in turn" if replayed else ""
         lines.append(f"{count(slower, 'slowdown')} not decided{hint}")
     if len(suspects) > slower:

@@ -427,7 +427,7 @@ def _fresh(
     """Return the time of new code in each process, at the baseline's clock if its effect is known."""
     known, timing = stored.time if stored is not None else None, measured.timing
     # As the screen does, whose clock and model they are compared at.
-    clock = OneClock.of(known, timing).for_time(timing) if known and timing else None
+    clock = OneClock.of(known, timing) if known and timing else None
     found: list[float] = []
     for blocks in processes:
         times = [block.time_us for block in blocks if block.time_us > 0]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, BELOW_CLOCK_PCT
+from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, NOISY_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ LEAST_ERROR = ALIKE_PCT / 100
 better with each other than with the line, as those of one restart."""
 LEAST_SHARE_ERROR = ALIKE_PCT / 10
 """Minimum error of a share between processes: a clock that differs by 10 % leaves `ALIKE_PCT` uncertain."""
-MOST_SHARE_ERROR = BELOW_CLOCK_PCT / 10
+MOST_SHARE_ERROR = NOISY_PCT / 10
 """Maximum error of a share, and difference of shares that counts as none: beyond it, a clock that differs by
 10 % leaves more of a time uncertain than the screen below the full clock."""
 
@@ -127,11 +127,6 @@ def pool_models(models: Sequence[ClockModel], reference_mhz: float) -> ClockMode
     return ClockModel(
         cycles=share * reference_mhz, fixed_us=1 - share, reference_mhz=reference_mhz, share_error=error
     )
-
-
-def alike_shares(own: ClockModel, pooled: ClockModel) -> bool:
-    """Return False if the code of `own` depends on the clock in another way than that of a pool."""
-    return abs(own.share_at(pooled.reference_mhz) - pooled.sm_clock_share) <= MOST_SHARE_ERROR
 
 
 def scaled(model: ClockModel, time_us: float, mhz: float) -> ClockModel:

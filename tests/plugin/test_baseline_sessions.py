@@ -146,7 +146,8 @@ def test_blocks_at_many_clocks_are_normalised_one_by_one(store: BaselineStore) -
 
 
 def test_first_clock_model_sets_the_reference(store: BaselineStore) -> None:
-    accepted(store, on_day(1, measured(10.0)))
+    clock_unknown = msgspec.structs.replace(timing(10.0), blocks_mhz=())
+    accepted(store, on_day(1, Measurement(timing=clock_unknown)))
     assert "reference_mhz" not in time_of(store)
     accepted(store, on_day(2, with_clock(10.0, 1500, 7500.0, reference_mhz=1600.0)))
     accepted(store, on_day(3, with_clock(10.0, 1500, 7500.0, reference_mhz=1980.0)))

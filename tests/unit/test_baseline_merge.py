@@ -67,7 +67,14 @@ def test_first_run_makes_the_file(store: BaselineStore) -> None:
                     "main": {
                         "time": {
                             "mode": "hot",
-                            "sessions": [{"run": "20261120-173012-3f9a", "time_us": 5.3, "spread_pct": 0.1}],
+                            "sessions": [
+                                {
+                                    "run": "20261120-173012-3f9a",
+                                    "time_us": 5.3,
+                                    "spread_pct": 0.1,
+                                    "sm_clock_mhz": 1980,
+                                }
+                            ],
                         },
                         "kernels": ["square_kernel"],
                         "counters": {"sm_throughput": 77},

@@ -55,7 +55,7 @@ def test_suspect_is_not_decided_until_it_is_settled() -> None:
     assert found.status is Status.INCONCLUSIVE
     assert found.suspects == ("main",)
     assert found.warning == (
-        "inconclusive: 10.2 % slower: 5.30 → 5.84 µs (9.6 to 10.7 %; 1 stored session, not settled)"
+        "inconclusive: 10.2 % slower: 5.30 → 5.84 µs (8.6 to 11.8 %; 1 stored session, not settled)"
     )
 
 
@@ -193,6 +193,22 @@ def test_impossible_settlement_says_why(settlement: Settlement) -> None:
 def test_settlement_of_other_sessions_is_not_used() -> None:
     found = settled(in_turn(*SLOWER, sessions=("gone",)))
     assert (found.status, len(found.suspects)) == (Status.INCONCLUSIVE, 1)
+
+
+@pytest.mark.parametrize(
+    ("settlement", "status"),
+    [
+        (in_turn(*ALIKE), Status.PASS),
+        (in_turn(*SLOWER), Status.REGRESSED),
+        (fresh(5.84, 5.85, 5.83), Status.INCONCLUSIVE),
+        (fresh(8.1, 8.2, 8.3), Status.REGRESSED),
+    ],
+)
+def test_time_that_is_too_noisy_for_the_screen_is_settled(settlement: Settlement, status: Status) -> None:
+    timed = replace(timing(5.84), blocks_us=(4.0, 7.68) * 10)
+    main = Measurement(timing=timed, settlement=settlement)
+    found = verdict(record(main=main), baseline(), origin=origin_of())
+    assert (found.status, bool(found.warning)) == (status, status is Status.INCONCLUSIVE)
 
 
 def test_time_within_the_screen_needs_no_settlement() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_gpuperf.features.history.change_points import HistoryPoint, Noise, find_steps
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.statistics.clock_model import (
-    alike_shares,
+    MOST_SHARE_ERROR,
     normalisation_error,
     normalise,
     pool_models,
@@ -152,7 +152,8 @@ def _at_one_clock(lines: Sequence[HistoryLine]) -> list[RunTime]:
         if own is not None:
             # Its blocks were brought to the clock of its own model one by one.
             time_us = normalise(line.normalised_us, own.reference_mhz, own, mhz)
-        model = pooled if own is None or alike_shares(own, pooled) else own
+        apart = own.share_at(at_mhz) - pooled.sm_clock_share if own is not None else 0.0
+        model = own if own is not None and abs(apart) > MOST_SHARE_ERROR else pooled
         error = math.hypot(line.standard_error, normalisation_error(mhz, model, at_mhz))
         points.append(RunTime(line, normalise(time_us, mhz, model, at_mhz), error))
     return points
