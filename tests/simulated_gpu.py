@@ -181,7 +181,7 @@ class SimulatedGpu:
             warnings.warn("The CUDA Graph is empty.", stacklevel=1)
 
     @contextmanager
-    def _recorded(self) -> Iterator[list[Activity]]:
+    def _recorded(self, *, stay: bool = False, serial: bool = False) -> Iterator[list[Activity]]:
         self._activities = []
         found: list[Activity] = []
         yield found
