@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from benchmarks import results_file
 from benchmarks.markdown import provenance, table, us
 from pytest_gpuperf.records import ClockModel, Environment, Record
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.statistics.clock_model import normalise
 
 if TYPE_CHECKING:

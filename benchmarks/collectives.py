@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from benchmarks import results_file
 from benchmarks.markdown import provenance, table, us
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.ranks import BUS_FACTORS, Collective
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from benchmarks.markdown import provenance, table
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

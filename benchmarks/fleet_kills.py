@@ -26,7 +26,7 @@ from pytest_gpuperf.features.fleet.cluster import Cluster
 from pytest_gpuperf.features.fleet.dispatch import Fleet
 from pytest_gpuperf.features.fleet.messages import Job
 from pytest_gpuperf.records.run_store import RunStore
-from pytest_gpuperf.session.run_file import now
+from pytest_gpuperf.session.run_report import now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import results_file
 from benchmarks.markdown import provenance
 from pytest_gpuperf.records import Environment, Fuzzing, Record
-from pytest_gpuperf.records.atomic_writing import write_files
 from pytest_gpuperf.records.call import LAYOUTS, FuzzCall, Reference
+from pytest_gpuperf.records.files import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

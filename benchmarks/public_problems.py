@@ -30,7 +30,7 @@ from benchmarks.markdown import provenance, table, us
 from pytest_gpuperf.features.trial.record import TrialResult
 from pytest_gpuperf.features.trial.report import trial_report
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.report.forms import render
 from pytest_gpuperf.report.table import Screen
 

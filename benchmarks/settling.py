@@ -29,7 +29,7 @@ from benchmarks.children import ROOT, end_in_order_when_told, say
 from benchmarks.markdown import provenance, table
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import load_run
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from benchmarks import results_file
 from benchmarks.children import ROOT, say
 from benchmarks.markdown import provenance, table
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import load_run
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile
 
-from pytest_gpuperf.measure.cupti.ownership import detach
+from pytest_gpuperf.measure.cupti.libcupti import detach
 from pytest_gpuperf.measure.device.driver import STAMP
-from pytest_gpuperf.measure.device.synchronisation import finish
-from pytest_gpuperf.measure.timing.graph_capture import block_gpu, capture, waits_for_gpu
-from pytest_gpuperf.measure.timing.prepared_call import prepare
+from pytest_gpuperf.measure.device.originals import finish
+from pytest_gpuperf.measure.timing.graph import block_gpu, capture
+from pytest_gpuperf.measure.timing.prepared_call import prepare, waits_for_gpu
 from pytest_gpuperf.measure.timing.sm_clock import Stamps
 
 if TYPE_CHECKING:

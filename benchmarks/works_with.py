@@ -20,7 +20,7 @@ import msgspec
 from benchmarks import results_file
 from benchmarks.markdown import provenance, us
 from pytest_gpuperf.records import Environment, Record
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.timing import TimingMode
 
 if TYPE_CHECKING:

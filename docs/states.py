@@ -25,7 +25,7 @@ from pytest_gpuperf.records import (
     TestRecord,
 )
 from pytest_gpuperf.records.baseline import Baseline
-from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.records.run import STATIC_SOURCE
 from pytest_gpuperf.records.run_store import RunStore, encode_run, load_run, newest_recordings, recording_path
 
 ROOT = Path(__file__).parent.parent

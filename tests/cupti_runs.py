@@ -12,10 +12,10 @@ import pytest_gpuperf.session.live_runner as live
 from fake_cupti import CONTEXT, FakeCupti, activity
 from pytest_gpuperf.features.ncu import report_reader
 from pytest_gpuperf.measure.counters import cupti_counters
+from pytest_gpuperf.measure.counters.kernel_profile import RawKernel
 from pytest_gpuperf.measure.cupti import activity as cupti_activity
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.device import device_properties
-from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.records import GpuInfo
 from pytest_gpuperf.records.passes import PassFolder
 

@@ -8,11 +8,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from pytest_gpuperf.measure import first_calls
 from pytest_gpuperf.measure.cupti import activity as activity_records
-from pytest_gpuperf.measure.cupti import module_callbacks, ownership
+from pytest_gpuperf.measure.cupti import libcupti
 from pytest_gpuperf.measure.cupti.activity import Activity
-from pytest_gpuperf.measure.cupti.libcupti import Cupti, refusal
-from pytest_gpuperf.measure.cupti.ownership import Owner
+from pytest_gpuperf.measure.cupti.libcupti import Cupti, Owner, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -215,8 +215,8 @@ class FakeCupti(Cupti):
     def load(self, cubin: bytes, callback: int = 6) -> None:
         """Call the subscriber back for a module."""
         kept = ctypes.create_string_buffer(cubin, len(cubin))
-        module = module_callbacks._Module(1, len(cubin), ctypes.addressof(kept))
-        resource = module_callbacks._Resource(None, None, ctypes.addressof(module))
+        module = first_calls._Module(1, len(cubin), ctypes.addressof(kept))
+        resource = first_calls._Resource(None, None, ctypes.addressof(module))
         if self.subscriber:
             self.callback(None, 3, callback, ctypes.addressof(resource))
 
@@ -255,12 +255,12 @@ class Client:
 
 def install(patch: pytest.MonkeyPatch, cupti: FakeCupti) -> Owner:
     """Give a process that uses CUDA this CUPTI, which no torch.profiler has used."""
-    vars(ownership.OWNER).update(vars(Owner()))
+    vars(libcupti.OWNER).update(vars(Owner()))
     patch.setattr("torch.cuda.is_initialized", lambda: True)
-    patch.setattr(ownership, "kineto_has_run", lambda: False)
-    for module in (ownership, activity_records, module_callbacks):
+    patch.setattr(libcupti, "kineto_has_run", lambda: False)
+    for module in (libcupti, activity_records, first_calls):
         patch.setattr(module, "cupti", lambda: cupti)
-    return ownership.OWNER
+    return libcupti.OWNER
 
 
 def recording(*activities: Activity) -> Any:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 import pytest_gpuperf.plugin.xdist_setup
 from pytest_gpuperf.against.callable_rounds import time_in_turn
-from pytest_gpuperf.measure.cupti.ownership import OWNER
+from pytest_gpuperf.measure.cupti.libcupti import OWNER
 from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
 from pytest_gpuperf.session.live_source import LiveSource
 
@@ -154,7 +154,7 @@ def pytest_configure() -> None:
     import pytest_gpuperf.against.engine
     import pytest_gpuperf.session.live_runner
     from pytest_gpuperf.measure.device.gpu_lock import GpuLock
-    from pytest_gpuperf.measure.identity.code_reader import CodeReader
+    from pytest_gpuperf.measure.first_calls import CodeReader
     from pytest_gpuperf.statistics import sequential
     from run_builders import H200, one_test
 

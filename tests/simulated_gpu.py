@@ -12,8 +12,8 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
-from pytest_gpuperf.measure.device import l2_flush, originals
-from pytest_gpuperf.measure.timing import batch, graph_capture, prepared_call, sm_clock
+from pytest_gpuperf.measure.device import memory, originals
+from pytest_gpuperf.measure.timing import batch, graph, prepared_call, sm_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,8 +85,8 @@ class SimulatedGpu:
         }
         for name, function in functions.items():
             patch.setattr(originals, name, function)
-        patch.setattr(l2_flush, "forget", lambda: None)
-        patch.setattr(graph_capture, "free_bytes", lambda: self.free_bytes)
+        patch.setattr(memory, "reset_l2", lambda: None)
+        patch.setattr(graph, "free_bytes", lambda: self.free_bytes)
         patch.setattr(sm_clock, "time", SimpleNamespace(sleep=self._rest))
         patch.setattr(batch, "recorded", self._recorded)
         patch.setattr(prepared_call, "detach", lambda: self.log.append("detach"))

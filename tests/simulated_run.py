@@ -6,19 +6,16 @@ its kernel with `simulated_run.launch`.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 import cupti_runs
 import fake_cupti
-from pytest_gpuperf.measure.correctness import pending_outputs
-from pytest_gpuperf.measure.cupti import activity
+from pytest_gpuperf.measure import call_memory, first_calls
 from pytest_gpuperf.measure.counters import cupti_counters
+from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.identity import code_reader
-from pytest_gpuperf.measure.timing import kernels_batch, relocated_calls, timer
+from pytest_gpuperf.measure.timing import kernels_batch, timer
 from pytest_gpuperf.measure.verification import cupti_records
 from simulated_gpu import SimulatedGpu, SimulatedStamps, install_kernels
 
@@ -41,9 +38,9 @@ def pytest_configure() -> None:
     PATCH.setattr(timer, "Stamps", lambda: SimulatedStamps(gpu))
     PATCH.setattr(timer, "Burn", lambda: lambda seconds: None)
     PATCH.setattr(torch.cuda, "get_allocator_backend", lambda: "simulated")
-    PATCH.setattr(relocated_calls, "on_gpu", lambda tensor: True)
+    PATCH.setattr(call_memory, "on_gpu", lambda tensor: True)
     PATCH.setattr(originals, "_is_foreign", lambda _: False)  # the GPU is one
-    for module in (activity, cupti_records, kernels_batch, code_reader, cupti_counters):
+    for module in (activity, cupti_records, kernels_batch, first_calls, cupti_counters):
         PATCH.setattr(module, "recorded", gpu._recorded)
 
 

@@ -9,7 +9,7 @@ from benchmarks.counter_agreement import __doc__ as usage
 from benchmarks.counter_agreement.results import read
 from benchmarks.counter_agreement.tables import agreement_table, cost, nsight_python, source, traffic_table
 from benchmarks.results_file import encode
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ from benchmarks.defences.results import (
     summary,
     themes_table,
 )
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 
 if TYPE_CHECKING:
     from exploits.verdicts import Outcome

@@ -30,11 +30,11 @@ ROUNDS = 1
 
 def undefend(patch: pytest.MonkeyPatch) -> None:
     """Switch the defences of times off."""
-    from pytest_gpuperf.measure.device import l2_flush
+    from pytest_gpuperf.measure.device import memory
     from pytest_gpuperf.measure.verification.verifier import Verifier
 
     patch.setattr(Verifier, "__call__", lambda _, __, timing, ___: timing)
-    patch.setattr(l2_flush, "forget", lambda: None)
+    patch.setattr(memory, "reset_l2", lambda: None)
 
 
 @pytest.mark.parametrize("defended", [True, False], ids=["with", "without"])

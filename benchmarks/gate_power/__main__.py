@@ -12,7 +12,7 @@ from benchmarks.gate_power.sample import Sampler
 from benchmarks.gate_power.samples import Writer, read, suspects
 from benchmarks.gate_power.tables import report
 from benchmarks.results_file import encode
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import load_run
 
 

@@ -20,7 +20,7 @@ from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.environment import environment
 from pytest_gpuperf.measure.device.originals import elapsed_us, event
-from pytest_gpuperf.measure.timing.graph_capture import block_gpu
+from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.timing.timer import Timer
 from pytest_gpuperf.statistics.clock_model import ClockModel
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from benchmarks.children import Parent
     from benchmarks.gate_power.kernels import Call
+    from pytest_gpuperf.measure.call_memory import CallElsewhere
     from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
-    from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
     from pytest_gpuperf.records import TimingMode, TimingSource
 
     Key = tuple[str, int]

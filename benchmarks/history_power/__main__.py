@@ -9,7 +9,7 @@ from benchmarks.history_power import __doc__ as usage
 from benchmarks.history_power.analysis import analyse
 from benchmarks.history_power.tables import report
 from benchmarks.results_file import encode
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 
 SAMPLES = Path(__file__).parent.parent / "results"
 

@@ -11,7 +11,7 @@ from benchmarks.timing_accuracy import __doc__ as usage
 from benchmarks.timing_accuracy.measure import measure
 from benchmarks.timing_accuracy.results import read
 from benchmarks.timing_accuracy.tables import others_table, ours_table, placement_table, summary
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ from benchmarks.children import ROOT, Child, ChildError, end_in_order_when_told,
 from benchmarks.zoo.cases import zoo
 from benchmarks.zoo.child import Order
 from benchmarks.zoo.results import SCHEMA, Results, Run, Tried, passes, read, report, summary
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

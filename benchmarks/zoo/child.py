@@ -16,21 +16,19 @@ from benchmarks.defences.results import NOT_IN_THIS_MODE
 from benchmarks.zoo.cases import zoo
 from benchmarks.zoo.results import Fate, Tried
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.ownership import detach
-from pytest_gpuperf.measure.device import l2_flush, originals
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
+from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.device_properties import gpu_info
-from pytest_gpuperf.measure.device.synchronisation import finish
-from pytest_gpuperf.measure.identity.code_reader import CodeReader
+from pytest_gpuperf.measure.device.originals import finish
+from pytest_gpuperf.measure.first_calls import CodeReader
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.timer import Timer
 from pytest_gpuperf.measure.verification.cupti_records import audit
 from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, Reference
 from pytest_gpuperf.session.live_source import LiveSource, restored
-from pytest_gpuperf.session.news import News
-from pytest_gpuperf.session.progress import Display
+from pytest_gpuperf.session.progress import Display, News
 from pytest_gpuperf.session.seeds import forget_compiled_code, seed, seed_of
 
 if TYPE_CHECKING:
@@ -137,7 +135,7 @@ class Bench:
         return torch.empty(self._flush_bytes, dtype=torch.int8, device="cuda")
 
     def _flush(self) -> None:
-        l2_flush.forget()
+        memory.reset_l2()
         originals.zero(self._buffer)
 
 

@@ -13,8 +13,7 @@ from pytest_gpuperf.against.blocks import SideBlock, in_turn, warm_up
 from pytest_gpuperf.against.git import Commit
 from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.ownership import kept_attached
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError, kept_attached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

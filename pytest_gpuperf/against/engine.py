@@ -24,7 +24,7 @@ from pytest_gpuperf.against.turns import RestartResult, Turns
 from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.processes.signals import signals_held_off
 from pytest_gpuperf.records.change import printable
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.statistics.thresholds import FRESH, LOOKS
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.times import judge_time, other_call
 from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
 from pytest_gpuperf.records.change import Change, show_value
-from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.records.run import STATIC_SOURCE
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:

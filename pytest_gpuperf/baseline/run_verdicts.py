@@ -10,8 +10,8 @@ from pytest_gpuperf.judge.result import Hints, TestResult
 from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records.baseline import suite_of
-from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
+from pytest_gpuperf.records.run import STATIC_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,10 +12,9 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.records.atomic_writing import remove_leftovers, write_files
 from pytest_gpuperf.records.baseline import BASELINE_SCHEMA, Baseline
 from pytest_gpuperf.records.decoding import decode_versioned
-from pytest_gpuperf.records.file_paths import find_files, show_path
+from pytest_gpuperf.records.files import find_files, remove_leftovers, show_path, write_files
 from pytest_gpuperf.records.run_store import SAFE_NAME, STATE_FOLDER, make_state_folder
 
 if TYPE_CHECKING:

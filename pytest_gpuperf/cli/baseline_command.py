@@ -14,7 +14,7 @@ from pytest_gpuperf.cli.output import DEFAULT, echo, output_form, show
 from pytest_gpuperf.cli.project import Project, count_tests, project_options, show_run
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.call import with_label
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.run_store import load_run
 from pytest_gpuperf.report.table import Column, Report, Table
 

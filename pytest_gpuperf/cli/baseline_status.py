@@ -11,7 +11,7 @@ from pytest_gpuperf.baseline.run_verdicts import not_measured
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.records.baseline import card_of
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.report.table import Column, Report, Table
 
 if TYPE_CHECKING:

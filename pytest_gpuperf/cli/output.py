@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from pytest_gpuperf.records.atomic_writing import is_plain, write_files
 from pytest_gpuperf.records.change import printable, printable_lines
+from pytest_gpuperf.records.files import is_plain, write_files
 from pytest_gpuperf.report.forms import FORMS, render
 from pytest_gpuperf.report.overwrite_check import refuse_other_file
 from pytest_gpuperf.report.table import Screen
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import ParamSpec, TypeVar
 
-    from pytest_gpuperf.records.atomic_writing import Content
+    from pytest_gpuperf.records.files import Content
     from pytest_gpuperf.report.table import Report
 
     P = ParamSpec("P")

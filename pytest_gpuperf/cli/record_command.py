@@ -11,8 +11,7 @@ from pytest_gpuperf.cli.output import echo
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU
-from pytest_gpuperf.records.atomic_writing import write_files
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path, write_files
 from pytest_gpuperf.records.run_store import encode_run, load_run, recording_path, recordings
 
 if TYPE_CHECKING:

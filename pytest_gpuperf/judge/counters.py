@@ -14,7 +14,7 @@ from pytest_gpuperf.metrics import Tier
 from pytest_gpuperf.metrics.change_units import in_units
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.change import Change, show_pair
-from pytest_gpuperf.records.counters import COUNTERS_OFF
+from pytest_gpuperf.records.run import COUNTERS_OFF
 from pytest_gpuperf.records.value_names import EXACT_VALUES, VALUES
 
 if TYPE_CHECKING:

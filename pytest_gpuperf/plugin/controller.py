@@ -267,7 +267,7 @@ class Controller:
 
     def _take(self, message: Message, worker: str) -> None:
         from pytest_gpuperf.judge.result import TestResult
-        from pytest_gpuperf.session.news import News
+        from pytest_gpuperf.session.progress import News
         from pytest_gpuperf.session.worker_messages import Benchmarks, Broken, Deselected, Facts, Refused
 
         report = self._reports.report
@@ -294,8 +294,7 @@ class Controller:
 
     def _collect(self, facts: Facts) -> RunReport:
         from pytest_gpuperf.session.judge import Judge
-        from pytest_gpuperf.session.run_file import RunFile
-        from pytest_gpuperf.session.run_report import RunReport
+        from pytest_gpuperf.session.run_report import RunFile, RunReport
 
         recorded = facts.replayed_from
         file = RunFile(self._settings, self._orders) if recorded is None else None

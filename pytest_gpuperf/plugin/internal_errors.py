@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
-    from pytest_gpuperf.session.news import News
+    from pytest_gpuperf.session.progress import News
 
 ISSUES = "https://github.com/pytest-gpuperf/pytest-gpuperf/issues"
 COLLECTED = "pytest_collection_modifyitems"
@@ -42,7 +42,7 @@ OF_THE_USER = (
     "pytest_gpuperf.records.call",
     "pytest_gpuperf.measure.correctness",
     "pytest_gpuperf.features.fuzz",
-    "pytest_gpuperf.measure.restoration",
+    "pytest_gpuperf.measure.call_memory",
     "pytest_gpuperf.measure.verification",
 )
 """Modules that call code of the user: an error from below them need not be this plugin's."""
@@ -54,7 +54,7 @@ class OwnErrors:
     """The errors of one run, which the terminal shows at its end."""
 
     def __init__(self) -> None:
-        from pytest_gpuperf.session.news import News
+        from pytest_gpuperf.session.progress import News
 
         self.news: News = News()
         """What a reader of the run should know; its `failures` are these errors."""

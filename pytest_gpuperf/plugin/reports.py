@@ -12,8 +12,8 @@ import pytest
 from pytest_gpuperf.compat.pytest_names import calls_held
 from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.plugin.internal_errors import OwnErrors
-from pytest_gpuperf.records.counters import top_stall
 from pytest_gpuperf.records.passes import Invocation
+from pytest_gpuperf.records.run import top_stall
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.session.orphans import name_of_file
 from pytest_gpuperf.session.run_report import End

@@ -6,11 +6,22 @@
 
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.code import LaunchedCode, LaunchedKernel
-from pytest_gpuperf.records.correctness import Accuracy, Correctness, SanitizerHit, SanitizerResult
-from pytest_gpuperf.records.counters import KernelProfile, MetricValue, Profile, StaticKernel
 from pytest_gpuperf.records.environment import NO_GPU, Environment, GpuInfo, Toolchain
 from pytest_gpuperf.records.fuzzing import Fuzzing
-from pytest_gpuperf.records.run import RUN_SCHEMA, Measurement, Run, TestRecord
+from pytest_gpuperf.records.run import (
+    RUN_SCHEMA,
+    Accuracy,
+    Correctness,
+    KernelProfile,
+    Measurement,
+    MetricValue,
+    Profile,
+    Run,
+    SanitizerHit,
+    SanitizerResult,
+    StaticKernel,
+    TestRecord,
+)
 from pytest_gpuperf.records.settlement import AgainstTiming, Fingerprint, Settlement
 from pytest_gpuperf.records.timing import (
     Conditions,

@@ -24,7 +24,6 @@ from pytest_gpuperf.records import (
     Toolchain,
 )
 from pytest_gpuperf.records.code import LaunchedCode
-from pytest_gpuperf.records.correctness import Accuracy
 from pytest_gpuperf.records.quantities import (
     Clock,
     Count,
@@ -37,6 +36,7 @@ from pytest_gpuperf.records.quantities import (
     TimeOrZero,
     Tolerance,
 )
+from pytest_gpuperf.records.run import Accuracy
 from pytest_gpuperf.records.value_names import PEAK_MEMORY
 
 if TYPE_CHECKING:

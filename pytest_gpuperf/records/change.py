@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records.counters import MetricValue
+    from pytest_gpuperf.records.run import MetricValue
 
 _COMMAND = re.compile(r"(?<!\S):{2,}|##\[")
 _LINE_COMMAND = re.compile(r"^\s*:{2,}|##\[", re.MULTILINE)

@@ -18,7 +18,7 @@ from pytest_gpuperf.records.run_store import STATE_FOLDER
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.records.correctness import SanitizerResult
+    from pytest_gpuperf.records.run import SanitizerResult
 
 OpenProgress: TypeAlias = Callable[[str], AbstractContextManager[Callable[[str], None]]]
 """Begins a line with a title; the function that it returns shows how far the pass is."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_gpuperf.records.file_paths import find_files
+from pytest_gpuperf.records.files import find_files
 from pytest_gpuperf.records.run_store import RUN_FILES, RUN_ID
 
 REPORTS = ("ncu", "sanitizer", "traces", "against", "code")

@@ -14,11 +14,9 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
-from pytest_gpuperf.records.atomic_writing import write_files
 from pytest_gpuperf.records.decoding import decode_versioned
 from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_ncu, refuse_trace, type_of
-from pytest_gpuperf.records.file_paths import find_files, show_path
-from pytest_gpuperf.records.gzip_files import read_unpacked
+from pytest_gpuperf.records.files import find_files, read_unpacked, show_path, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.counters import (
+from pytest_gpuperf.records.run import (
     NO_INSTRUCTIONS,
     STATIC_SOURCE,
     KernelProfile,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.times import speed_up
 from pytest_gpuperf.records.change import printable, show_signed, show_value
-from pytest_gpuperf.records.counters import NO_INSTRUCTIONS, top_stall
+from pytest_gpuperf.records.run import NO_INSTRUCTIONS, top_stall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

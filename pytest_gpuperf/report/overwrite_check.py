@@ -6,8 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.atomic_writing import is_plain
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import is_plain, show_path
 
 if TYPE_CHECKING:
     from pathlib import Path

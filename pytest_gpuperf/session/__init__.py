@@ -8,7 +8,7 @@ from pytest_gpuperf.errors import NoGpuError
 from pytest_gpuperf.registry import instrument
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.session.news import News
+    from pytest_gpuperf.session.progress import News
     from pytest_gpuperf.session.runner import Runner
     from pytest_gpuperf.session.worker_messages import Link
     from pytest_gpuperf.settings.settings import Settings
@@ -67,8 +67,7 @@ def _compile_only(settings: Settings, missing: NoGpuError, news: News, link: Lin
     from pytest_gpuperf.measure.device.environment import environment
     from pytest_gpuperf.records import NO_GPU
     from pytest_gpuperf.session.judge import Judge
-    from pytest_gpuperf.session.run_file import RunFile
-    from pytest_gpuperf.session.run_report import RunReport
+    from pytest_gpuperf.session.run_report import RunFile, RunReport
     from pytest_gpuperf.session.runner import Runner
 
     file = RunFile(settings, link.orders if link is not None else None)

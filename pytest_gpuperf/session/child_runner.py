@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, TypeVar, get_type_hints
 
-from pytest_gpuperf.measure.device.synchronisation import wait_for_launches
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
     Accuracy,
@@ -172,6 +171,8 @@ class ChildSource:
 
     def _run(self, call: Call) -> None:
         import torch
+
+        from pytest_gpuperf.measure.device.originals import wait_for_launches
 
         wait_for_launches(call())
         torch.cuda.synchronize()

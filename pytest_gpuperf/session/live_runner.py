@@ -14,8 +14,8 @@ from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
-from pytest_gpuperf.records.counters import COUNTERS_OFF
 from pytest_gpuperf.records.passes import RESULTS_FILE, PassFolder, SelectedTest
+from pytest_gpuperf.records.run import COUNTERS_OFF
 from pytest_gpuperf.records.run_store import make_state_folder
 from pytest_gpuperf.records.sanitizer_errors import errors_of
 from pytest_gpuperf.registry import instrument
@@ -24,8 +24,7 @@ from pytest_gpuperf.session.late_work import is_unread
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.progress import Display
 from pytest_gpuperf.session.replacement_worker_results import PassResults, read_results
-from pytest_gpuperf.session.run_file import RunFile
-from pytest_gpuperf.session.run_report import RunReport
+from pytest_gpuperf.session.run_report import RunFile, RunReport
 from pytest_gpuperf.session.runner import Runner
 from pytest_gpuperf.session.settling import Against, Settler
 
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Conditions, GpuInfo
     from pytest_gpuperf.records.passes import CheckingPass, Invocation, Pass
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.session.news import News
-    from pytest_gpuperf.session.progress import Terminal
+    from pytest_gpuperf.session.progress import News, Terminal
     from pytest_gpuperf.session.worker_messages import Link
     from pytest_gpuperf.settings.settings import Settings
 
@@ -68,7 +66,7 @@ class LiveRunner(Runner):
         from pytest_gpuperf.measure.device.conditions import Nvml
         from pytest_gpuperf.measure.device.device_properties import gpu_info
         from pytest_gpuperf.measure.device.environment import environment
-        from pytest_gpuperf.measure.identity.code_reader import CodeReader
+        from pytest_gpuperf.measure.first_calls import CodeReader
         from pytest_gpuperf.measure.timing.timer import Timer
 
         self._orders = link.orders if link is not None else None

@@ -18,7 +18,7 @@ from pytest_gpuperf.judge.autotuner_choices import other_choices
 from pytest_gpuperf.judge.code_changes import is_same_code
 from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.registry import instrument
-from pytest_gpuperf.session.phases import Phases
+from pytest_gpuperf.session.progress import Phases
 from pytest_gpuperf.session.seeds import random_numbers_kept
 from pytest_gpuperf.statistics.thresholds import SCREEN_PCT
 
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_gpuperf.baseline.run_verdicts import Expectations
+    from pytest_gpuperf.measure.call_memory import Before
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
-    from pytest_gpuperf.measure.identity.code_reader import CodeReader
-    from pytest_gpuperf.measure.restoration import Before
-    from pytest_gpuperf.measure.timing.first_calls import FirstCalls
+    from pytest_gpuperf.measure.first_calls import CodeReader, FirstCalls
     from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
@@ -156,14 +155,13 @@ class LiveSource:
 
     def _watched(self, call: Call) -> Call:
         """Return the call with its first calls watched, until it is timed."""
-        from pytest_gpuperf.measure.timing.first_calls import FirstCalls
+        from pytest_gpuperf.measure.first_calls import FirstCalls
 
         first_calls = self._first_calls.setdefault((call.nodeid, call.label), FirstCalls())
         return replace(call, fn=first_calls.watched(call.fn))
 
     def _time(self, call: Call, *, mode: str, bytes: int, flops: int, verify: str) -> Timing:
-        from pytest_gpuperf.measure.restoration import Before
-        from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
+        from pytest_gpuperf.measure.call_memory import Before, CallElsewhere
         from pytest_gpuperf.measure.verification.verifier import Verifier
 
         code, before = None, None
@@ -198,7 +196,7 @@ class LiveSource:
 
     def in_turn(self, first: Call, other: Call, *, mode: str) -> AgainstTiming:
         """Time both calls in turn, in rounds on tensors at three places in memory."""
-        from pytest_gpuperf.measure.timing.relocated_calls import copied_call
+        from pytest_gpuperf.measure.call_memory import copied_call
 
         self.display.show(f"{first.nodeid}: {first.label} and {other.label} in turn")
         try:
@@ -300,7 +298,7 @@ def fuzz(call: FuzzCall, progress: Callable[[str], None]) -> Fuzzing:
 @contextmanager
 def restored(call: Call) -> Iterator[Before]:
     """Restore what the calls of the block write, and random numbers."""
-    from pytest_gpuperf.measure.restoration import Before
+    from pytest_gpuperf.measure.call_memory import Before
 
     with random_numbers_kept():
         before = Before(call)

@@ -13,8 +13,8 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.git import GitError, run_git
 from pytest_gpuperf.records.baseline import Baseline, suite_of
-from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
+from pytest_gpuperf.records.run import STATIC_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

@@ -1,11 +1,14 @@
-"""Lines about waiting and progress, on terminals and in logs."""
+"""What a user sees of a run while it goes on: news, progress, and the seconds of each phase."""
 
 from __future__ import annotations
 
 import os
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
 
 from pytest_gpuperf.compat.pytest_names import write_past_capture
 from pytest_gpuperf.errors import GpuperfError
@@ -16,10 +19,80 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from pytest_gpuperf.measure.device.gpu_lock import GpuLock
-    from pytest_gpuperf.session.news import News
     from pytest_gpuperf.session.worker_messages import Link
 
     Terminal: TypeAlias = "TerminalReporter | RemoteTerminal"
+
+
+ERROR = "error: "
+"""Beginning of an error among the notices."""
+
+
+class News(msgspec.Struct, tag=True):
+    """Facts and errors of a run that no verdict has."""
+
+    notices: list[str] = []
+    """Lines about the whole run; errors begin with `ERROR`."""
+    failed: bool = False
+    """True if one of these errors fails the run."""
+    failures: dict[str, str] = {}
+    """The first unexpected error of each hook, as a line."""
+    no_counters: str = ""
+    """Reason why the whole run has no counters; empty if it has, or if no test asks for any."""
+
+    def note(self, *lines: str) -> None:
+        """Add facts."""
+        self.notices += lines
+
+    def error(self, *lines: object) -> None:
+        """Add errors that fail the run."""
+        self.notices += [f"{ERROR}{line}" for line in lines]
+        self.failed = self.failed or bool(lines)
+
+    def merge(self, other: News) -> None:
+        """Add what is newer in the news of a worker."""
+        self.notices[:] = dict.fromkeys((*self.notices, *other.notices))
+        self.failed = self.failed or other.failed
+        self.failures = {**other.failures, **self.failures}
+        self.no_counters = other.no_counters
+
+
+Phase: TypeAlias = Literal["imports", "checks", "code", "times", "counters", "settlement"]
+LONG_S = 10.0
+"""A shorter run is not worth a line."""
+
+
+class Phases:
+    """Adds up the seconds of each phase; the first launch of a kernel, which compiles it, is in its phase."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[Phase, float] = {"imports": _age_s()}
+
+    @contextmanager
+    def __call__(self, phase: Phase) -> Iterator[None]:
+        """Count the seconds of the block."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + time.monotonic() - begin
+
+    def lines(self) -> list[str]:
+        """Return a line about a long run; none about a short one."""
+        whole = _age_s()
+        parts = [f"{phase} {seconds:.0f}" for phase, seconds in self._seconds.items() if seconds >= 1]
+        return [f"seconds: {whole:.0f}, of which {', '.join(parts)}"] if whole >= LONG_S and parts else []
+
+
+def _age_s() -> float:
+    """Return the seconds since this process began; 0 if the system does not tell."""
+    try:
+        after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    # Field 22 is the start in clock ticks since the boot (proc_pid_stat(5)); the first two are cut off.
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+
 
 SILENT_S = 1.0
 """A shorter wait for the GPU is not worth a line."""

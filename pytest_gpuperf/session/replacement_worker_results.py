@@ -9,7 +9,7 @@ import msgspec
 
 from pytest_gpuperf.measure.counters.profiling_pass import PassReading
 from pytest_gpuperf.records import SanitizerResult
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call, Selection
     from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.session.news import News
-    from pytest_gpuperf.session.progress import Terminal
+    from pytest_gpuperf.session.progress import News, Terminal
     from pytest_gpuperf.session.worker_messages import Link
     from pytest_gpuperf.settings.settings import Settings
 

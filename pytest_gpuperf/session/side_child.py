@@ -24,8 +24,7 @@ from pytest_gpuperf.against.messages import (
 from pytest_gpuperf.against.provenance import Modules
 from pytest_gpuperf.compat.triton_names import choices_noted
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.ownership import kept_attached
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError, kept_attached
 from pytest_gpuperf.measure.device.health import why_broken
 from pytest_gpuperf.session.child_runner import ChildRunner, ChildSource, make_child
 from pytest_gpuperf.session.marker import name_of
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Generator, Mapping
 
     from pytest_gpuperf.against.messages import Answer, Command
-    from pytest_gpuperf.measure.identity.code_reader import CodeReader
+    from pytest_gpuperf.measure.first_calls import CodeReader
     from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import LaunchedCode, Timing
@@ -230,7 +229,7 @@ class SideRunner(ChildRunner):
 
     def __init__(self, settings: Settings, path: Path) -> None:
         from pytest_gpuperf.measure.device.device_properties import gpu_info
-        from pytest_gpuperf.measure.identity.code_reader import CodeReader
+        from pytest_gpuperf.measure.first_calls import CodeReader
         from pytest_gpuperf.measure.timing.timer import Timer
 
         parent = conversation_of(path)

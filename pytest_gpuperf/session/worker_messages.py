@@ -15,7 +15,7 @@ import msgspec
 from pytest_gpuperf.judge.result import TestResult
 from pytest_gpuperf.records import Environment, Run
 from pytest_gpuperf.session.load_balancing import spread
-from pytest_gpuperf.session.news import News
+from pytest_gpuperf.session.progress import News
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ import iniconfig
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

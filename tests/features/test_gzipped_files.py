@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from command_line import gpuperf
-from pytest_gpuperf.records import Measurement, gzip_files
+from pytest_gpuperf.records import Measurement, files
 from pytest_gpuperf.records.run_store import RunStore
 from run_builders import record, run
 from trace_builders import BLOCK
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def test_file_that_unpacks_to_too_much_is_refused(
     project: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], head: bytes
 ) -> None:
-    monkeypatch.setattr(gzip_files, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(files, "MOST_BYTES", 2**20)
     bomb = gzip.compress(head + b" " * 2**22)
     (project / "bomb.gz").write_bytes(bomb)
     kept = RunStore(project / ".gpuperf").write(run(record(main=Measurement(trace=BLOCK)))).parent

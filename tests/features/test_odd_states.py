@@ -16,7 +16,7 @@ import pytest
 
 from command_line import gpuperf
 from pytest_gpuperf.records import Measurement
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import RunStore, encode_run, recording_path
 from run_builders import measured, record, run
 from trace_builders import BLOCK, attention_block

@@ -128,9 +128,9 @@ EACH = [
             "features.trace.capture.capture",
         )
     ),
-    Broken("pytest_gpuperf.session.run_file.RunStore.write", FINISH, has_run=False),
-    Broken("pytest_gpuperf.session.run_file.find_old", FINISH),
-    Broken("pytest_gpuperf.session.run_file.accept", FINISH, status=4, arguments=("--gpuperf-update=new",)),
+    Broken("pytest_gpuperf.session.run_report.RunStore.write", FINISH, has_run=False),
+    Broken("pytest_gpuperf.session.run_report.find_old", FINISH),
+    Broken("pytest_gpuperf.session.run_report.accept", FINISH, status=4, arguments=("--gpuperf-update=new",)),
     Broken("pytest_gpuperf.features.github.step_summary.write_markdown", FINISH),
     Broken(
         "pytest_gpuperf.features.page.page.page_pieces", FINISH, arguments=("--gpuperf-html=report.html",)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.features.static import nvcc
-from pytest_gpuperf.measure.identity.code_reader import CodeReader
+from pytest_gpuperf.measure.first_calls import CodeReader
 from pytest_gpuperf.records.call import Call
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HEAD = """
 import msgspec, sys, torch
-from pytest_gpuperf.measure.identity.code_reader import CodeReader
+from pytest_gpuperf.measure.first_calls import CodeReader
 from pytest_gpuperf.records.call import Call
 
 def show(fn, *args):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.compat.torch_names import templates_pinned
-from pytest_gpuperf.measure.timing.first_calls import FirstCalls
+from pytest_gpuperf.measure.first_calls import FirstCalls
 from run_builders import timing
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.timing.batch import HotBatch
-from pytest_gpuperf.measure.timing.graph_capture import NotCapturableError, capture
+from pytest_gpuperf.measure.timing.graph import NotCapturableError, capture
 from pytest_gpuperf.measure.timing.timer import Timer
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ ENDING = """
 import sys
 import torch
 from pytest_gpuperf.measure.cupti.activity import recorded
-from pytest_gpuperf.measure.cupti.ownership import detach
+from pytest_gpuperf.measure.cupti.libcupti import detach
 x = torch.randn(64, 64, device="cuda")
 for what in sys.argv[1]:
     if what == "r":

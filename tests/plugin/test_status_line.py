@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_gpuperf.session.news import News
-from pytest_gpuperf.session.progress import Display
+from pytest_gpuperf.session.progress import Display, News
 
 
 def reporter(isatty: bool) -> Any:
@@ -48,7 +47,7 @@ def test_status_line_stays_out_of_captured_output(
     monkeypatch.setenv("TERM", "xterm")
     pytester.makepyfile(
         """
-        from pytest_gpuperf.session.news import News
+        from pytest_gpuperf.session.progress import News
         from pytest_gpuperf.session.progress import Display
 
         def test_k(request, capfd):

@@ -9,7 +9,7 @@ import pytest
 
 from command_line import gpuperf
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import RunStore, recording_path
 from run_builders import one_test
 

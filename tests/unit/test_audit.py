@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.activity import Activity
+from pytest_gpuperf.measure.cupti import activity
+from pytest_gpuperf.measure.cupti.activity import Activity, refuse_elsewhere
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.timing import marker_kernels
-from pytest_gpuperf.measure.timing.marker_kernels import refuse_elsewhere
 from pytest_gpuperf.measure.verification.cupti_records import Audit, audit_of
 
 SPIN = Activity(0, 1000, "spin_kernel", launch=1)
@@ -107,12 +106,12 @@ def test_launches_that_a_capture_does_not_see_are_told(captured: int, told: bool
     assert ("launches 1 kernels, fills and copies, and a capture sees 0" in why) is told
 
 
-@pytest.mark.parametrize(("threads", "waits"), [(1, []), (2, [marker_kernels.THREADS_S])])
+@pytest.mark.parametrize(("threads", "waits"), [(1, []), (2, [activity.THREADS_S])])
 def test_other_threads_get_time_to_launch(
     monkeypatch: pytest.MonkeyPatch, threads: int, waits: list[float]
 ) -> None:
     waited: list[float] = []
     monkeypatch.setattr("sys._current_frames", lambda: dict.fromkeys(range(threads)))
     monkeypatch.setattr("time.sleep", waited.append)
-    marker_kernels.wait_for_threads()
+    activity.wait_for_threads()
     assert waited == waits

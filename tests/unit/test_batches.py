@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.device import l2_flush, originals
+from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.timing import batch as batches
-from pytest_gpuperf.measure.timing import graph_capture as graphs
+from pytest_gpuperf.measure.timing import graph as graphs
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
-from pytest_gpuperf.measure.timing.graph_capture import (
+from pytest_gpuperf.measure.timing.graph import (
     NotCapturableError,
     NothingLaunchedError,
     capture,
     replay_us,
-    waits_for_gpu,
 )
-from pytest_gpuperf.measure.verification import retiming
+from pytest_gpuperf.measure.timing.prepared_call import waits_for_gpu
+from pytest_gpuperf.measure.verification import verifier
 from simulated_gpu import SimulatedGpu, SimulatedStamps
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def test_each_recorded_cold_call_forgets_what_persists(
 ) -> None:
     batch = ColdBatch(gpu.kernel(3), 2, 7000)
     gpu.log.clear()
-    monkeypatch.setattr(l2_flush, "forget", lambda: gpu.log.append("forget"))
+    monkeypatch.setattr(memory, "reset_l2", lambda: gpu.log.append("forget"))
     batch.run_recorded(1)
     assert [step for step in gpu.log if step[:2] in ("fo", "fi", "k ")] == ["forget", "fill 7", "k 3"] * 2
 
@@ -253,7 +253,7 @@ def test_each_recorded_cold_call_forgets_what_persists(
 def test_queued_calls_are_repeated_behind_their_share_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(originals, "event", lambda: None)
     blocked_us: list[float] = []
-    monkeypatch.setattr(retiming, "by_events", blocked_us.append)
+    monkeypatch.setattr(verifier, "by_events", blocked_us.append)
     queued = QueuedBatch(list, 4, 100.0)
-    assert len(retiming.reruns_of(queued)) == retiming.LIVE_CALLS
+    assert len(verifier.reruns_of(queued)) == verifier.LIVE_CALLS
     assert blocked_us == [200]

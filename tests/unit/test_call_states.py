@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.correctness.poison import fill
-from pytest_gpuperf.measure.restoration import Before, tensors_in_reach
+from pytest_gpuperf.measure.call_memory import Before, tensors_in_reach
+from pytest_gpuperf.measure.device.memory import fill
 from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
-from pytest_gpuperf.measure.verification.outputs import PATTERN
+from pytest_gpuperf.measure.verification.reexecution import PATTERN
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from verified_calls import Calls, call_of, data, times, unsuspicious, verify
 

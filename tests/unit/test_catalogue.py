@@ -16,7 +16,7 @@ from pytest_gpuperf.metrics import (
     source_names,
 )
 from pytest_gpuperf.metrics.ncu_units import to_base
-from pytest_gpuperf.records.counters import top_stall
+from pytest_gpuperf.records.run import top_stall
 
 
 def stall(reason: str) -> str:

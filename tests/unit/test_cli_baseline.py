@@ -8,7 +8,7 @@ from inline_snapshot import snapshot
 from msgspec import structs
 
 from command_line import gpuperf
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import RunStore, encode_run, recording_path
 from run_builders import H200, NODEID, measured, one_test, record, run
 

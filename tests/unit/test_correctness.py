@@ -10,7 +10,7 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.measure.correctness.comparison import ReferenceWithCheck
-from pytest_gpuperf.measure.correctness.poison import poisoned_memory
+from pytest_gpuperf.measure.device.memory import poisoned_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,13 +11,11 @@ import pytest
 import torch
 
 from fake_cupti import CONTEXT, Client, FakeCupti, install
-from pytest_gpuperf.measure.cupti import ownership, range_profiler
+from pytest_gpuperf.measure.cupti import libcupti, range_profiler
 from pytest_gpuperf.measure.cupti.activity import recorded
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.module_callbacks import watched_modules
-from pytest_gpuperf.measure.cupti.ownership import OWNER
+from pytest_gpuperf.measure.cupti.libcupti import OWNER, CuptiError
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
-from pytest_gpuperf.measure.identity.code_reader import CodeReader
+from pytest_gpuperf.measure.first_calls import CodeReader, watched_modules
 from pytest_gpuperf.records.call import Call
 
 if TYPE_CHECKING:
@@ -91,7 +89,7 @@ def test_torch_profiler_that_has_ended_is_detached(
     cupti: FakeCupti, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.start()
-    monkeypatch.setattr(ownership, "kineto_has_run", lambda: True)
+    monkeypatch.setattr(libcupti, "kineto_has_run", lambda: True)
     OWNER.detach()
     assert (cupti.finalised, cupti.subscriber) == (1, 0)
     # It subscribes once in a process, so this is another client.
@@ -103,7 +101,7 @@ def test_torch_profiler_that_has_ended_is_detached(
 def test_torch_tells_whether_a_profiler_has_run() -> None:
     code = """
 import torch
-from pytest_gpuperf.measure.cupti.ownership import kineto_has_run
+from pytest_gpuperf.measure.cupti.libcupti import kineto_has_run
 print(kineto_has_run())
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
     torch.ones(1)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.first_calls import FirstCalls
+from pytest_gpuperf.measure.first_calls import FirstCalls
 from pytest_gpuperf.records.timing import CompilerWork
 from run_builders import timing
 

@@ -16,10 +16,10 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import driver as driver_module
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.driver import DriverError
-from pytest_gpuperf.measure.timing import graph_calls
+from pytest_gpuperf.measure.timing import graph
 from pytest_gpuperf.measure.timing.batch import HotBatch
-from pytest_gpuperf.measure.timing.graph_calls import CapturedCalls
-from pytest_gpuperf.measure.verification import retiming
+from pytest_gpuperf.measure.timing.graph import CapturedCalls
+from pytest_gpuperf.measure.verification import verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,14 +159,14 @@ def test_sample_has_the_last_call_and_one_of_each_kind(
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
     numbers = itertools.count()
     calls = capture(driver, lambda: driver.kernel("work" if next(numbers) == 17 else "idle!"), 100)
-    found = retiming.reruns_of(batch_of(calls, others=[lambda: None] * 2))
+    found = verifier.reruns_of(batch_of(calls, others=[lambda: None] * 2))
     in_graph = [not one.live for one in found]
     assert in_graph == [
         True,
         False,
         False,
-        *[True] * (retiming.RERUN_CALLS - 1),
-        *[False] * retiming.PLAIN_CALLS,
+        *[True] * (verifier.RERUN_CALLS - 1),
+        *[False] * verifier.PLAIN_CALLS,
     ]
     for one in (found[0], found[3]):
         one._call()
@@ -192,7 +192,7 @@ def test_refusal_of_the_driver_does_not_end_the_capture(driver: Driver, function
     calls = capture(driver, lambda: driver.kernel("k"), 2)
     assert calls.unavailable == f"the CUDA driver's {function} failed with error 999"
     with pytest.raises(GpuperfError, match=function):
-        retiming.reruns_of(batch_of(calls))
+        verifier.reruns_of(batch_of(calls))
 
 
 def test_former_value_is_gone_before_the_next_call(driver: Driver) -> None:
@@ -213,7 +213,7 @@ def test_output_in_another_place_must_be_in_memory_of_torch(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs = iter([torch.ones(2, 3), torch.zeros(2, 3)])
-    monkeypatch.setattr(graph_calls, "_is_on_gpu", lambda _: True)
+    monkeypatch.setattr(graph, "_is_on_gpu", lambda _: True)
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
     calls = capture(driver, lambda: (next(outputs),), 2)
     assert calls.unavailable == ""
@@ -239,5 +239,5 @@ def test_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_tensors_of_the_host_have_no_place_and_stay() -> None:
     value = {"a": [torch.zeros(2), 3], "b": ("text",)}
-    assert graph_calls.places(value) == ()
-    assert graph_calls._moved(value, iter(())) == {"a": [value["a"][0], 3], "b": ["text"]}
+    assert graph.places(value) == ()
+    assert graph._moved(value, iter(())) == {"a": [value["a"][0], 3], "b": ["text"]}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.gzip_files import read_unpacked
+from pytest_gpuperf.records.files import read_unpacked
 
 if TYPE_CHECKING:
     import pytest

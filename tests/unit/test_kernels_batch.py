@@ -13,9 +13,9 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import kernels_batch, prepared_call
 from pytest_gpuperf.measure.timing.batch import Block, GpuWork, HostBatch
-from pytest_gpuperf.measure.timing.graph_capture import NotCapturableError, nothing_launched
+from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, single_call_of, work_of
-from pytest_gpuperf.measure.verification import retiming
+from pytest_gpuperf.measure.verification import verifier
 from pytest_gpuperf.records import StreamWork
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class FakeCupti:
         self.refused = ""
         self.now = 0
         self._found: list[Activity] = []
-        for module in (kernels_batch, retiming):
+        for module in (kernels_batch, verifier):
             monkeypatch.setattr(module, "recorded", self._recorded)
             monkeypatch.setattr(module, "mark", self._mark)
         monkeypatch.setattr(kernels_batch, "detach", lambda: None)
@@ -131,9 +131,9 @@ def test_shorter_records_are_taken_if_one_stream_works(
 
 def test_calls_are_repeated_as_they_were_recorded(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[object] = []
-    calls = retiming.reruns_of(KernelsBatch(cupti.call))
-    assert len(calls) == retiming.LIVE_CALLS
-    monkeypatch.setattr(retiming, "finish", lambda *value: ends.append(value))
+    calls = verifier.reruns_of(KernelsBatch(cupti.call))
+    assert len(calls) == verifier.LIVE_CALLS
+    monkeypatch.setattr(verifier, "finish", lambda *value: ends.append(value))
     assert calls[0].live
     assert calls[0].run(lambda: ends.append("before")) == 5
     assert ends == ["before", (), (None,)]
@@ -143,7 +143,7 @@ def test_call_that_only_copies_to_the_host_is_timed(cupti: FakeCupti) -> None:
     cupti.work = {"with_host": True}
     batch = KernelsBatch(cupti.call)
     assert batch.run().time_us == 5.0
-    assert retiming.reruns_of(batch)[0].run(lambda: None) == 5.0
+    assert verifier.reruns_of(batch)[0].run(lambda: None) == 5.0
 
 
 @pytest.mark.parametrize(("device", "mhz"), [(0, 1500.0), (1, 0.0)])
@@ -163,7 +163,7 @@ def test_lost_records_are_refused(cupti: FakeCupti) -> None:
 def test_kernels_with_the_name_of_the_marks_are_refused(cupti: FakeCupti) -> None:
     work = [cupti.call]
     batch = KernelsBatch(lambda: work[-1]())
-    again = retiming.reruns_of(batch)[0]
+    again = verifier.reruns_of(batch)[0]
     work.append(lambda: cupti._launch("gpuperf_empty", 5.0, 144))
     for refused in (batch.run, lambda: again.run(lambda: None)):
         with pytest.raises(GpuperfError, match="kernels of the callable have the name gpuperf_empty") as told:

@@ -9,7 +9,7 @@ import pytest
 
 from cuda_header import cuda_numbers
 from pytest_gpuperf.measure.device import driver as cuda_driver
-from pytest_gpuperf.measure.device import l2_flush, originals
+from pytest_gpuperf.measure.device import memory, originals
 
 if TYPE_CHECKING:
     import torch
@@ -77,15 +77,15 @@ def test_numbers_of_cuda_are_those_of_its_header() -> None:
     ("driver", "asked"), [(0, []), (64, ["synchronize", f"{PERSISTING} 0", "reset"])], indirect=["driver"]
 )
 def test_lines_are_reset_only_if_memory_is_set_aside(driver: Driver, asked: list[str]) -> None:
-    l2_flush.forget()
+    memory.reset_l2()
     assert driver.asked == asked
-    assert l2_flush.persisting_bytes() == 0
+    assert memory.persisting_bytes() == 0
 
 
 @pytest.mark.parametrize("driver", [64], indirect=True)
 def test_end_of_a_test_restores_the_limit_and_the_stream(driver: Driver) -> None:
-    with l2_flush.reset_after():
-        l2_flush.forget()
+    with memory.l2_reset_after():
+        memory.reset_l2()
         driver.limits[PERSISTING] = 1 << 20
         driver.asked.clear()
     assert driver.asked == ["reset", "no window of stream 7", f"{PERSISTING} 64"]
@@ -93,15 +93,15 @@ def test_end_of_a_test_restores_the_limit_and_the_stream(driver: Driver) -> None
 
 @pytest.mark.parametrize("driver", [64], indirect=True)
 def test_end_of_a_failed_test_resets_too(driver: Driver) -> None:
-    with pytest.raises(KeyError), l2_flush.reset_after():
+    with pytest.raises(KeyError), memory.l2_reset_after():
         raise KeyError
     assert "reset" in driver.asked
 
 
 def test_without_a_driver_nothing_persists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpuperf.measure.device.driver.library", SimpleNamespace)
-    l2_flush.forget()
-    assert l2_flush.persisting_bytes() == 0
+    memory.reset_l2()
+    assert memory.persisting_bytes() == 0
 
 
 @pytest.mark.parametrize("driver", [0], indirect=True)
@@ -116,7 +116,7 @@ def test_a_clean_flush_reads_four_times_the_l2_and_writes_nothing(
         return total(tensor)
 
     monkeypatch.setattr(originals, "total", noted)
-    flush = l2_flush.CleanFlush(1024, device="cpu")
+    flush = memory.CleanFlush(1024, device="cpu")
     flush()
     flush()
     assert (read, driver.asked) == ([(4096, 0)] * 2, [])
@@ -124,7 +124,7 @@ def test_a_clean_flush_reads_four_times_the_l2_and_writes_nothing(
 
 @pytest.mark.parametrize("driver", [64], indirect=True)
 def test_a_flush_costs_a_test_nothing_that_it_has_set_aside(driver: Driver) -> None:
-    with l2_flush.set_aside_restored():
-        l2_flush.CleanFlush(1024, device="cpu")()
-        assert l2_flush.persisting_bytes() == 0
-    assert l2_flush.persisting_bytes() == 64
+    with memory.set_aside_restored():
+        memory.CleanFlush(1024, device="cpu")()
+        assert memory.persisting_bytes() == 0
+    assert memory.persisting_bytes() == 64

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fake_cupti import FakeCupti, install
-from pytest_gpuperf.measure.cupti import module_callbacks
+from pytest_gpuperf.measure import first_calls
+from pytest_gpuperf.measure.cubin import Cubin
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.identity import code_reader
-from pytest_gpuperf.measure.identity.code_reader import MOST_KERNELS, CodeReader, LoadedModules
-from pytest_gpuperf.measure.identity.cubin import Cubin
+from pytest_gpuperf.measure.first_calls import MOST_KERNELS, CodeReader, LoadedModules
 from pytest_gpuperf.records.call import Call
 
 if TYPE_CHECKING:
@@ -41,9 +40,9 @@ class Reader:
         self.loads: list[bytes] = []
         self.error: CuptiError | None = None
         self.reader = CodeReader("580.1")
-        patch.setattr(code_reader, "watched_modules", self._watched)
-        patch.setattr(code_reader, "kept_attached", nullcontext)
-        patch.setattr(code_reader, "recorded", self._recorded)
+        patch.setattr(first_calls, "watched_modules", self._watched)
+        patch.setattr(first_calls, "kept_attached", nullcontext)
+        patch.setattr(first_calls, "recorded", self._recorded)
 
     @contextmanager
     def _watched(self, take: Callable[[bytes], None]) -> Iterator[None]:
@@ -113,7 +112,7 @@ def test_triton_variant_is_found_by_its_handle(reader: Reader, monkeypatch: pyte
         SimpleNamespace(function=handle, metadata=SimpleNamespace(shared=0), n_regs=0, asm={"cubin": cubin})
         for handle, cubin in ((1, CUBIN), (2, CHANGED))
     ]
-    monkeypatch.setattr(code_reader, "compiled_kernels", lambda: {"staged": variants})
+    monkeypatch.setattr(first_calls, "compiled_kernels", lambda: {"staged": variants})
     reader.activities = [launch()]
     codes = []
     for handles in ({1}, {2}, set[int]()):
@@ -124,7 +123,7 @@ def test_triton_variant_is_found_by_its_handle(reader: Reader, monkeypatch: pyte
                 note(handle)
             yield
 
-        monkeypatch.setattr(code_reader, "launches_noted", launched)
+        monkeypatch.setattr(first_calls, "launches_noted", launched)
         codes.append(reader.read().kernels[0].code)
     assert codes == [Cubin(CUBIN).code_hash("staged"), Cubin(CHANGED).code_hash("staged"), ""]
 
@@ -141,7 +140,7 @@ def test_loaded_modules_are_copied_and_cupti_is_left(monkeypatch: pytest.MonkeyP
     library = FakeCupti()
     install(monkeypatch, library)
     taken: list[bytes] = []
-    with module_callbacks.watched_modules(taken.append):
+    with first_calls.watched_modules(taken.append):
         library.load(b"\x7fELF one")
         library.load(b"a context, not a module", callback=1)
     assert taken == [b"\x7fELF one"]

@@ -14,8 +14,7 @@ from pytest_gpuperf.records import LaunchedCode, Verification
 from pytest_gpuperf.records.call import Call, Selection
 from pytest_gpuperf.records.passes import SelectedTest
 from pytest_gpuperf.session.live_source import LiveSource
-from pytest_gpuperf.session.news import News
-from pytest_gpuperf.session.progress import Display
+from pytest_gpuperf.session.progress import Display, News
 from run_builders import timing
 from timer_bench import Blocks
 

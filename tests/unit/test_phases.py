@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from pytest_gpuperf.session import phases
+from pytest_gpuperf.session import progress
 
 
 def test_long_run_names_its_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(phases, "_age_s", lambda: now[0] - 94)
+    monkeypatch.setattr(progress, "_age_s", lambda: now[0] - 94)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    found = phases.Phases()
+    found = progress.Phases()
     assert found.lines() == []
     with found("times"):
         now[0] += 20
@@ -25,7 +25,7 @@ def test_long_run_names_its_phases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_age_of_a_process_is_that_of_its_start() -> None:
-    before = phases._age_s()
+    before = progress._age_s()
     assert before > 0
     time.sleep(0.05)
-    assert phases._age_s() - before == pytest.approx(0.05, abs=0.04)
+    assert progress._age_s() - before == pytest.approx(0.05, abs=0.04)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.device.process_state import ProcessState
+from pytest_gpuperf.measure.device.originals import ProcessState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

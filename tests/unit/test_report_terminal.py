@@ -15,8 +15,7 @@ from rich.cells import cell_len
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.plugin.reports import Failure
 from pytest_gpuperf.records import Measurement, Profile
-from pytest_gpuperf.records.correctness import Accuracy, Correctness
-from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.records.run import STATIC_SOURCE, Accuracy, Correctness
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.rows import Summary
 from pytest_gpuperf.report.table import Screen

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU, Correctness, GpuInfo, Measurement, Run
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import RunStore, encode_run, load_run, newest_recordings, recording_path
 from run_builders import H200, measured, one_test, record, run
 

@@ -14,8 +14,7 @@ from pytest_gpuperf.records import Fingerprint, Measurement, Toolchain
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.session import settling
 from pytest_gpuperf.session.marker import ItemState, Marker
-from pytest_gpuperf.session.news import News
-from pytest_gpuperf.session.progress import Display
+from pytest_gpuperf.session.progress import Display, News
 from run_builders import timing
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.comparison import Tolerance
-from pytest_gpuperf.measure.correctness.poison import fill
-from pytest_gpuperf.measure.verification.outputs import PATTERN, alike, matched, stale, wrong
+from pytest_gpuperf.measure.device.memory import fill
+from pytest_gpuperf.measure.verification.reexecution import PATTERN, alike, matched, stale, wrong
 
 OLD, NEW = torch.arange(100.0), torch.arange(100.0) + 0.5
 TOLERANCE = Tolerance()

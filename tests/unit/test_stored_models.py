@@ -11,8 +11,7 @@ from pytest_gpuperf.records import ClockModel, LaunchedCode, LaunchedKernel
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TimeBaseline
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.session.live_source import LiveSource, known_time
-from pytest_gpuperf.session.news import News
-from pytest_gpuperf.session.progress import Display
+from pytest_gpuperf.session.progress import Display, News
 from run_builders import timing
 
 if TYPE_CHECKING:

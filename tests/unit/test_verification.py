@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from pytest_gpuperf.measure.call_memory import Before, CallElsewhere
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.restoration import Before
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
-from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
-from pytest_gpuperf.measure.verification import reexecution, retiming
-from pytest_gpuperf.measure.verification.retiming import Rerun, by_events
-from pytest_gpuperf.measure.verification.verifier import Verifier
+from pytest_gpuperf.measure.verification import reexecution, verifier
+from pytest_gpuperf.measure.verification.verifier import Rerun, Verifier, by_events
 from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, Reference
 from run_builders import timing
@@ -80,7 +78,7 @@ def test_former_output_is_doubted(expected: Any) -> None:
 
 @pytest.fixture
 def _no_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retiming, "block_gpu", lambda _: None)
+    monkeypatch.setattr(verifier, "block_gpu", lambda _: None)
     for name in ("event", "record", "synchronize", "elapsed_us"):
         monkeypatch.setattr(originals, name, lambda *_: 10.0)
 

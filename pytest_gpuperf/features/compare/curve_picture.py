@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.picture import Axis, Picture, Polyline
-from pytest_gpuperf.records.counters import is_raw_name
+from pytest_gpuperf.records.run import is_raw_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

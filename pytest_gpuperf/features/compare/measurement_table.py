@@ -19,7 +19,7 @@ from pytest_gpuperf.features.compare.values import (
     why_not_compared,
 )
 from pytest_gpuperf.metrics.presets import PRESETS
-from pytest_gpuperf.records.counters import top_stall
+from pytest_gpuperf.records.run import top_stall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ from pytest_gpuperf.measure.cupti.libcupti import TRITON, CuptiError, copies
 from pytest_gpuperf.measure.device.conditions import Nvml, driver_version
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import find_ncu
-from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.records.run import STATIC_SOURCE
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.table import Column, Report, Table
 from pytest_gpuperf.settings.ini_file import find_config

@@ -12,7 +12,7 @@ from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.export.file_schemas import FILES, shown
 from pytest_gpuperf.features.export.row_files import to_csv, to_json, to_parquet
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

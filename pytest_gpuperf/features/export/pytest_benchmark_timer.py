@@ -61,7 +61,7 @@ class _Clock:
         import torch
 
         from pytest_gpuperf.measure.device import originals
-        from pytest_gpuperf.measure.timing.graph_capture import block_gpu
+        from pytest_gpuperf.measure.timing.graph import block_gpu
 
         if self._start is None and not torch.cuda.is_available():
             raise GpuperfError(

@@ -10,8 +10,8 @@ from pytest_gpuperf._version import __version__
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.records import Environment, MetricValue, TimingMode
-from pytest_gpuperf.records.atomic_writing import write_files
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.quantities import Count, Positive, Ratio, Schema, Spread, Time
 from pytest_gpuperf.report.brief import shortened
 from pytest_gpuperf.report.forms.as_json import escaped

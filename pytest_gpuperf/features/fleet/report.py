@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.rows import build_rows, columns_of, header_lines
 from pytest_gpuperf.report.table import Column, Report, Table

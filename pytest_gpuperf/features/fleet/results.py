@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.features.fleet.messages import EndOfTest
 from pytest_gpuperf.features.github.merging import merge_runs
-from pytest_gpuperf.records.atomic_writing import write_files
+from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import RUN_FILES, encode_run, file_of_run, make_state_folder
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.run_store import RunStore
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.session.durations import load_durations
-from pytest_gpuperf.session.run_file import now
+from pytest_gpuperf.session.run_report import now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ from pytest_gpuperf.features.github.pull_request_comment import (
     refused_comment,
     request_comment,
 )
-from pytest_gpuperf.records.counters import STATIC_SOURCE
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
+from pytest_gpuperf.records.run import STATIC_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.records.atomic_writing import named
 from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.records.files import named
 from pytest_gpuperf.report.forms.as_markdown import bullets, escape, table_rows
 from pytest_gpuperf.report.notices import notices, undecided
 from pytest_gpuperf.report.rows import (

@@ -18,7 +18,7 @@ from pytest_gpuperf.features.history.series import series_of
 from pytest_gpuperf.features.history.series_report import detailed, overview
 from pytest_gpuperf.features.history.steps_report import steps_report
 from pytest_gpuperf.features.history.store import HistoryStore
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.report.number_format import count, show_size
 from pytest_gpuperf.report.overwrite_check import refuse_other_file
 

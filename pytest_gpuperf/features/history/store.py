@@ -9,8 +9,7 @@ import filelock
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history.stored_times import decode_lines, encode_lines, in_order
-from pytest_gpuperf.records.atomic_writing import write_files
-from pytest_gpuperf.records.file_paths import find_files, show_path
+from pytest_gpuperf.records.files import find_files, show_path, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

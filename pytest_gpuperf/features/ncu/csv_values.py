@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.file_kernel import FileKernel
-from pytest_gpuperf.measure.ncu.kernel_name import function_name
+from pytest_gpuperf.measure.counters.kernel_profile import function_name
 from pytest_gpuperf.metrics.ncu_units import to_base
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.roofline_picture import roofline
 from pytest_gpuperf.features.page.time_pictures import blocks, restarts, sessions
-from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.records.run import STATIC_SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

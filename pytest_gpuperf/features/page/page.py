@@ -14,7 +14,7 @@ from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.notices import notices, undecided
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.rows import SEVERITY, header_lines
-from pytest_gpuperf.session.news import ERROR
+from pytest_gpuperf.session.progress import ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

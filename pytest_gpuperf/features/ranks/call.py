@@ -10,7 +10,7 @@ import torch
 from torch import distributed
 
 from pytest_gpuperf.features.ranks.callable_transfer import unpacked
-from pytest_gpuperf.measure.device.synchronisation import finish
+from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.records.call import made_arguments
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.measure.correctness.call_tensors import Arguments, copied_outputs
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare, low_signal, merge
-from pytest_gpuperf.measure.correctness.poison import PATTERNS, holds, poisoned_memory
+from pytest_gpuperf.measure.device.memory import PATTERNS, holds, poisoned_memory
 from pytest_gpuperf.records import Correctness
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trace.chrome_traces import read_chrome_trace
 from pytest_gpuperf.features.trace.overlap import split_span
 from pytest_gpuperf.features.trace.summary import devices_of, median_region
-from pytest_gpuperf.measure.timing.graph_capture import block_gpu
+from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.records.ranks import RankTime
 
 if TYPE_CHECKING:

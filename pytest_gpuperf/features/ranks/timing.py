@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.ranks.messages import TimesOfRank
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.graph_capture import block_gpu
+from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.records.ranks import RankTime
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Memory errors, races and wrong barriers in the kernels of tests, found by NVIDIA's compute-sanitizer.
 
 Option: `--gpuperf-sanitize`: the core then runs the tests first in a pass of `core_interface`.
-Record part: `TestRecord.sanitizer`, whose type is in `records/correctness.py`, since verdicts have it.
+Record part: `TestRecord.sanitizer`, whose type is in `records/run.py`, since verdicts have it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ import click
 from pytest_gpuperf._version import requirement
 from pytest_gpuperf.cli.output import echo
 from pytest_gpuperf.processes.git import GitError, run_git
-from pytest_gpuperf.records.atomic_writing import write_files
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path, write_files
 
 SUITE = "perf"
 EXAMPLE = "test_perf_example.py"

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
+from pytest_gpuperf.measure.cubin import Cubin
 from pytest_gpuperf.measure.device.occupancy import multiprocessor, occupancy
-from pytest_gpuperf.measure.identity.cubin import Cubin
 from pytest_gpuperf.records import Record, StaticKernel
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from pytest_gpuperf.features.trace.regions import CALL_MARK
 from pytest_gpuperf.features.trace.summary import summarise, with_span
 from pytest_gpuperf.features.trace.triton_tensor_cores import TritonCode
 from pytest_gpuperf.measure.cupti import activity
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.ownership import detach
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
 from pytest_gpuperf.measure.device.originals import elapsed_us, event
 from pytest_gpuperf.records.timing import OTHER_CLIENT
 

@@ -22,8 +22,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trace.doubts import doubts
 from pytest_gpuperf.features.trace.json_repair import repaired
 from pytest_gpuperf.records.file_kinds import refuse_ncu
-from pytest_gpuperf.records.file_paths import show_path
-from pytest_gpuperf.records.gzip_files import as_utf8, read_unpacked
+from pytest_gpuperf.records.files import as_utf8, read_unpacked, show_path
 from pytest_gpuperf.report.number_format import count
 
 if TYPE_CHECKING:

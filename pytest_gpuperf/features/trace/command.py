@@ -18,7 +18,7 @@ from pytest_gpuperf.features.trace.kernel_table import short_name
 from pytest_gpuperf.features.trace.report import FoundTrace, trace_report
 from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.run_store import RUN_FILES, file_of_run, load_run
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pytest_gpuperf.features.trace.kernel_table import kernel_table, region_line
 from pytest_gpuperf.features.trace.overview import overview_table, split_lines
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.call import with_label
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.table import Report, Table
 

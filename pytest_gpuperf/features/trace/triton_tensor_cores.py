@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.measure.identity.code_reader import compiled_kernels
+from pytest_gpuperf.measure.first_calls import compiled_kernels
 from pytest_gpuperf.registry import registry
 
 if TYPE_CHECKING:

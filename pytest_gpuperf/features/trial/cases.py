@@ -9,7 +9,7 @@ import msgspec
 from pytest_gpuperf._version import requirement
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.record import TrialCase
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.originals import ReplacedError
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -19,9 +19,8 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.file_import import Unchanged, load
 from pytest_gpuperf.features.trial.problem_forms import FORMS
-from pytest_gpuperf.measure.correctness.call_tensors import named_tensors
+from pytest_gpuperf.measure.correctness.call_tensors import mapped, named_tensors
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
-from pytest_gpuperf.measure.trees import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -7,7 +7,7 @@ from importlib.util import decode_source
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.file_paths import show_path
+from pytest_gpuperf.records.files import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,6 @@ from typing import Any, Literal, TypeAlias
 
 from pytest_gpuperf.records import Run
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.correctness import Correctness
 from pytest_gpuperf.records.quantities import (
     AbsoluteTolerance,
     Count,
@@ -18,6 +17,7 @@ from pytest_gpuperf.records.quantities import (
     Time,
     TimeOrZero,
 )
+from pytest_gpuperf.records.run import Correctness
 from pytest_gpuperf.records.settlement import AgainstTiming
 from pytest_gpuperf.records.timing import TimingMode
 

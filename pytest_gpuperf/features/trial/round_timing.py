@@ -19,9 +19,8 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.problem import cloned, fits, refill, tensors_in
 from pytest_gpuperf.features.trial.record import CaseTimes
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
-from pytest_gpuperf.measure.correctness.poison import copy, fill, same_bits
-from pytest_gpuperf.measure.device.memory import fingerprint
-from pytest_gpuperf.measure.device.synchronisation import finish
+from pytest_gpuperf.measure.device.memory import copy, fill, fingerprint, same_bits
+from pytest_gpuperf.measure.device.originals import finish
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

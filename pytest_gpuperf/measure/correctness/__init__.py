@@ -58,10 +58,8 @@ from pytest_gpuperf.measure.correctness.comparison import (
 )
 from pytest_gpuperf.measure.correctness.guarded_call import Guarded, call_between_red_zones
 from pytest_gpuperf.measure.correctness.pending_outputs import late_outputs, strange_types, types_in
-from pytest_gpuperf.measure.correctness.poison import PATTERNS, holds, poisoned_memory
-from pytest_gpuperf.measure.device.originals import library_unchanged, now
-from pytest_gpuperf.measure.device.process_state import ProcessState
-from pytest_gpuperf.measure.device.synchronisation import finish
+from pytest_gpuperf.measure.device.memory import PATTERNS, holds, poisoned_memory
+from pytest_gpuperf.measure.device.originals import ProcessState, finish, library_unchanged, now
 from pytest_gpuperf.records import Correctness
 
 if TYPE_CHECKING:

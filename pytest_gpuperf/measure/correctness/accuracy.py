@@ -25,12 +25,10 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import show_repr
-from pytest_gpuperf.measure.correctness.call_tensors import named_tensors
+from pytest_gpuperf.measure.correctness.call_tensors import mapped, named_tensors
 from pytest_gpuperf.measure.correctness.comparison import dtype_name, unravel
-from pytest_gpuperf.measure.correctness.poison import same_bits
-from pytest_gpuperf.measure.device.memory import free_bytes
-from pytest_gpuperf.measure.device.synchronisation import finish
-from pytest_gpuperf.measure.trees import mapped
+from pytest_gpuperf.measure.device.memory import free_bytes, same_bits
+from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.records import Accuracy
 
 if TYPE_CHECKING:

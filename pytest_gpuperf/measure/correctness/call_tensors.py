@@ -5,6 +5,7 @@ Arrays of other libraries (JAX, CuPy, numba-cuda, NumPy) are read as tensors tha
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
@@ -16,12 +17,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.dlpack import from_dlpack
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.poison import copy, fill, same_bits
-from pytest_gpuperf.measure.device.memory import alias, bytes_of
-from pytest_gpuperf.measure.trees import mapped, values_in
+from pytest_gpuperf.measure.device.memory import alias, bytes_of, copy, fill, same_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
 
 ON_GPU = frozenset((2, 13))
 """`kDLCUDA` and `kDLCUDAManaged` in dlpack.h."""
@@ -325,3 +325,22 @@ def moved(tree: Any, device: torch.device) -> Any:
         return value if tensor is None else tensor.to(device)
 
     return mapped(one, tree)
+
+
+def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Return the same tree with the results for its values; a container of another class is a value."""
+    kind = type(tree)
+    if kind in (dict, OrderedDict):
+        return kind((key, mapped(function, value)) for key, value in tree.items())
+    if kind in (tuple, list):
+        return kind(mapped(function, value) for value in tree)
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return kind(*(mapped(function, value) for value in tree))
+    return function(tree)
+
+
+def values_in(tree: Any) -> list[Any]:
+    """Return the values of a tree."""
+    found: list[Any] = []
+    mapped(found.append, tree)
+    return found

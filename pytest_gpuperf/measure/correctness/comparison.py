@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness import poison
-from pytest_gpuperf.measure.trees import mapped
+from pytest_gpuperf.measure.correctness.call_tensors import mapped
+from pytest_gpuperf.measure.device import memory
 from pytest_gpuperf.records import Correctness
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ class ReferenceWithCheck:
 def copy_of(value: object) -> object:
     """Copy the tensors in nested tuples, lists and dicts, with the same bits."""
     return mapped(
-        lambda one: poison.copy(one).view(one.dtype) if isinstance(one, torch.Tensor) else one, value
+        lambda one: memory.copy(one).view(one.dtype) if isinstance(one, torch.Tensor) else one, value
     )
 
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness import poison
-from pytest_gpuperf.measure.correctness.call_tensors import named_tensors, tensors_of_arguments
+from pytest_gpuperf.measure.correctness.call_tensors import mapped, named_tensors, tensors_of_arguments
 from pytest_gpuperf.measure.correctness.guarded_memory import (
     ALIGNMENT,
     GuardedPool,
@@ -30,9 +29,9 @@ from pytest_gpuperf.measure.correctness.guarded_memory import (
     recorded_requests,
     written,
 )
+from pytest_gpuperf.measure.device import memory
 from pytest_gpuperf.measure.device.memory import bytes_of, twin
-from pytest_gpuperf.measure.device.synchronisation import finish
-from pytest_gpuperf.measure.trees import mapped
+from pytest_gpuperf.measure.device.originals import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -142,7 +141,7 @@ class Guarded:
             other = plain.get(name)
             if other is None or output.shape != other.shape:
                 continue
-            if output.device.type == "meta" or output.dtype in poison.PACKED:
+            if output.device.type == "meta" or output.dtype in memory.PACKED:
                 continue
             count = int((output.isnan() & ~other.isnan()).sum())
             if count:
@@ -181,7 +180,7 @@ def call_between_red_zones(
             }
             zones = pool.zones(neighbours) if pool else []
             writes = written([*guarded.zones, *zones])
-            copies = {name: poison.copy(tensor) for name, tensor in outputs.items()}
+            copies = {name: memory.copy(tensor) for name, tensor in outputs.items()}
     except GpuperfError:
         raise
     except Exception:
@@ -193,9 +192,9 @@ def call_between_red_zones(
         changed = {name: guarded.copies.get(id(tensor)) for name, tensor in arguments.written.items()}
         # The memory of the guarded arguments ends with their red zones.
         copies = {
-            name: poison.copy(tensor)
+            name: memory.copy(tensor)
             for name, tensor in changed.items()
-            if tensor is not None and not poison.same_bits(tensor, arguments.written[name]).all()
+            if tensor is not None and not memory.same_bits(tensor, arguments.written[name]).all()
         }
     return Guarded(copies, tuple(writes))
 

@@ -21,14 +21,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.call_profile import CounterSource, names_to_read
+from pytest_gpuperf.measure.counters.kernel_profile import (
+    CounterSource,
+    RawKernel,
+    function_name,
+    names_to_read,
+)
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
-from pytest_gpuperf.measure.device.l2_flush import FLUSHED_SIZES, CleanFlush, set_aside_restored
+from pytest_gpuperf.measure.device.memory import FLUSHED_SIZES, CleanFlush, set_aside_restored
 from pytest_gpuperf.measure.device.occupancy import multiprocessor, occupancy
-from pytest_gpuperf.measure.ncu.kernel_name import function_name
-from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
 from pytest_gpuperf.records import Profile
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import Cupti, copies
-from pytest_gpuperf.measure.cupti.profiler_host import Host, chips
+from pytest_gpuperf.measure.cupti.range_profiler import Host, chips
 from pytest_gpuperf.processes.module_process import ask_apart, serve
 
 if TYPE_CHECKING:

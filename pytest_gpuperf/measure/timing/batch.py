@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
+from pytest_gpuperf.measure.cupti.activity import SPIN, busy_us, mark, recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import l2_flush, originals
+from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.device.driver import STAMP
-from pytest_gpuperf.measure.device.synchronisation import finish
-from pytest_gpuperf.measure.timing.graph_calls import CapturedCalls
-from pytest_gpuperf.measure.timing.graph_capture import block_gpu, capture, replay_us
-from pytest_gpuperf.measure.timing.marker_kernels import SPIN, mark
+from pytest_gpuperf.measure.device.originals import finish
+from pytest_gpuperf.measure.timing.graph import CapturedCalls, block_gpu, capture, replay_us
 from pytest_gpuperf.statistics.decision import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from pytest_gpuperf.measure.call_memory import CallElsewhere
     from pytest_gpuperf.measure.cupti.activity import Activity
-    from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
     from pytest_gpuperf.measure.timing.sm_clock import Stamps
     from pytest_gpuperf.records import StreamWork
 
@@ -135,7 +133,7 @@ class ColdBatch(_Calls):
 
     def flush(self) -> None:
         """Empty the L2 before a single call, also of memory that persists in it."""
-        l2_flush.forget()
+        memory.reset_l2()
         originals.zero(self._buffer)
 
     def run(self) -> Block:
@@ -149,7 +147,7 @@ class ColdBatch(_Calls):
                 "the time is refused: the buffer that flushes the L2 was changed",
                 expected="a callable that leaves the tensors of this plugin alone",
             )
-        l2_flush.forget()
+        memory.reset_l2()
         flushes_us = replay_us(self._flushes)
         both_us = replay_us(self.graph)
         return Block((both_us - flushes_us) / self.calls, _clock(self._stamps))

@@ -14,20 +14,21 @@ from math import inf
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
-from pytest_gpuperf.measure.cupti.ownership import detach
-from pytest_gpuperf.measure.device.driver import STAMP
-from pytest_gpuperf.measure.device.synchronisation import finish
-from pytest_gpuperf.measure.ncu.kernel_name import function_name
-from pytest_gpuperf.measure.timing.batch import Block, GpuWork, HostBatch
-from pytest_gpuperf.measure.timing.graph_capture import nothing_launched
-from pytest_gpuperf.measure.timing.marker_kernels import (
+from pytest_gpuperf.measure.counters.kernel_profile import function_name
+from pytest_gpuperf.measure.cupti.activity import (
+    busy_us,
     counted,
     mark,
     marks_in,
+    recorded,
     refuse_elsewhere,
     wait_for_threads,
 )
+from pytest_gpuperf.measure.cupti.libcupti import detach
+from pytest_gpuperf.measure.device.driver import STAMP
+from pytest_gpuperf.measure.device.originals import finish
+from pytest_gpuperf.measure.timing.batch import Block, GpuWork, HostBatch
+from pytest_gpuperf.measure.timing.graph import nothing_launched
 from pytest_gpuperf.records import SingleCall, StreamWork
 from pytest_gpuperf.statistics.decision import interquartile_range, trimmed_mean
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.ownership import detach
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.device.synchronisation import finish
+from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.timing.batch import (
     MAX_CALLS,
     SHORT_IN_GAPS,
@@ -20,15 +22,13 @@ from pytest_gpuperf.measure.timing.batch import (
     HotBatch,
     QueuedBatch,
 )
-from pytest_gpuperf.measure.timing.graph_capture import (
+from pytest_gpuperf.measure.timing.graph import (
     NotCapturableError,
     NothingLaunchedError,
     OutOfMemoryError,
     block_gpu,
     capture,
     nothing_launched,
-    rehearse,
-    waits_for_gpu,
 )
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
@@ -36,9 +36,9 @@ from pytest_gpuperf.measure.timing.sm_clock import until_steady
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_gpuperf.measure.call_memory import CallElsewhere
     from pytest_gpuperf.measure.timing.batch import Batch, Block
-    from pytest_gpuperf.measure.timing.graph_calls import CapturedCalls
-    from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
+    from pytest_gpuperf.measure.timing.graph import CapturedCalls
     from pytest_gpuperf.measure.timing.sm_clock import Stamps, Warmed
     from pytest_gpuperf.records import TimingMode
 
@@ -51,6 +51,7 @@ QUEUED_CALLS = 50
 FEW_CALLS = 10
 """Calls of a graph that is too short for the gaps of a long one."""
 WARM_UP_CAP_S = 3.0
+_NO_USERS_SEED = 0x6770_7570_6572_6621
 MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
 
 
@@ -187,6 +188,36 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
     return PreparedCall(queued, "queued", fn=fn, enqueue_us=probe.enqueue_us)
 
 
+def rehearse(fn: Callable[[], Any]) -> None:
+    """Call `fn` once, outside a capture, and find what a graph of it cannot have.
+
+    A capture that fails in a library may leave it broken: after one, cuSOLVER's `syevj` fails in each plain
+    call, too (torch 2.11). A graph goes on with the random numbers of the generator, whatever seed it sets.
+
+    Raises:
+        NotCapturableError: `fn` waits for the GPU within torch, or sets a seed.
+    """
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    state, debug_mode = generator.get_state(), torch.cuda.get_sync_debug_mode()
+    generator.manual_seed(_NO_USERS_SEED)
+    try:
+        with warnings.catch_warnings():
+            # torch says that it does not see all waits.
+            warnings.simplefilter("ignore")
+            torch.cuda.set_sync_debug_mode("error")
+        fn()
+        own_seed = generator.initial_seed() != _NO_USERS_SEED
+    except RuntimeError as error:
+        if "synchronizing" not in str(error):
+            raise
+        raise NotCapturableError("it waits for the GPU") from error
+    finally:
+        torch.cuda.set_sync_debug_mode(debug_mode)
+        generator.set_state(state)
+    if own_seed:
+        raise NotCapturableError("it sets torch's seed, which a graph would not set again")
+
+
 def _try_capture(fn: Callable[[], Any]) -> None:
     """Capture two calls, one after the other: a call may depend on the one before."""
 
@@ -200,6 +231,23 @@ def _try_capture(fn: Callable[[], Any]) -> None:
         raise NotCapturableError("PYTORCH_NO_CUDA_MEMORY_CACHING is set, and a graph needs cached memory")
     rehearse(fn)
     capture(calls)
+
+
+def waits_for_gpu(fn: Callable[[], Any]) -> bool:
+    """Return True if `fn` returns only when the GPU has finished earlier work."""
+    originals.synchronize()
+    begin = originals.now()
+    fn()
+    host_us = (originals.now() - begin) * 1e6
+    originals.synchronize()
+    # Long enough that a host that is slow for once does not look like one that waits.
+    block_gpu(min(max(20_000, 10 * host_us), 500_000))
+    passed = originals.event()
+    originals.record(passed)
+    fn()
+    waited = originals.has_passed(passed)
+    originals.synchronize()
+    return waited
 
 
 def _not_captured(

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.cupti.ownership import detach
-from pytest_gpuperf.measure.device import l2_flush, originals
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
+from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS, SHORT_IN_GAPS, launch_gap_us
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
 from pytest_gpuperf.measure.timing.prepared_call import PreparedCall, prepare
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
+    from pytest_gpuperf.measure.call_memory import CallElsewhere
     from pytest_gpuperf.measure.timing.batch import Block
-    from pytest_gpuperf.measure.timing.relocated_calls import CallElsewhere
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
     Verify: TypeAlias = Callable[[PreparedCall, Timing, str], Timing]
@@ -132,7 +131,7 @@ class Timer:
                 launches nothing, one too short to be timed cold, or a time that is refused.
         """
         progress("compiles")
-        with l2_flush.reset_after(), originals.library_unchanged():
+        with memory.l2_reset_after(), originals.library_unchanged():
             try:
                 prepared = replace_fields(self.prepare(fn, mode), elsewhere=elsewhere)
                 timing = self._undisturbed(prepared, progress, known)

@@ -8,10 +8,10 @@ what speaks against it. The threat is a callable that looks faster than it is, b
    does not contain all of it. In mode `auto` the kernels are timed instead.
 2. **State** (`verifier.py`). Arguments that must stay, settings of the process and functions of libraries
    have to be as before the timing.
-3. **Re-execution** (`retiming.py`, `reexecution.py`). Some of the timed calls run once more, by the
+3. **Re-execution** (`verifier.py`, `reexecution.py`). Some of the timed calls run once more, by the
    instrument that timed them: calls of a graph without the callable, plain calls, and calls on tensors
    elsewhere. They run on the timed values, then on other ones in the same memory (`perturbed_inputs.py`),
-   each time into poisoned memory. `outputs.py` compares with the reference, or without one with a plain call
+   each time into poisoned memory. Outputs are compared with the reference, or without one with a plain call
    on copies of the arguments.
 4. **Seen and unseen values** (`reexecution.py`). A call must not take longer on values that it has not seen.
 
@@ -28,5 +28,5 @@ no doubt. A verification may take `replay.MOST_SECONDS`; slow calls are run agai
 The callable runs in this process and may know all of this. So the calls that run again and the other values
 are chosen by the system's random numbers, the reference runs after the callable, and clocks are those from
 before the first test (`device/originals.py`). What a call writes is restored in any case
-(`measure/restoration`).
+(`measure/call_memory.py`).
 """

@@ -17,20 +17,21 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.activity import busy_us, recorded
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.batch import ColdBatch
-from pytest_gpuperf.measure.timing.graph_capture import block_gpu
-from pytest_gpuperf.measure.timing.marker_kernels import (
+from pytest_gpuperf.measure.cupti.activity import (
     REFUSED,
     SPIN,
+    busy_us,
     counted,
     mark,
     marks_in,
+    recorded,
     refuse_elsewhere,
     wait_for_threads,
 )
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
+from pytest_gpuperf.measure.device import originals
+from pytest_gpuperf.measure.timing.batch import ColdBatch
+from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.records import SingleCall, Timing, Verification
 
 if TYPE_CHECKING:

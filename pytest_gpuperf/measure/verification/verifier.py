@@ -1,28 +1,199 @@
-"""Verify one timing: its records, the state of the process, and its calls once more."""
+"""Verify one timing: its records, the state of the process, and its calls once more.
+
+Single calls of a batch run again with the instrument that timed them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.compat.torch_names import profiler_runs
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.activity import REFUSED, busy_us, counted, mark, marks_in, recorded
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.marker_kernels import REFUSED
+from pytest_gpuperf.measure.device.originals import finish
+from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
+from pytest_gpuperf.measure.timing.graph import block_gpu
+from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call
 from pytest_gpuperf.measure.verification.cupti_records import contained
 from pytest_gpuperf.measure.verification.reexecution import RefusedError, Replay
-from pytest_gpuperf.measure.verification.retiming import reruns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.measure.restoration import Before
+    from pytest_gpuperf.measure.call_memory import Before, CallElsewhere
+    from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
-    from pytest_gpuperf.measure.verification.retiming import Rerun
     from pytest_gpuperf.records import Timing, Verification
     from pytest_gpuperf.records.call import Call
+
+    Clock: TypeAlias = Callable[[Callable[[], Any]], tuple[float, Any]]
+    """Makes a call, waits for its end, and returns its microseconds and its value."""
+    Ranges: TypeAlias = Sequence[tuple[int, int]]
+    """Addresses from the first number to below the second."""
+
+RERUN_CALLS = 4
+"""Calls of a graph that are run again."""
+LIVE_CALLS = 8
+"""Calls of another batch that are run again: each could leave its work out by chance."""
+PLAIN_CALLS = 2
+_BLOCK_US, _NODE_US = 100, 3
+MOST_BLOCK_US = 20_000
+"""Time of the GPU, and that for each node, that hides the host's launch of a graph."""
+
+
+class Rerun:
+    """One call of a batch.
+
+    Args:
+        call: Makes the call.
+        clock: Times it.
+        place: The call's copies of the tensors, if it has other ones.
+    """
+
+    live = True
+    """True if it calls the callable itself: a reference must not exist yet."""
+    memory: Ranges = ()
+    """Address ranges that belong to the graph and to nothing else; none without a graph."""
+
+    def __init__(self, call: Callable[[], Any], clock: Clock, place: CallElsewhere | None = None) -> None:
+        self._call = call
+        self._clock = clock
+        self._place = place
+        self.value: object = None
+        """Value of the call."""
+
+    def run(self, before: Callable[[], object]) -> float:
+        """Launch what `before` launches, then the call; wait for it and return its microseconds."""
+        if self.live:
+            self.value = None
+        before()
+        if self._place is not None:
+            self._place.take()
+        took_us, value = self._clock(self._call)
+        if self.live:
+            self.value = value
+            if self._place is not None and value is None:
+                self._place.give()
+        return took_us
+
+
+class GraphRerun(Rerun):
+    """One call of a graph, without the others.
+
+    Args:
+        call: Launches its nodes.
+        clock: Times it.
+        value: Value of a call with outputs in the same places.
+        memory: Address ranges of the graph's memory pool.
+    """
+
+    live = False
+
+    def __init__(self, call: Callable[[], Any], clock: Clock, value: object, memory: Ranges) -> None:
+        super().__init__(call, clock)
+        self.value = value
+        self.memory = memory
+
+
+def by_events(block_us: float = _BLOCK_US, flush: Callable[[], object] = lambda: None) -> Clock:
+    """Return a clock of two events, queued behind a kernel that blocks the GPU.
+
+    Args:
+        block_us: Time for which it blocks.
+        flush: Launched before each call; not timed.
+    """
+    start, end = originals.event(), originals.event()
+
+    def clock(call: Callable[[], Any]) -> tuple[float, Any]:
+        flush()
+        originals.synchronize()
+        block_gpu(block_us)
+        originals.record(start)
+        value = call()
+        originals.record(end)
+        originals.synchronize()
+        return originals.elapsed_us(start, end), value
+
+    return clock
+
+
+def by_host(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Time a call and its end on the GPU by the host's clock."""
+    finish()
+    begin = originals.now()
+    value = call()
+    finish(value)
+    return (originals.now() - begin) * 1e6, value
+
+
+def by_records(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Time a call by the records of its kernels, between two marks."""
+    finish()
+    with recorded(stay=True) as activities:
+        mark()
+        value = call()
+        finish(value)
+        mark()
+    marks = sorted(one.launch for one in marks_in(activities, 2))
+    return sum(busy_us(counted(by_call(activities, marks)))), value
+
+
+def reruns_of(batch: Batch) -> list[Rerun]:
+    """Return some of the calls that were timed, to be run one by one on other values.
+
+    Those at other places come early: a slow verification leaves the last ones out, and each has only one.
+
+    Raises:
+        GpuperfError: Single calls of this batch cannot be run.
+    """
+    if isinstance(batch, (HotBatch, ColdBatch)):
+        (last, *others), clock = _of_graph(batch), by_events()
+        plain = [Rerun(batch.fn, clock)] * PLAIN_CALLS
+        return [last, *_elsewhere(batch.others), *others, *plain]
+    if isinstance(batch, QueuedBatch):
+        queued = [Rerun(batch.fn, by_events(max(batch.block_us / batch.calls, _BLOCK_US)))] * LIVE_CALLS
+        return [queued[0], *_elsewhere(batch.others), *queued[1:]]
+    if isinstance(batch, KernelsBatch):
+        return [Rerun(batch.fn, by_records)] * LIVE_CALLS
+    if isinstance(batch, HostBatch):
+        return [Rerun(batch.fn, by_host)] * LIVE_CALLS
+    raise GpuperfError(f"single calls of a {type(batch).__name__} cannot be run again")
+
+
+def _elsewhere(others: Sequence[CallElsewhere]) -> list[Rerun]:
+    return [Rerun(one, by_events(), one) for one in others]
+
+
+def _of_graph(batch: HotBatch | ColdBatch) -> list[Rerun]:
+    """Return calls of a graph: the last, one of each kind that differs from it, and some by chance."""
+    calls = batch.captured
+    if calls.unavailable:
+        raise GpuperfError(calls.unavailable)
+    last = len(calls) - 1
+    # The callable must not know the choice, so no generator that it can seed.
+    chance = random.SystemRandom()
+    chosen = [last, *(chance.choice(of_kind) for of_kind in calls.kinds().values() if last not in of_kind)]
+    chosen += chance.sample(range(len(calls)), min(RERUN_CALLS, len(calls)))
+    # Each question costs milliseconds if another thread of Python is busy.
+    pool = batch.graph.pool()
+    memory = [
+        (one["address"], one["address"] + one["total_size"])
+        for one in torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        if tuple(one["segment_pool_id"]) == pool
+    ]
+    flush = batch.flush if isinstance(batch, ColdBatch) else lambda: None
+    found: list[Rerun] = []
+    for call in list(dict.fromkeys(chosen))[:RERUN_CALLS]:
+        one = calls.only(call)
+        clock = by_events(min(_BLOCK_US + _NODE_US * one.nodes, MOST_BLOCK_US), flush)
+        found.append(GraphRerun(one.launch, clock, calls.value_of(call), memory))
+    return found
+
 
 MOST_SINGLE = 3.0
 SINGLE_EXTRA_US = 20.0

@@ -15,7 +15,7 @@ import torch
 from pytest_gpuperf.features.export import pytest_benchmark_timer
 from pytest_gpuperf.features.export.pytest_benchmark_timer import gpu_clock
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.graph_capture import SLEEP_CYCLES_PER_US
+from pytest_gpuperf.measure.timing.graph import SLEEP_CYCLES_PER_US
 
 EVENT_US = 1.0
 

@@ -14,7 +14,7 @@ from pytest_gpuperf.metrics import METRICS, Combining
 from pytest_gpuperf.metrics.combination import combine, combining_of, weight_names, weights_to_ask_for
 from pytest_gpuperf.metrics.roofline import CEILINGS
 from pytest_gpuperf.records import KernelProfile
-from pytest_gpuperf.records.counters import STATIC_SOURCE
+from pytest_gpuperf.records.run import STATIC_SOURCE
 from pytest_gpuperf.records.run_store import load_run
 from run_builders import launches
 

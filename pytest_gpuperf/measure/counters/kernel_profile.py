@@ -1,24 +1,112 @@
-"""From the kernels of a call to its profile: raw names to read, kernels to keep, the record."""
+"""From a launch by raw names of ncu to the profile of a call: names to read, kernels to keep, the record."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL
-from pytest_gpuperf.metrics.combination import combine, weights_to_ask_for
-from pytest_gpuperf.records import Profile
+from pytest_gpuperf.metrics import short_metrics
+from pytest_gpuperf.metrics.combination import combine, weight_names, weights_to_ask_for
+from pytest_gpuperf.records import KernelProfile, MetricValue, Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from pytest_gpuperf.measure.ncu.raw_kernel import RawKernel
     from pytest_gpuperf.records.call import Call, Selection
     from pytest_gpuperf.records.passes import SelectedTest
+
+
+RETURNS = re.compile(r"^(?:std::enable_if<.*?>::type|(?:static\s+)?void)\s+")
+"""The type that a kernel returns, at the start of a demangled name."""
+_NAMELESS = re.compile(r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|`anonymous namespace'")
+# Their characters are no brackets.
+_OPERATOR = re.compile(r"\boperator\s*(<=>|<<=|>>=|<<|>>|<=|>=|->\*|->|<|>|\(\)|\[\])|->")
+_PAIRS = {")": "(", ">": "<", "]": "["}
+
+
+def function_name(demangled: str) -> str:
+    """Extract the function name from a demangled name, as close to that of ncu as the text allows.
+
+    `void at::vectorized_elementwise_kernel<4, float>(int, T2)` gives `vectorized_elementwise_kernel`.
+    """
+    operators: list[str] = []
+
+    def hide(found: re.Match[str]) -> str:
+        operators.append(re.sub(r"\s", "", found[0]))
+        return "\0"
+
+    text = _OPERATOR.sub(hide, _NAMELESS.sub("", demangled))
+    brackets = "(<[" if text.count("[") == text.count("]") else "(<"
+    opened: list[str] = []
+    kept: list[str] = []
+    hidden = iter(operators)
+    for character in text:
+        if character == "\0":
+            operator = next(hidden, "")
+            kept += [] if opened else [operator]
+        elif character in brackets:
+            if character == "(" and not opened and "".join(kept).strip() not in ("", "decltype"):
+                break
+            opened.append(character)
+        elif character in _PAIRS:
+            if _PAIRS[character] in opened and (character != ">" or opened[-1] == "<"):
+                while opened.pop() != _PAIRS[character]:
+                    pass
+        elif not opened:
+            kept.append(character)
+    return "".join(kept).strip().rpartition("::")[2].rpartition(" ")[2] or demangled
+
+
+class RawKernel(msgspec.Struct, frozen=True):
+    """One launch of one kernel, by raw ncu names."""
+
+    name: str
+    """Function name, from `ncu --kernel-name-base function`."""
+    demangled: str = ""
+    """Name with template arguments and parameters."""
+    grid: tuple[int, int, int] = (0, 0, 0)
+    """Blocks in x, y, z; zeros if ncu did not report them."""
+    block: tuple[int, int, int] = (0, 0, 0)
+    """Threads in x, y, z; zeros if ncu did not report them."""
+    ranges: tuple[str, ...] = ()
+    """Names of all NVTX ranges around the launch: push/pop ranges outermost first, then start/end ranges."""
+    metrics: dict[str, MetricValue] = {}
+    """In ncu's base units (`ns`, `byte`, `%`); metrics without a value are left out."""
+    units: dict[str, str] = {}
+    """ncu's unit of each metric, empty for a pure number."""
+
+    def matches(self, regex: str | None) -> bool:
+        """Return True if a regex is found in the function name or the demangled name; None matches all."""
+        return regex is None or any(re.search(regex, name) for name in (self.name, self.demangled))
+
+    def profile(self, extra: Iterable[str] = (), short: Collection[str] | None = None) -> KernelProfile:
+        """Make the record of the launch.
+
+        Args:
+            extra: Raw ncu names to keep in addition to short ones, in ncu's base unit.
+            short: The short names to keep; None for all.
+        """
+        known = short_metrics(self.metrics, self.units)
+        metrics = {name: value for name, value in known.items() if short is None or name in short}
+        metrics.update({name: self.metrics[name] for name in extra if name in self.metrics})
+        known = {**self.metrics, **known}
+        weights = {
+            name: known[name] for name in weight_names(metrics) if name in known and name not in metrics
+        }
+        return KernelProfile(
+            name=self.name,
+            demangled="" if self.demangled == self.name else self.demangled,
+            grid=self.grid,
+            block=self.block,
+            metrics=metrics,
+            weights=weights,
+        )
 
 
 def names_to_read(metrics: Iterable[str], chip: str) -> list[str]:

@@ -1,22 +1,117 @@
-"""Files, written completely or not at all; links, devices and pipes are written through."""
+"""Files: find them, show their paths, read gzipped ones, and write them completely or not at all.
+
+Links, devices and pipes are written through. Unpacked is up to a limit: a small gzip file can hold terabytes.
+"""
 
 from __future__ import annotations
 
+import codecs
 import errno
+import gzip
 import os
 import re
 import tempfile
 import time
+import zlib
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.signals import signals_held_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     Content: TypeAlias = bytes | Iterable[bytes]
+
+
+def find_files(folder: Path, pattern: str) -> list[Path]:
+    """Return the paths below a folder that match, sorted; none if the folder does not exist.
+
+    `Path.glob` also finds hidden files, and ignores folders that cannot be read.
+
+    Args:
+        folder: The top.
+        pattern: Names separated by slashes, with `*` as in a shell.
+
+    Raises:
+        OSError: The folder, or one in it, is not a folder or cannot be read.
+    """
+    first, _, rest = pattern.partition("/")
+    try:
+        paths = sorted(
+            path for path in folder.iterdir() if path.name[0] != "." and fnmatchcase(path.name, first)
+        )
+    except FileNotFoundError:
+        return []
+    if not rest:
+        return paths
+    return [path for below in paths if below.is_dir() for path in find_files(below, rest)]
+
+
+def show_path(path: Path) -> str:
+    """Return the path as people type it: relative to the working directory if it is below it."""
+    # The working directory may be gone.
+    with suppress(ValueError, OSError):
+        path = Path(os.path.realpath(path)).relative_to(Path.cwd())
+    return path.as_posix()
+
+
+MOST_BYTES = 2**30
+"""Largest unpacked size."""
+
+_MAGIC = b"\x1f\x8b"
+_CHUNK = 2**20
+
+
+def read_unpacked(path: Path, expected: str) -> bytes:
+    """Read a file, gzipped or not.
+
+    Args:
+        path: The file.
+        expected: The right content, for an error.
+
+    Raises:
+        GpuperfError: The file cannot be read, is damaged, or unpacks to too much.
+    """
+    return b"".join(unpacked(path, expected))
+
+
+def as_utf8(data: bytes) -> bytes:
+    """Return a text without a byte-order mark, in UTF-8 if the mark tells UTF-16."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", errors="replace").encode()
+    return data.removeprefix(codecs.BOM_UTF8)
+
+
+def unpacked(path: Path, expected: str) -> Iterator[bytes]:
+    """Yield the content of a file, gzipped or not, in pieces.
+
+    Raises:
+        GpuperfError: As `read_unpacked`.
+    """
+    try:
+        with path.open("rb") as file:
+            if file.peek(2)[:2] != _MAGIC:
+                yield from iter(lambda: file.read(_CHUNK), b"")
+                return
+            left = MOST_BYTES
+            with gzip.open(file) as content:
+                for chunk in iter(lambda: content.read(_CHUNK), b""):
+                    left -= len(chunk)
+                    if left < 0:
+                        raise GpuperfError(
+                            f"{show_path(path)} unpacks to more than {MOST_BYTES // 2**20} MiB",
+                            expected=expected,
+                            next_step="if you trust it, unpack it with gunzip and name the unpacked file",
+                        )
+                    yield chunk
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise GpuperfError(f"{show_path(path)} cannot be read: {reason}", expected=expected) from None
+
 
 _LEFTOVER = re.compile(r"\..+\.json(\.gz)?\.[a-z0-9_]{8}\.tmp")
 

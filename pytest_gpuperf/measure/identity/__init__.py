@@ -1,1 +1,0 @@
-"""Code of the kernels that a call launches: find it, hash it, and keep it."""
