@@ -116,6 +116,16 @@ class FakeTimer:
         return FakePrepared(fn, mode)
 
 
+class FakeCodeReader:
+    """A fake `CodeReader`."""
+
+    def __init__(self, driver: str) -> None: ...
+
+    def read(self, call: Any) -> Any:
+        """Return the code that the test has put on its function."""
+        return getattr(call.fn, "code", None)
+
+
 class FakeSource(LiveSource):
     """A fake `LiveSource`."""
 
@@ -126,8 +136,8 @@ class FakeSource(LiveSource):
         return Correctness(passed=True)
 
     def code(self, call: Any) -> Any:
-        """Return the code that the test has put on its function."""
-        return getattr(call.fn, "code", None)
+        """Return the code of the call."""
+        return self._codes.read(call)
 
     def in_turn(self, first: Any, other: Any, *, mode: str) -> Any:
         """Time both calls in turn; there is no memory to copy."""
@@ -154,7 +164,6 @@ def pytest_configure() -> None:
     import pytest_gpuperf.against.engine
     import pytest_gpuperf.session.live_runner
     from pytest_gpuperf.measure.device.gpu_lock import GpuLock
-    from pytest_gpuperf.measure.first_calls import CodeReader
     from pytest_gpuperf.statistics import sequential
     from run_builders import H200, one_test
 
@@ -169,7 +178,7 @@ def pytest_configure() -> None:
     stand_in("pytest_gpuperf.measure.device.originals", Originals=lambda _: None)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
     vars(pytest_gpuperf.session.live_runner)["LiveSource"] = FakeSource
-    CodeReader.read = FakeSource.code  # type: ignore[method-assign,assignment]
+    stand_in("pytest_gpuperf.measure.first_calls", CodeReader=FakeCodeReader)
     if restarts := os.environ.get("FAKE_GPU_RESTARTS"):
         for module in (sequential, pytest_gpuperf.against.engine):
             vars(module)["LOOKS"] = (int(restarts),)

@@ -42,6 +42,7 @@ class SimulatedGpu:
         log: What was done, in order.
         host_us: Time of the host for one launch.
         memory_bytes: Size of its memory.
+        on_capture: Called with the name of each captured kernel.
         caches: False if torch does not cache memory.
         sync_debug_mode: torch's, in which `copy_to_host` raises.
     """
@@ -51,6 +52,7 @@ class SimulatedGpu:
         self.log: list[str] = []
         self.host_us = 1.0
         self.memory_bytes = 1000
+        self.on_capture: Callable[[str], object] = lambda _: None
         self.caches = True
         self.sync_debug_mode: object = 0
         self._allocated: weakref.WeakSet[Memory] = weakref.WeakSet()
@@ -109,6 +111,7 @@ class SimulatedGpu:
         """Launch a kernel, or add it to the graph that is captured."""
         if self._captured is not None:
             self._captured.append((name, us))
+            self.on_capture(name)
             return
         self.log.append(f"{name} {us:g}")
         self.now += self.host_us

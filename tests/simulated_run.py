@@ -11,10 +11,11 @@ import torch
 
 import cupti_runs
 import fake_cupti
+from fake_driver import Driver
 from pytest_gpuperf.measure import call_memory, first_calls
 from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.cupti import activity
-from pytest_gpuperf.measure.device import originals
+from pytest_gpuperf.measure.device import driver, originals
 from pytest_gpuperf.measure.timing import kernels_batch, timer
 from pytest_gpuperf.measure.verification import cupti_records
 from simulated_gpu import SimulatedGpu, SimulatedStamps, install_kernels
@@ -34,6 +35,9 @@ def pytest_configure() -> None:
     cupti = cupti_runs.install()
     gpus.append(gpu := SimulatedGpu(PATCH))
     fake_cupti.install(PATCH, cupti)
+    graphs = Driver()
+    PATCH.setattr(driver, "library", lambda: graphs)
+    gpu.on_capture = graphs.kernel
     install_kernels(PATCH, gpuperf_empty=lambda *_: gpu.launch(0.5, "gpuperf_empty"))
     PATCH.setattr(timer, "Stamps", lambda: SimulatedStamps(gpu))
     PATCH.setattr(timer, "Burn", lambda: lambda seconds: None)

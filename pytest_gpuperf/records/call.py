@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -275,6 +276,13 @@ def check_kernels(value: object, where: str) -> str | None:
     for part in parts:
         check_regex(part, where)
     return str(parts[0]) if len(parts) == 1 else "|".join(f"(?:{part})" for part in parts)
+
+
+def wait_for_launches(value: object) -> None:
+    """Wait for the result of a call if JAX may still have to launch its work."""
+    jax = sys.modules.get("jax")
+    if jax is not None and hasattr(jax, "block_until_ready"):
+        jax.block_until_ready(value)
 
 
 def check_regex(regex: str, where: str) -> None:

@@ -22,6 +22,7 @@ from pytest_gpuperf.records import (
     WarmUp,
     Workload,
 )
+from pytest_gpuperf.records.call import wait_for_launches
 from pytest_gpuperf.records.trace import KERNEL_CLASSES
 from pytest_gpuperf.session.runner import Runner
 
@@ -171,8 +172,6 @@ class ChildSource:
 
     def _run(self, call: Call) -> None:
         import torch
-
-        from pytest_gpuperf.measure.device.originals import wait_for_launches
 
         wait_for_launches(call())
         torch.cuda.synchronize()

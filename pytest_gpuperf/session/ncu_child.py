@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.records.call import wait_for_launches
 from pytest_gpuperf.records.passes import Event, PassFolder
 from pytest_gpuperf.session.child_runner import ChildRunner, ChildSource, make_child
 from pytest_gpuperf.session.marker import name_of
@@ -73,8 +74,6 @@ class ProfilingSource(ChildSource):
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Run the call once so that ncu sees it."""
         import torch
-
-        from pytest_gpuperf.measure.device.originals import wait_for_launches
 
         self.warm_up(call)
         # The number identifies the range. The rest is for people, so only plain characters stay.

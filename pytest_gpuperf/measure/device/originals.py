@@ -28,6 +28,7 @@ import torch
 from pytest_gpuperf.compat import torch_names
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import driver
+from pytest_gpuperf.records.call import wait_for_launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,13 +99,6 @@ def synchronize() -> None:
             if device != current and _HAS_CONTEXT(device):
                 with _ON_DEVICE(device):
                     _SYNCHRONIZE()
-
-
-def wait_for_launches(value: object) -> None:
-    """Wait for the result of a call if JAX may still have to launch its work."""
-    jax = sys.modules.get("jax")
-    if jax is not None and hasattr(jax, "block_until_ready"):
-        jax.block_until_ready(value)
 
 
 def finish(value: object = None) -> None:
