@@ -42,7 +42,9 @@ def pytest_configure() -> None:
     PATCH.setattr(timer, "Stamps", lambda: SimulatedStamps(gpu))
     PATCH.setattr(timer, "Burn", lambda: lambda seconds: None)
     PATCH.setattr(torch.cuda, "get_allocator_backend", lambda: "simulated")
+    PATCH.setattr(torch.cuda, "memory_snapshot", list)
     PATCH.setattr(call_memory, "on_gpu", lambda tensor: True)
+    PATCH.setattr(call_memory, "free_bytes", lambda: 1 << 40)
     PATCH.setattr(originals, "_is_foreign", lambda _: False)  # the GPU is one
     for module in (activity, cupti_records, kernels_batch, first_calls, cupti_counters):
         PATCH.setattr(module, "recorded", gpu._recorded)
