@@ -57,14 +57,9 @@ def in_order(runs: Sequence[Run]) -> list[Run]:
     return sorted({run.id: run for run in runs}.values(), key=lambda run: (run.started_at, run.id))
 
 
-def is_wrong(test: TestRecord) -> bool:
-    """Return True if an output of a test was wrong."""
-    return any(measured.is_wrong for measured in test.measurements.values())
-
-
 def refusal(test: TestRecord, gpu: GpuInfo) -> str:
     """Return why no value of a test can become a baseline; empty if they can."""
-    if is_wrong(test):
+    if test.is_wrong:
         return "the output is wrong"
     if test.failure:
         return f"the test failed: {test.failure}"
@@ -117,7 +112,7 @@ class _Planner:
     @cached_property
     def wrong(self) -> set[str]:
         """Tests whose output was wrong in a run."""
-        return {test.nodeid for run in self.runs for test in run.tests if is_wrong(test)}
+        return {test.nodeid for run in self.runs for test in run.tests if test.is_wrong}
 
     def take(self, run: Run, test: TestRecord) -> Iterator[Effect]:
         """Put the values of a test into the files, and return the effects."""

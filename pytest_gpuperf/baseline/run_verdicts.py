@@ -44,17 +44,12 @@ class Expectations:
         self._environment = environment
         self._cards = cards or {}
 
-    def add(self, nodeid: str) -> None:
-        """Add a test of the run, and read its baseline.
+    def of(self, nodeid: str, slug: str = "") -> TestBaseline | None:
+        """Return the baseline of a test on the present GPU, or in another folder of the baselines.
 
         Raises:
             GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
         """
-        self.of(nodeid)
-        self.of(nodeid, STATIC_SOURCE)
-
-    def of(self, nodeid: str, slug: str = "") -> TestBaseline | None:
-        """Return the baseline of a test on the present GPU, or in another folder of the baselines."""
         baseline = self._file(nodeid, slug)
         return baseline.tests.get(nodeid) if baseline else None
 

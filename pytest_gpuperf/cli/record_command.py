@@ -80,7 +80,7 @@ def _check(run: Run) -> None:
 
 
 def _is_wrong(test: TestRecord) -> bool:
-    return bool(test.failure) or any(measured.is_wrong for measured in test.measurements.values())
+    return test.failed or test.is_wrong
 
 
 def _is_superseded(path: Path, new_path: Path, new: Run) -> bool:

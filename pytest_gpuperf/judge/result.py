@@ -10,6 +10,7 @@ from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.passes import SelectedTest
+from pytest_gpuperf.statistics.decision import Outcome
 
 
 class Status(str, Enum):
@@ -97,14 +98,15 @@ class TestResult(msgspec.Struct, frozen=True, gc=False, tag=True):
 
     @property
     def drift(self) -> str:
-        """What else than the code moved a time; empty if nothing did, or if another verdict is worse."""
-        found = (finding.drift for finding in self.findings if finding.drift)
+        """What else than the code moved a time, and the command for it; empty if another verdict is worse."""
+        found = (f"{one.drift}: {one.next_step.partition(': ')[2]}" for one in self.findings if one.drift)
         return next(found, "") if self.status is Status.PASS else ""
 
     @property
     def loss_pct(self) -> float:
-        """Largest slowdown of a time, in %; 0 if none is slower."""
-        return max((time.decision.change_pct for time in self.times.values()), default=0.0)
+        """Largest slowdown of a time that does not pass, in %; 0 if none is slower."""
+        moved = (time.decision for time in self.times.values() if time.outcome is not Outcome.PASS)
+        return max((decision.change_pct for decision in moved), default=0.0)
 
     def fails_by(self, status: Status) -> bool:
         """Return True if a finding of this status fails the test."""

@@ -86,7 +86,7 @@ def judge(
         # Times and counters of a kernel that computes something else say nothing.
         findings += wrong
     else:
-        if record.failure and not (mistakes or record.skips_itself):
+        if record.failed and not mistakes:
             findings.append(Finding(Status.INVALID, f"the test was ended by {record.failure}"))
         parts = _parts(record, measured, compiled)
         broken = _broken_limits(record, limits, parts)
@@ -98,7 +98,7 @@ def judge(
                 findings += found
                 if time is not None:
                     times[label] = time
-        if not (mistakes or record.skips_itself or any(finding.status.fails for finding in findings)):
+        if not (mistakes or record.failure or any(finding.status.fails for finding in findings)):
             findings += [one for part, expected in parts for one in _unmeasured(part, expected)]
     # The largest loss comes first among those of one kind.
     loss = {label: time.decision.change_pct for label, time in times.items()}

@@ -130,7 +130,6 @@ class Hooks:
                 others = STATE not in item.stash and not item.nodeid.startswith("::")
                 if others and report.judge.guards(item.nodeid):
                     item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
-                    report.judge.expected.add(item.nodeid)
                 if STATE in item.stash:
                     report.select(name_of(item), (item.location[1] or 0) + 1)
         if runner.only is not None:
@@ -184,7 +183,7 @@ class Hooks:
         if runner.report is not None:
             judge = runner.report.judge
             for item in measuring:
-                judge.expected.add(name_of(item))
+                judge.guards(name_of(item))  # a broken file ends the run
             judge.check_metrics([item.stash[STATE] for item in measuring])
         return runner
 
@@ -293,7 +292,7 @@ class Hooks:
         # A replay skips a test of which it has only a part.
         if state.measurements and state.nodeid not in self._runner.report.facts.skipped:
             result = self._result(state, type(error).__name__)
-            if result.record.skips_itself:
+            if not result.record.failed:
                 self._show(item, result)
 
     def _result(self, state: ItemState, failure: str = "") -> TestResult:

@@ -355,9 +355,14 @@ class TestRecord(Record, frozen=True, kw_only=True):
         return {label: one for label, one in self.measurements.items() if label not in static}, static
 
     @property
-    def skips_itself(self) -> bool:
-        """True if the test was skipped, or failed as expected, after it had measured."""
-        return self.failure in ("Skipped", "SkipTest", "XFailed")
+    def failed(self) -> bool:
+        """True if the test was ended by an exception, other than one by which it skips itself."""
+        return self.failure not in ("", "Skipped", "SkipTest", "XFailed")
+
+    @property
+    def is_wrong(self) -> bool:
+        """True if an output was wrong."""
+        return any(measured.is_wrong for measured in self.measurements.values())
 
     @property
     def lacks_memory(self) -> bool:

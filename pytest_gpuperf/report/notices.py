@@ -10,7 +10,6 @@ from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.timing import OTHER_CLIENT
 from pytest_gpuperf.report.number_format import count, not_captured
 from pytest_gpuperf.report.rows import split_names
-from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -101,19 +100,13 @@ def _read_otherwise(results: Sequence[TestResult]) -> list[str]:
 def _drifts(results: Sequence[TestResult]) -> list[str]:
     """Name the causes that moved tests alike in turn, with how far, and the one command that renews them."""
     lines = []
-    for cause, tests in _by_reason(results, _drift):
+    for cause, tests in _by_reason(results, lambda result: [result.drift]):
         moved = [test.times[one.label] for test in tests for one in test.findings if one.drift]
         changes = [abs(time.decision.change_pct) for time in moved]
         least, most = f"{min(changes):.0f}", f"{max(changes):.0f}"
         size = most if least == most else f"{least} to {most}"
         lines.append(printable(f"{_tests(len(tests))} moved by {size} %, {cause} renews them"))
     return lines
-
-
-def _drift(result: TestResult) -> Iterable[str]:
-    """Return the cause that moved a test, and the command that accepts its run."""
-    found = (finding for finding in result.findings if finding.drift and result.drift)
-    return (f"{finding.drift}: {finding.next_step.partition(': ')[2]}" for finding in found)
 
 
 def undecided(results: Sequence[TestResult]) -> list[str]:
@@ -127,10 +120,7 @@ def undecided(results: Sequence[TestResult]) -> list[str]:
         for result in results
         if any(finding.status is Status.INCONCLUSIVE for finding in result.findings)
     ]
-    slower = sum(
-        any(time.outcome is Outcome.INCONCLUSIVE and time.decision.change_pct > 0 for time in times)
-        for times in (result.times.values() for result in suspects)
-    )
+    slower = sum(result.loss_pct > 0 for result in suspects)
     if slower:
         replayed = any(one.replayed and any(time.suspect for time in one.times.values()) for one in suspects)
         hint = ": pytest --gpuperf on this model of GPU times old and new code in turn" if replayed else ""

@@ -22,7 +22,7 @@ from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.quantities import MOST_LIMITS
 from pytest_gpuperf.records.run import STATIC_SOURCE
 from pytest_gpuperf.records.run_store import STATE_FOLDER, recording_path
-from pytest_gpuperf.session.orphans import is_shallow, last_change, last_values
+from pytest_gpuperf.session.orphans import is_shallow, last_commit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +90,7 @@ class Judge:
         Raises:
             GpuperfError: The baseline file is broken, of a newer schema, or for another GPU.
         """
-        known = (self.expected.of(nodeid, slug) for slug in ("", STATIC_SOURCE))
+        known = [self.expected.of(nodeid, slug) for slug in ("", STATIC_SOURCE)]
         return any(baseline is not None and baseline.measurements for baseline in known)
 
     def knows(self, nodeid: str) -> bool:
@@ -175,14 +175,11 @@ class Judge:
     def _refuse_lost(self, result: TestResult) -> TestResult:
         """Fail a test that is new although an ancestor's baselines have it: somebody has lost its values."""
         nodeid = result.record.nodeid
-        if self.guards(nodeid):
-            labels = {one.label for one in result.findings if one.status is Status.NEW}
-            commit = last_values(self.expected, self.environment.gpu.slug, nodeid, labels) or last_values(
-                self.expected, STATIC_SOURCE, nodeid, labels
-            )
-        else:
-            commit = last_change(self.expected.store.root / self.environment.gpu.slug, nodeid)
-        line = f"new, although baselines of an ancestor have it, last changed by {commit} (--gpuperf-strict)"
+        labels = {one.label for one in result.findings if one.status is Status.NEW}
+        slugs = (self.environment.gpu.slug, STATIC_SOURCE)
+        found = (last_commit(self.expected, slug, nodeid, labels) for slug in slugs)
+        commit = next(filter(None, found), "")
+        line = f"new, although baselines of an ancestor have it, last in {commit} (--gpuperf-strict)"
         finding = Finding(Status.INVALID, line, next_step=self._hints(nodeid).accept)
         if not commit:
             if not is_shallow(self.settings.root):

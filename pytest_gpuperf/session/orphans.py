@@ -137,22 +137,6 @@ def _indexes(nodeids: Iterable[str]) -> dict[str, int]:
     return {place: len(some) for place, some in found.items() if some == set(range(len(some)))}
 
 
-def last_change(folder: Path, nodeid: str) -> str:
-    """Return the last commit up to HEAD that brought a test into baseline files, or removed it; else empty.
-
-    Args:
-        folder: The baselines of one model of GPU.
-        nodeid: The test.
-    """
-    with suppress(GitError):
-        where = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
-        name = json.dumps(nodeid, ensure_ascii=False)
-        recordings = f":(exclude){folder}/recordings"
-        found = run_git(where, "log", "-1", "--format=%h", f"-S{name}", "HEAD", "--", str(folder), recordings)
-        return found.decode().strip()
-    return ""
-
-
 def is_shallow(root: Path) -> bool:
     """Return True if the history of a checkout is cut off."""
     with suppress(GitError):
@@ -160,7 +144,7 @@ def is_shallow(root: Path) -> bool:
     return False
 
 
-def last_values(expected: Expectations, slug: str, nodeid: str, labels: Collection[str]) -> str:
+def last_commit(expected: Expectations, slug: str, nodeid: str, labels: Collection[str]) -> str:
     """Return the last commit up to HEAD whose baselines have what a test has lost since; else empty.
 
     Args:
@@ -171,10 +155,12 @@ def last_values(expected: Expectations, slug: str, nodeid: str, labels: Collecti
     """
     baseline, path = expected.of(nodeid, slug), expected.store.path(slug, suite_of(nodeid))
     kept = baseline.measurements if baseline is not None else {}
+    # git finds those that brought a test, or removed it, at once.
+    only = [] if kept else [f"-S{json.dumps(nodeid, ensure_ascii=False)}"]
     with suppress(GitError):
         where = next(parent for parent in path.parents if parent.is_dir())
         name = path.relative_to(where).as_posix()
-        for commit in run_git(where, "log", "--format=%h", "HEAD", "--", name).decode().split():
+        for commit in run_git(where, "log", "--format=%h", *only, "HEAD", "--", name).decode().split():
             with suppress(GitError, msgspec.MsgspecError):  # removed by this commit, or broken
                 file = msgspec.json.decode(run_git(where, "show", f"{commit}:./{name}"), type=Baseline)
                 known = file.tests[nodeid].measurements if nodeid in file.tests else {}

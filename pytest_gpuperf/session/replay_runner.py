@@ -140,7 +140,7 @@ class RecordedSource:
         test = self._test(call.nodeid)
         measured = test.measurements.get(call.label) if test else None
         found = getattr(measured, part, None)
-        if found is None and test is not None and test.failure:
+        if found is None and test is not None and test.failed:
             raise GpuperfError(
                 f"the recorded test was ended by {test.failure} before its {part.replace('_', '-')}"
             )
