@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "triton", "cuda", "python")
 """Parts of the toolchain that can change a kernel, besides the packages by name."""
-_OF_MACHINE = ("driver", "gpuperf")
+_OF_MACHINE = ("driver", "gpuperf", "allocator")
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):

@@ -63,7 +63,7 @@ def judge_time(
     elif known is not None:
         time = screen(timing, known, origin, tolerance_pct)
         if time is None:
-            return None, _not_compared(timing, known)
+            return None, _not_compared(timing, known, origin)
         if other := other_call(measurement, baseline):
             return None, Finding(Status.INCONCLUSIVE, f"another call than the baseline's: {other}")
         if time.outcome is not Outcome.PASS:
@@ -201,11 +201,14 @@ def compare_fresh(
     )
 
 
-def _not_compared(timing: Timing, known: TimeBaseline) -> Finding:
+def _not_compared(timing: Timing, known: TimeBaseline, origin: Origin) -> Finding:
     """Say why a time is another quantity than that of the baseline."""
     why = ", ".join(filter(None, [timing.not_captured, timing.not_recorded]))
     now = f"{timing.mode} by {timing.source}" + (f" ({why})" if why else "")
     line = f"the time was taken {now}, the baseline's {known.mode} by {known.source}: not compared"
+    _, machine = origin.differences(known.sessions)
+    if other := [one for one in machine if one.startswith("allocator")]:
+        return Finding(Status.INCONCLUSIVE, f"{line}; {other[0]}")
     if timing.not_captured and known.mode in ("hot", "cold"):
         return Finding(Status.REGRESSED, line)
     asked = timing.mode != known.mode and not timing.not_captured

@@ -39,6 +39,8 @@ class Toolchain(Record, frozen=True, kw_only=True):
     cuda: str = ""
     """The CUDA version torch was built for."""
     driver: str = ""
+    allocator: str = "native"
+    """Settings of torch's allocator in the environment, as `PYTORCH_ALLOC_CONF=expandable_segments:True`."""
     ncu: str = ""
     packages: dict[str, str] = {}
     """Versions of other installed packages that the tests import and that launch kernels, by name."""

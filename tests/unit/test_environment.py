@@ -36,6 +36,14 @@ def test_packages_that_launch_kernels_have_versions(monkeypatch: pytest.MonkeyPa
     assert launching_packages(modules) == {"liger": "1.2"}
 
 
+def test_allocator_settings_are_a_part_of_the_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in environment._ALLOCATOR:
+        monkeypatch.delenv(name, raising=False)
+    assert environment.installed_toolchain().allocator == "native"
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    assert environment.installed_toolchain().allocator == "PYTORCH_ALLOC_CONF=expandable_segments:True"
+
+
 @pytest.mark.parametrize(("ignored", "dirty"), [("", True), ("new.py\n", False)])
 def test_files_that_git_does_not_know_count(tmp_path: Path, ignored: str, dirty: bool) -> None:
     def git(*arguments: str) -> None:

@@ -19,7 +19,7 @@ from pytest_gpuperf.records import (
     Verification,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
-from run_builders import NODEID, in_turn, measured, profile, queued, record, timing
+from run_builders import NODEID, in_turn, measured, origin_of, profile, queued, record, timing
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import TimingMode
@@ -101,6 +101,14 @@ def test_callable_that_can_no_longer_be_captured_fails() -> None:
         "the baseline's hot by events: not compared",
         "    accept it with: gpuperf baseline accept",
     ]
+
+
+def test_another_allocator_is_no_regression() -> None:
+    now = queued("PYTORCH_NO_CUDA_MEMORY_CACHING is set, and a graph needs cached memory")
+    origin = origin_of(allocator="PYTORCH_NO_CUDA_MEMORY_CACHING=1")
+    found = verdict(record(main=now), baseline(), origin=origin)
+    assert found.status is Status.INCONCLUSIVE
+    assert "; allocator native -> PYTORCH_NO_CUDA_MEMORY_CACHING=1" in found.warning
 
 
 def test_time_that_the_baselines_instrument_did_not_measure_is_inconclusive() -> None:

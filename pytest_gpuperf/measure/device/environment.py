@@ -26,6 +26,10 @@ _LAUNCHERS = frozenset(("torch", "triton", "cuda", "cupy", "numba", "cutlass"))
 """Modules through which kernels are launched."""
 
 
+_ALLOCATOR = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""Variables that set torch's allocator."""
+
+
 def environment(gpu: GpuInfo, root: Path, ncu_version: str) -> Environment:
     """Describe GPU, versions and the commit of the repository that holds `root`."""
     commit, dirty = git_state(root, untracked=True)
@@ -45,6 +49,8 @@ def installed_toolchain() -> Toolchain:
         torch=_version("torch"),
         triton=_version("triton"),
         driver=driver_version(),
+        allocator=" ".join(f"{name}={os.environ[name]}" for name in _ALLOCATOR if os.environ.get(name))
+        or Toolchain().allocator,
     )
 
 
