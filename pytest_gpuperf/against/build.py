@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
 from pytest_gpuperf.against.interpreter import installed
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.children import run_child
@@ -58,6 +56,8 @@ def build(
     Raises:
         GpuperfError: The command fails, takes too long, or leaves the folder empty.
     """
+    from filelock import FileLock
+
     folder = builds() / f"{commit.id}-{_key(commit.python, command, capability, environment)}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):

@@ -24,7 +24,7 @@ from pathlib import Path
 
 LIBRARIES = ("numpy", "scipy.special")
 """Packages whose threads survive a fork: OpenBLAS ends and starts them itself."""
-SLOW = ("torch", "triton", "torch._dynamo")
+SLOW = ("torch", "triton", "torch._dynamo", "torch._inductor.compile_fx")
 """Packages that take seconds to import, and neither initialise CUDA nor start threads."""
 FIRST_LAUNCH = "triton.experimental.gluon.nvidia.hopper"
 """Module that the first launch of a Triton kernel imports, if Triton has it."""

@@ -9,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import msgspec
-from packaging.requirements import Requirement
 
 from pytest_gpuperf.errors import GpuperfError
 
@@ -85,6 +84,8 @@ def check_plugin(program: Path, other: Installed) -> None:
     Raises:
         GpuperfError: A package is missing there, or is too old.
     """
+    from packaging.requirements import Requirement
+
     try:
         needed = [Requirement(line) for line in requires(PLUGIN) or ()]
     except PackageNotFoundError:

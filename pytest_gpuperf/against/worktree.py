@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
-
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.git import GitError
 from pytest_gpuperf.processes.signals import signals_held_off
@@ -51,6 +49,8 @@ def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
     Raises:
         GpuperfError: git cannot make a worktree.
     """
+    from filelock import FileLock
+
     _drop_abandoned(repository)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
     tree = OldTree(folder / repository.root.name)
@@ -75,8 +75,10 @@ def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
 
 def _drop_abandoned(repository: Repository) -> None:
     """Remove worktrees of processes that were killed; leave every folder that this tool did not make."""
+    from filelock import FileLock
+
     for mark in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*/{MARK}"):
-        with suppress(Timeout, OSError), signals_held_off():
+        with suppress(OSError), signals_held_off():
             with FileLock(mark, timeout=0):
                 pass
             for root in mark.parent.iterdir():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import filelock
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
@@ -20,6 +20,8 @@ from pytest_gpuperf.records.run_store import SAFE_NAME, STATE_FOLDER, make_state
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from filelock import FileLock
 
     from pytest_gpuperf.records.baseline import RunNote, TestBaseline
 
@@ -42,8 +44,14 @@ class BaselineStore:
     def __init__(self, root: Path, *, state: Path | None = None) -> None:
         self.root = root
         self._state = root.parent / STATE_FOLDER if state is None else state
-        self._lock = filelock.FileLock(self._state / "baselines.lock", timeout=LOCK_TIMEOUT_S)
         self._read: dict[Path, Baseline | None] = {}
+
+    @cached_property
+    def _lock(self) -> FileLock:
+        # Runs that only read spare the import.
+        from filelock import FileLock
+
+        return FileLock(self._state / "baselines.lock", timeout=LOCK_TIMEOUT_S)
 
     def path(self, slug: str, suite: str) -> Path:
         """Return the path of the baseline of a suite on a GPU; the file may not exist."""
@@ -95,7 +103,7 @@ class BaselineStore:
         make_state_folder(self._state)
         try:
             self._lock.acquire()
-        except filelock.Timeout:
+        except TimeoutError:
             raise GpuperfError(
                 f"another process writes the baselines: {show_path(self._state)} is locked",
                 next_step="wait until it has ended, then type the same again",
