@@ -20,6 +20,7 @@ from benchmarks.history_power import tables as history
 from benchmarks.synchronising import tables as synchronising
 from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
+from benchmarks.zoo import results as zoo
 from pytest_gpuperf.features.explain.diagnosis import RULES
 from pytest_gpuperf.features.sanitizer.assignment import assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
@@ -113,12 +114,18 @@ def _of_results(
     return text
 
 
-def _live(show: Callable[[Sequence[settling.Results]], str]) -> Callable[[Path], str]:
-    """Make a function that shows what runs in fresh checkouts of a user's project decided."""
+def _settled(paths: Sequence[Path]) -> list[settling.Results]:
+    return [settling.read(path) for path in paths]
+
+
+def _shards(
+    name: str, read: Callable[[Sequence[Path]], Found], show: Callable[[Found], str]
+) -> Callable[[Path], str]:
+    """Make a function that shows the results of a benchmark of which several files have parts."""
 
     def text(root: Path) -> str:
-        paths = sorted(root.glob("benchmarks/results/settling_*.json"))
-        return show([settling.read(path) for path in paths]) if paths else NOT_YET
+        paths = sorted(root.glob(f"benchmarks/results/{name}_*.json"))
+        return show(read(paths)) if paths else NOT_YET
 
     return text
 
@@ -265,14 +272,15 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "defences_summary": _of_results(DEFENCES, defences.read, defences.summary),
     "defences_themes": _of_results(DEFENCES, defences.read, defences.themes_table),
     "defences_exceptions": _of_results(DEFENCES, defences.read, defences.exceptions),
+    "zoo_summary": _shards("zoo", zoo.read, zoo.summary),
     "history_summary": _of_results(HISTORY, history_power.read, history.summarised),
     "history_outcomes": _of_results(HISTORY, history_power.read, history.outcomes),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_headline": _of_results(GATE, analysis.read, gate.headline),
     "gate_detection": _of_results(GATE, analysis.read, gate.detection),
     "gate_settled": _of_results(GATE, analysis.read, gate.settled),
-    "gate_live": _live(settling.report),
-    "gate_live_source": _live(settling.source),
+    "gate_live": _shards("settling", _settled, settling.report),
+    "gate_live_source": _shards("settling", _settled, settling.source),
     "synchronising": _synchronising(synchronising.verdicts),
     "synchronising_source": _synchronising(synchronising.origin),
     "host_sessions": host_sessions,

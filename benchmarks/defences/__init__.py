@@ -1,1 +1,1 @@
-"""Defences of times: exploits that they refuse, honest callables that they accept, and their cost."""
+"""Defences of times: exploits that they refuse, and their cost."""

@@ -12,17 +12,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = 1
-PART = "GPUPERF_HONEST_PART"
-"""Environment variable with the part of the honest callables to run, as in `2/3`."""
 RESULTS = ("refused", "doubted", "reported", "honest time", "accepted", "broken")
 """`broken`: an exception ended the exploit, so it shows nothing."""
 MODES = ("auto", "hot", "cold", "queued")
-NOT_IN_THIS_MODE = (
-    "needs a callable",
-    "too short to be timed cold",
-    "launched nothing on the GPU, on the current stream",
-)
-"""Parts of messages of honest callables that a mode cannot time."""
 THEMES = {
     "on_streams": "streams and threads",
     "on_calls": "calls that do their work only sometimes",
@@ -34,12 +26,12 @@ THEMES = {
 
 
 class Tried(Record, frozen=True, kw_only=True):
-    """One exploit, or one honest callable, in one mode."""
+    """One exploit in one mode."""
 
     name: str
     mode: str
     result: str
-    """One of `RESULTS`; of honest callables `passed`, `other mode` or `accused`."""
+    """One of `RESULTS`."""
     message: str = ""
     """Beginning of the message of a test that did not pass."""
     theme: str = ""
@@ -69,7 +61,6 @@ class Results(Record, frozen=True, kw_only=True):
     """UTC, ISO 8601."""
     environment: Environment
     exploits: tuple[Tried, ...] = ()
-    honest: tuple[Tried, ...] = ()
     costs: tuple[Cost, ...] = ()
 
 
@@ -82,15 +73,12 @@ def summary(results: Results) -> str:
     """Return the counts in one sentence each, and the machine."""
     exploits = len({one.name for one in results.exploits})
     counts = _counts(results.exploits, RESULTS)
-    honest = _counts(results.honest, ("passed", "other mode", "accused"))
     with_s = sum(one.with_s for one in results.costs)
     lines = [
         f"{exploits} exploits in up to {len(MODES)} modes: {counts['refused']} of {len(results.exploits)} "
         f"are refused, {counts['doubted']} are doubted, {counts['reported']} have a notice, "
         f"{counts['honest time']} get the time of honest work, {counts['accepted']} are accepted, "
         f"{counts['broken']} end in an exception and show nothing.",
-        f"{len(results.honest)} case-runs of honest callables: {honest['accused']} accused, "
-        f"{honest['other mode']} that their mode cannot time.",
     ]
     if with_s:
         pct = 100 * (1 - sum(one.without_s for one in results.costs) / with_s)
@@ -113,12 +101,10 @@ def themes_table(results: Results) -> str:
 
 
 def exceptions(results: Results) -> str:
-    """List accepted exploits and accused honest callables."""
-    found = [one for one in (*results.exploits, *results.honest) if one.result in ("accepted", "accused")]
+    """List accepted exploits."""
+    found = [one for one in results.exploits if one.result == "accepted"]
     lines = [f"- `{one.name}` in mode {one.mode}: {one.result} {one.message}".rstrip() for one in found]
-    return (
-        "\n".join((*lines, "")) if lines else "No exploit is accepted, and no honest callable is accused.\n"
-    )
+    return "\n".join((*lines, "")) if lines else "No exploit is accepted.\n"
 
 
 def costs_table(results: Results) -> str:

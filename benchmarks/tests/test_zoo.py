@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from benchmarks import results_file
 from benchmarks.children import Child, ChildError
-from benchmarks.defences.operators import Honest
 from benchmarks.zoo.__main__ import Lane, plan, sample, shard
 from benchmarks.zoo.cases import Animal, tensors_in
 from benchmarks.zoo.child import Bench, Order, tries
@@ -28,6 +27,7 @@ from benchmarks.zoo.results import (
     report,
     summary,
 )
+from benchmarks.zoo.typed_operators import Honest
 from pytest_gpuperf.errors import GpuperfError
 from run_builders import one_test, timing
 
@@ -103,7 +103,7 @@ def test_summary_counts_refusals_and_repeated_times() -> None:
     assert "2 callables of 1 kinds: 1 refused, 0 crashed; 3 times, 1 of them doubted" in text
     assert "2 of 2 times are the same once more" in text
     assert "0 of 1 times are the same alone" in text
-    assert "No time was left for 1 callables" in text
+    assert "No time was left for each run of 1 callables" in text
 
 
 def test_kind_has_a_row_of_the_usual_environment_only() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.defences.operators import Honest
+from benchmarks.zoo.typed_operators import Honest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

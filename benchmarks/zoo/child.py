@@ -12,7 +12,6 @@ import msgspec
 import torch
 from msgspec.structs import replace
 
-from benchmarks.defences.results import NOT_IN_THIS_MODE
 from benchmarks.zoo.cases import zoo
 from benchmarks.zoo.results import Fate, Tried
 from pytest_gpuperf.errors import GpuperfError
@@ -35,11 +34,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from benchmarks.children import Parent
-    from benchmarks.defences.operators import Honest
     from benchmarks.zoo.cases import Animal
+    from benchmarks.zoo.typed_operators import Honest
     from pytest_gpuperf.records import Timing, TimingMode
 
 LONGEST_MESSAGE = 300
+NOT_IN_THIS_MODE = (
+    "needs a callable",
+    "too short to be timed cold",
+    "launched nothing on the GPU, on the current stream",
+)
+"""Parts of messages that a mode cannot time a callable."""
 REFERENCE_CALLS = 20
 PROBED = (1 << 16, 1 << 18, 1 << 20)
 """Elements of the kernels whose times by events and by records show the gap of a launch."""

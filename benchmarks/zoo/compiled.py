@@ -14,7 +14,7 @@ from benchmarks.zoo.steps import matrix
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.defences.operators import Honest
+    from benchmarks.zoo.typed_operators import Honest
 
 COMPILE = "torch.compile"
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

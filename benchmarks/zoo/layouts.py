@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 
-from benchmarks.defences.operators import Honest
 from benchmarks.zoo.cases import add, close, honest
 from benchmarks.zoo.steps import matrix
+from benchmarks.zoo.typed_operators import Honest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from suites.kernels.liger import OPERATIONS, in_float64, with_gradients
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchmarks.defences.operators import Honest
+    from benchmarks.zoo.typed_operators import Honest
 
 LIGER_BACKWARD = ("rms_norm", "layer_norm", "swiglu", "geglu", "cross_entropy", "rope")
 SUM_ERROR = 1e-4

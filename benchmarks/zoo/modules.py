@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from benchmarks.defences.operators import Honest
+    from benchmarks.zoo.typed_operators import Honest
 
     Build: TypeAlias = Callable[[], nn.Module]
     Inputs: TypeAlias = tuple[torch.Tensor, ...]

@@ -1,4 +1,4 @@
-"""The operators and programs of the benchmark of the defences, in float32."""
+"""The operators and programs that take a type, in float32."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks.defences import programs
-from benchmarks.defences.operators import OPERATORS, Honest
+from benchmarks.zoo import typed_programs
 from benchmarks.zoo.cases import add
+from benchmarks.zoo.typed_operators import OPERATORS, Honest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,5 +20,5 @@ def _in_float32(make: Callable[[torch.device, torch.dtype], Honest], device: tor
 
 
 for _name, _make in OPERATORS.items():
-    _is_program = _make.__module__ == programs.__name__
+    _is_program = _make.__module__ == typed_programs.__name__
     add("programs" if _is_program else "operators", _name, partial(_in_float32, _make), cuda=_is_program)

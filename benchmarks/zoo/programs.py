@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.defences.operators import Honest
 from benchmarks.zoo.cases import add, close, honest
 from benchmarks.zoo.steps import matrix
+from benchmarks.zoo.typed_operators import Honest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

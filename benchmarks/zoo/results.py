@@ -175,11 +175,12 @@ def summary(results: Results) -> str:
     for run, words in (("again", "once more in the same process"), ("alone", "alone in a fresh process")):
         pairs = [*_repeated(results, run)]
         same = sum(is_near(second.time_us, first.time_us) for first, second in pairs)
-        lines.append(f"{same} of {len(pairs)} times are the same {words}.")
+        if pairs:
+            lines.append(f"{same} of {len(pairs)} times are the same {words}.")
     if results.absent:
         lines.append(f"{len(results.absent)} callables could not be made here.")
     if results.not_run:
-        lines.append(f"No time was left for {len(results.not_run)} callables.")
+        lines.append(f"No time was left for each run of {len(results.not_run)} callables.")
     return "\n".join((*lines, f"{provenance(results.environment, results.date)}.\n"))
 
 

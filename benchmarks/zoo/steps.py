@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import nn
 
-from benchmarks.defences.operators import Honest
 from benchmarks.zoo.cases import add, close, honest
+from benchmarks.zoo.typed_operators import Honest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

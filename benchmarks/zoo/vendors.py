@@ -16,7 +16,7 @@ from benchmarks.zoo.steps import matrix
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from benchmarks.defences.operators import Honest
+    from benchmarks.zoo.typed_operators import Honest
 
 HEADS = (2, 4, 256, 64)
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 SIZE = 512
 """Rows and columns of most inputs."""
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 
-from benchmarks.defences.operators import SIZE, Honest, add, matrix
+from benchmarks.zoo.typed_operators import SIZE, Honest, add, matrix
 
 
 def _stream() -> torch.cuda.Stream:
