@@ -23,7 +23,7 @@ from pytest_gpuperf.statistics.clock_model import (
 )
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct, standard_error, trimmed_mean
 from pytest_gpuperf.statistics.sequential import LOSS_PCT
-from pytest_gpuperf.statistics.thresholds import HELD_BACK, HOST_PCT, NOISY_PCT, SCREEN_PCT
+from pytest_gpuperf.statistics.thresholds import HELD_BACK, MACHINE_PCT, NOISY_PCT, SCREEN_PCT
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Timing
@@ -233,7 +233,7 @@ def spread_pct(timing: Timing) -> float:
 def _width_pct(timing: Timing, sessions: Sequence[Session], *, new_card: bool) -> float:
     """Return the width for one session by the classes that are noisy, in %."""
     if timing.mode == "host":
-        return HOST_PCT * (1 + new_card)
+        return MACHINE_PCT * (1 + new_card)
     clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in sessions)]
     highest = max(*clocks, timing.conditions.max_sm_clock_mhz if timing.conditions is not None else 0)
     # A clock that is not known may have been any.

@@ -14,7 +14,7 @@ from pytest_gpuperf.judge.screen import TimeComparison, screen
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
 from pytest_gpuperf.statistics.sequential import decide_restarts
-from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, HOST_PCT, LARGE_PCT
+from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, LARGE_PCT, MACHINE_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.baseline import MeasurementBaseline, TimeBaseline
 
 BY_SESSIONS = "without --gpuperf-against the stored sessions decide"
+AGAIN = "time it again while nothing else uses the GPU"
 NOT_SETTLED = "not settled"
 """Why a suspect stays undecided, if nothing else is known."""
 _REPLICATES = {"screen": "stored session", "in turn": "restart", "fresh": "fresh process"}
@@ -72,7 +73,11 @@ def judge_time(
             time, drift = _settled(time, settlement, known, same, origin, tolerance_pct)
     if time is None or (time.outcome is Outcome.PASS and not time.why):
         return time, None
-    return time, Finding(Status(time.outcome.value), time_line(time, timing.mode), drift=drift)
+    noisy = time.too_noisy and time.outcome is Outcome.INCONCLUSIVE
+    step = AGAIN if noisy else ""
+    return time, Finding(
+        Status(time.outcome.value), time_line(time, timing.mode), drift=drift, next_step=step
+    )
 
 
 def other_call(measurement: Measurement, baseline: MeasurementBaseline) -> str:
@@ -99,7 +104,7 @@ def _settled(
         return replace(time, why=(NOT_SETTLED,), suspect=True), ""
     packages, machine = map(", ".join, origin.differences(known.sessions))
     # By the host's clock, another machine's time may be anything.
-    on_other = math.inf if known.mode == "host" else HOST_PCT
+    on_other = math.inf if known.mode == "host" else MACHINE_PCT
     fresh = compare_fresh(settlement, time, tolerance_pct, on_other if machine else 0.0)
     if settlement.how == "fresh" and fresh is not None:
         return _because(fresh, f"old code could not be timed in turn: {settlement.reason}"), ""

@@ -285,7 +285,7 @@ class Settler:
     def _why_never(self, state: ItemState, measured: Measurement, stored: MeasurementBaseline | None) -> str:
         """Return why a label cannot be settled by any process; empty if it can."""
         if state.marker.gpus:
-            return "its ranks run on several GPUs"
+            return "old code is timed on one GPU only, and its ranks run on several"
         if self._asked_s == 0:
             return "gpuperf_settle_seconds is 0"
         if measured.call is None:

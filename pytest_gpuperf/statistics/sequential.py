@@ -17,10 +17,10 @@ import msgspec
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct, t_tail
 from pytest_gpuperf.statistics.thresholds import (
     ALIKE_PCT,
-    HOST_PCT,
     LARGE_PCT,
     LEVEL,
     LOOKS,
+    MACHINE_PCT,
     SCREEN_PCT,
     SURE,
 )
@@ -66,7 +66,7 @@ def decide_restarts(
         A decision that is `inconclusive` if it takes more restarts to tell.
     """
     last = final or len(log_ratios) >= LOOKS[-1]
-    scale = HOST_PCT / SCREEN_PCT if by_host else 1.0
+    scale = MACHINE_PCT / SCREEN_PCT if by_host else 1.0
     at_one_clock, as_measured = (
         _decide(_by_order(ratios, new_first), tolerance_pct, scale, last=last)
         for ratios in (log_ratios, raw or log_ratios)

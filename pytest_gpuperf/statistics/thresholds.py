@@ -15,7 +15,7 @@ known: as measured, none of 7,405 pairs of hot times of unchanged kernels at ful
 HELD_BACK = 0.97
 """Share of the highest SM clock below which the power limit or heat holds a clock back: none of 3,100 clocks
 is from 93.5 to 97.5 % of the highest."""
-HOST_PCT = 25.0
+MACHINE_PCT = 25.0
 """What a machine alone may change. In times by the host's clock: outside of this screen are 3 of 16 pairs of
 sessions of unchanged calls on a card, outside of twice as much 7 of 48 on two cards
 (`baselines/*/test_token_reduction.json`). In turn all widths are as much larger: of 8 such suspects on three

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
+from judging import baseline, verdict
 from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.records import (
     Conditions,
@@ -10,12 +12,14 @@ from pytest_gpuperf.records import (
     LaunchedCode,
     Measurement,
     OtherTime,
+    Settlement,
     Timing,
     Verification,
 )
-from pytest_gpuperf.report.notices import notices
+from pytest_gpuperf.report.notices import notices, undecided
 from pytest_gpuperf.report.rows import Summary
 from report_examples import ENVIRONMENT, RECORDED, profile, result, timing
+from run_builders import measured, record
 
 
 def notices_of(
@@ -109,3 +113,11 @@ def test_several_regressions_can_be_accepted_one_by_one() -> None:
     )
     assert line in notices_of(worse, replayed=False)
     assert line not in notices_of(worse[:1], replayed=False)
+
+
+@pytest.mark.parametrize("reason", ["", "old code is timed on one GPU only, and its ranks run on several"])
+def test_run_that_could_settle_is_suggested_only_if_it_could(reason: str) -> None:
+    impossible = Settlement(how="impossible", reason=reason, sessions=("r",)) if reason else None
+    found = verdict(record(main=replace(measured(5.84), settlement=impossible)), baseline())
+    (line,) = undecided([replace(found, replayed=True)])
+    assert line.endswith("not decided") is bool(reason)

@@ -18,7 +18,7 @@ from pytest_gpuperf.records import ClockModel, Conditions, Measurement, Timing, 
 from pytest_gpuperf.records.baseline import RunNote, Session, TimeBaseline
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.sequential import LOSS_PCT
-from pytest_gpuperf.statistics.thresholds import HOST_PCT, NOISY_PCT, SCREEN_PCT
+from pytest_gpuperf.statistics.thresholds import MACHINE_PCT, NOISY_PCT, SCREEN_PCT
 from run_builders import origin_of, timing
 
 CHANGES = st.floats(-40, 60)
@@ -132,7 +132,7 @@ def test_host_times_have_the_widest_screen(card: str, slowdown_pct: float, outco
     before = replace(known(100.0), mode="host", source="host")
     now = replace(timing(100 + slowdown_pct, "host"), source="host")
     assert screened(now, before, of(card=card)).outcome is outcome
-    assert HOST_PCT == 25
+    assert MACHINE_PCT == 25
 
 
 @pytest.mark.parametrize(("blocks", "wider"), [(1, False), (10, True)])

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from judging import baseline, verdict
 from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.judge.screen import Origin
-from pytest_gpuperf.judge.times import compare_restarts
+from pytest_gpuperf.judge.times import AGAIN, compare_restarts
 from pytest_gpuperf.records import (
     AgainstTiming,
     Fingerprint,
@@ -23,7 +23,7 @@ from pytest_gpuperf.records import (
     Settlement,
 )
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
-from pytest_gpuperf.statistics.thresholds import HOST_PCT
+from pytest_gpuperf.statistics.thresholds import MACHINE_PCT
 from run_builders import measured, origin_of, record, timing
 
 SLOWER = (0.4, 0.41)
@@ -172,7 +172,7 @@ def test_fresh_processes_on_another_machine_need_a_larger_change(
 ) -> None:
     settlement = fresh(*(5.3 * math.exp(pct / 100) for pct in changes_pct))
     found = settled(settlement, driver="580" if same else "590")
-    least = 0.5 if same else 100 * math.log1p(HOST_PCT / 100)
+    least = 0.5 if same else 100 * math.log1p(MACHINE_PCT / 100)
     beyond = min(changes_pct) > least
     assert (found.status is Status.REGRESSED) is beyond
 
@@ -211,7 +211,10 @@ def test_time_that_is_too_noisy_for_the_screen_is_settled(settlement: Settlement
     timed = replace(timing(5.84), blocks_us=(4.0, 7.68) * 10)
     main = Measurement(timing=timed, settlement=settlement)
     found = verdict(record(main=main), baseline(), origin=origin_of())
-    assert (found.status, bool(found.warning)) == (status, status is Status.INCONCLUSIVE)
+    undecided = status is Status.INCONCLUSIVE
+    assert (found.status, bool(found.warning)) == (status, undecided)
+    # Accepting a noisy time would not help.
+    assert [one.next_step for one in found.findings if undecided] == [AGAIN] * undecided
 
 
 def test_time_within_the_screen_needs_no_settlement() -> None:
