@@ -105,7 +105,8 @@ def counter_findings(compared: CounterComparison) -> Iterator[Finding]:
         actual, expected = show_pair(first.actual, first.baseline)
         more = f", and {len(others)} more" if others else ""
         line = f"{first.metric} {actual} is worse than the baseline {expected} (no tolerance){more}"
-        yield Finding(Status.REGRESSED, line, details=compared.details)
+        shown = in_units(first)
+        yield Finding(Status.REGRESSED, line, details=tuple(one for one in compared.details if one != shown))
 
 
 def early_warning(compared: CounterComparison) -> Iterator[Finding]:

@@ -137,7 +137,9 @@ class TestResult(msgspec.Struct, frozen=True, gc=False, tag=True):
                 first, *more = f"gpuperf: {_labelled(finding)}".splitlines()
                 lines.append(printable(first))
                 lines.extend(f"    {printable(line)}" for line in (*more, *(finding.more if fails else ())))
-        return "\n".join(lines)
+        steps = {f"    {printable(one.next_step)}" for one in self.findings if one.next_step}
+        # Several findings may have one next step.
+        return "\n".join(line for at, line in enumerate(lines) if line not in {*lines[at + 1 :]} & steps)
 
 
 def _labelled(finding: Finding) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from judging import verdict
@@ -250,3 +251,16 @@ def test_four_largest_counters_are_shown_behind_the_kernels() -> None:
     kernels, *shown = compare_counters(measured(None, now), known).details
     assert kernels == "now runs square_kernel; no longer runs old"
     assert [line.partition(" ")[0] for line in shown] == list(reversed(names[1:]))
+
+
+def test_failure_says_nothing_twice() -> None:
+    known = expected(counters={"registers_per_thread": 24, "grid_size": 10})
+    now = measured(None, {"registers_per_thread": 32.0, "grid_size": 20.0})
+    found = verdict(record(a=now, b=now), TestBaseline(measurements={"a": known, "b": known}))
+    assert found.message() == snapshot("""\
+gpuperf: a: registers_per_thread 32 is worse than the baseline 24 (no tolerance)
+    grid_size 10 -> 20 (+100.0 %)
+gpuperf: b: registers_per_thread 32 is worse than the baseline 24 (no tolerance)
+    grid_size 10 -> 20 (+100.0 %)
+    accept it with: gpuperf baseline accept\
+""")
