@@ -63,6 +63,8 @@ class Summary:
     """Line of each test in its file, by node id."""
     root: Path = Path()
     """pytest's rootdir."""
+    recorded: Mapping[str, Run] = field(default_factory=dict)
+    """The run that has each test, by node id, if recorded runs were judged again."""
     folder: Path | None = None
     """Folder of the run, with its traces; None if it has none."""
 

@@ -60,17 +60,16 @@ class Judge:
         self._card = card
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
         self.expected = Expectations(store, environment, self._cards)
-        self._accept = [_accept_command(settings, run) for run in recorded] or [ACCEPT]
-        self._place = {
-            test.nodeid: place for place, run in reversed([*enumerate(recorded)]) for test in run.tests
-        }
-        """Place of the run that has a test among those that were recorded."""
+        self._newest = next(iter(recorded), None)
+        self.recorded = {test.nodeid: run for run in reversed(recorded) for test in run.tests}
+        """The recorded run that has a test, by node id."""
         self._replays = bool(recorded)
         self._other_gpus = self.expected.other_gpus
 
     def accept(self, nodeid: str = "") -> str:
         """Return the command that makes the run that has a test the baseline."""
-        return self._accept[self._place.get(nodeid, 0)]
+        run = self.recorded.get(nodeid, self._newest)
+        return _accept_command(self.settings, run) if run is not None else ACCEPT
 
     def _hints(self, nodeid: str) -> Hints:
         accept = self.accept(nodeid)
@@ -97,7 +96,7 @@ class Judge:
         """Return True if a test was recorded, or has a baseline."""
         with suppress(GpuperfError):  # in a broken file; later it ends the run
             known = (self.expected.of(nodeid, slug) for slug in ("", STATIC_SOURCE))
-            return nodeid in self._place or any(baseline is not None for baseline in known)
+            return nodeid in self.recorded or any(baseline is not None for baseline in known)
         return False
 
     def check_metrics(self, states: Sequence[ItemState]) -> None:

@@ -257,8 +257,9 @@ class RunReport:
         off = settings.counters == "off" and replayed_from is None
         return Summary(
             results=self.results,
-            environment=self.judge.environment,
+            environment=replayed_from.environment if replayed_from else self.judge.environment,
             replayed_from=replayed_from,
+            recorded=self.judge.recorded,
             counters_unavailable="" if off else self.news.no_counters,
             updated=self._updated,
             notices=self.news.notices,

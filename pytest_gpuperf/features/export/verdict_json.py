@@ -66,6 +66,8 @@ class JudgedTest(Record, frozen=True, kw_only=True, omit_defaults=False):
     """True if pytest expected the test to fail."""
     replayed: bool
     """True if nothing was launched: a recording was judged again."""
+    environment: Environment | None
+    """That of its recording; None if it is that of the run."""
     exception: str
     """Type of the exception that ended the test; empty if none did."""
     message: str
@@ -155,6 +157,7 @@ def encode_verdicts(verdicts: Verdicts) -> bytes:
 
 def _test(summary: Summary, result: TestResult) -> JudgedTest:
     record = result.record
+    run = summary.recorded.get(record.nodeid)
     return JudgedTest(
         nodeid=record.nodeid,
         line=summary.lines.get(record.nodeid),
@@ -162,6 +165,7 @@ def _test(summary: Summary, result: TestResult) -> JudgedTest:
         fails=result.fails,
         expected_failure=record.nodeid in summary.expected_failures,
         replayed=result.replayed,
+        environment=run.environment if run and run.environment != summary.environment else None,
         exception=record.failure,
         message=shortened(result.message()) if result.fails else "",
         findings=result.findings,

@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from pytest_gpuperf.features.export.verdict_json import Verdicts
+from run_builders import H200, measured, record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_gpuperf.records import Run
 
 VERDICTS = Path("verdicts.json")
 MEASURES = """
@@ -108,6 +115,21 @@ def test_verdicts_of_a_replay_are_written(pytester: pytest.Pytester) -> None:
     assert (found["replayed"], found["passed"], found["counts"]) == (True, False, {"invalid": 1})
     assert (test["nodeid"], test["line"], test["fails"]) == ("test_k.py::test_k", 1, True)
     assert test["message"].startswith("gpuperf: ")
+
+
+def test_each_test_has_the_environment_of_its_recording(
+    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+) -> None:
+    for number, name in enumerate(("old", "new")):
+        kept = record(f"test_k.py::test_{name}", main=measured(9.0))
+        gpu = replace(H200, dram_gb_per_s=4800.0 + number)
+        add_recording(run(kept, id=name, started_at=f"2026-11-2{number}", gpu=gpu))
+    pytester.makepyfile(test_k="def test_old(gpuperf): gpuperf.time(print)\ntest_new = test_old")
+    pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}").assert_outcomes(passed=2)
+    found = verdicts()
+    old, new = found["tests"]
+    assert (found["run"], found["environment"]["gpu"]["dram_gb_per_s"]) == ("new", 4801.0)
+    assert (old["environment"]["gpu"]["dram_gb_per_s"], new["environment"]) == (4800.0, None)
 
 
 @pytest.mark.usefixtures("replay")
