@@ -67,25 +67,15 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
     """
     of_call = _moved(baseline.exact, measurement.exact)
     worse = [change for change in of_call if change.worse]
-    profile, known = measurement.profile, baseline.counters
-    remarks = []
+    profile, known, remarks = measurement.profile, baseline.counters, []
     if profile is None or not known or profile.unavailable.startswith(COUNTERS_OFF):
         return CounterComparison(tuple(of_call), tuple(worse))
-    if profile.unavailable:
-        line = f"counters of the baseline were not measured: {profile.unavailable}"
-        remarks.append(Finding(Status.INCONCLUSIVE, line, next_step=LEAVE_OUT))
-    elif of_others := _chosen_otherwise(profile, baseline):
-        remarks.append(Finding(Status.INVALID, f"{of_others}: not compared"))
-    if remarks:
-        return CounterComparison(tuple(of_call), tuple(worse), remarks=tuple(remarks))
-    asked = metrics_of((profile.preset or DEFAULT).split(","))
+    if (lost := _lost(profile, baseline)) is not None:
+        return CounterComparison(tuple(of_call), tuple(worse), remarks=(lost,))
     if profile.read_by != baseline.counters_by:
         read = f"counters were read by {profile.read_by}, the baseline's by {baseline.counters_by}"
         remarks.append(Finding(Status.PASS, f"{read}: {LEFT_OUT}"))
         known = {name: value for name, value in known.items() if is_read_alike(name)}
-    elif dropped := known.keys() - profile.combined.keys() - {*asked}:
-        line = f"counters of the baseline, such as {min(dropped)}: not measured by this test"
-        remarks.append(Finding(Status.INVALID, line))
     changes = _moved(known, profile.combined)
     kernels = _compare_kernels(profile, baseline)
     worse += [] if kernels else filter(_is_worse_exact, changes)
@@ -116,20 +106,28 @@ def early_warning(compared: CounterComparison) -> Iterator[Finding]:
         yield Finding(Status.PASS, f"{largest} at the same time: an early warning")
 
 
-def _chosen_otherwise(profile: Profile, baseline: MeasurementBaseline) -> str:
-    """Return how the launches of a profile and of a baseline were chosen differently; else an empty text.
+def _lost(profile: Profile, baseline: MeasurementBaseline) -> Finding | None:
+    """Return a finding if counters of the baseline were not measured: by the machine, or the test drops them.
 
     If a test no longer chooses kernels, others than those of the baseline show as new ones instead.
     """
+    if profile.unavailable:
+        line = f"counters of the baseline were not measured: {profile.unavailable}"
+        return Finding(Status.INCONCLUSIVE, line, next_step=LEAVE_OUT)
     now, then = (profile.launches or "all", profile.regex), (baseline.launches, baseline.regex)
     exchanged = now == (then[0], "") and _compare_kernels(profile, baseline)
-    if now == then or exchanged or not baseline.launches:
-        return ""
-    shown = (
-        f"launches={launches} of " + (f"kernels={regex!r}" if regex else "all kernels")
-        for launches, regex in (now, then)
-    )
-    return "counters are of {}, the baseline's of {}".format(*shown)
+    if baseline.launches and now != then and not exchanged:
+        shown = (
+            f"launches={launches} of " + (f"kernels={regex!r}" if regex else "all kernels")
+            for launches, regex in (now, then)
+        )
+        return Finding(Status.INVALID, "counters are of {}, the baseline's of {}".format(*shown))
+    asked = metrics_of((profile.preset or DEFAULT).split(","))
+    dropped = baseline.counters.keys() - profile.combined.keys() - {*asked}
+    if not dropped or profile.read_by != baseline.counters_by:
+        return None
+    line = f"counters of the baseline, such as {min(dropped)}: not measured by this test"
+    return Finding(Status.INVALID, line)
 
 
 def other_compiler(now: Measurement, known: MeasurementBaseline) -> str:

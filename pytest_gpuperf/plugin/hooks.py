@@ -334,7 +334,7 @@ class Hooks:
     def _show(self, item: pytest.Item, result: TestResult) -> None:
         item.user_properties.extend(properties(result))
         if result.fails:
-            raise pytest.fail.Exception(result.message(), pytrace=False)
+            raise pytest.fail.Exception(result.message(), pytrace=False) from None
         if (why := result.warning) and not result.record.lacks_memory:
             try:
                 item.warn(pytest.PytestWarning(f"gpuperf: {why}"))

@@ -43,7 +43,6 @@ def notices(summary: Summary) -> list[str]:
     lines.extend(several if len(graphless) > 1 else graphless)
     lines.extend(_grouped(results, "timed without verified outputs", _not_verified))
     lines.extend(_read_otherwise(results))
-    lines.extend(_drifts(results))
     lines.extend(_grouped(results, "with a reference that tells little", _low_signals))
     lines.extend(_compiled(list(filter(_is_compiled, results)), updated=summary.updated))
     regressed = sum(result.status is Status.REGRESSED for result in results)
@@ -110,8 +109,8 @@ def _drifts(results: Sequence[TestResult]) -> list[str]:
 
 
 def undecided(results: Sequence[TestResult]) -> list[str]:
-    """Return the open questions of a run, as the last lines: improvements, times not decided or doubted."""
-    lines = []
+    """Return the open questions of a run, as the last lines: times that drifted, improved or are doubtful."""
+    lines = _drifts(results)
     faster = [result for result in results if result.status is Status.IMPROVED]
     if faster:
         lines.append(f"{_tests(len(faster))} improved: until accepted, a loss of that size passes")

@@ -93,16 +93,12 @@ def orphans(config: pytest.Config, judge: Judge, collected: Collection[str]) -> 
     found = []
     for path, baseline in _baselines(judge.expected.store, judge.environment.gpu.slug):
         gone = [nodeid for nodeid in baseline.tests if is_gone(nodeid)]
-        if gone and len(gone) == len(baseline.tests):
+        whole = len(gone) == len(baseline.tests)
+        if gone and (whole or judge.settings.strict):
             found.append(
                 f"{show_path(path)} has baselines of {len(gone)} tests that do not exist, such as {gone[0]}; "
                 "expected the names of tests; if they have new names, replace the old ones in this file, "
-                f"otherwise type `git rm {show_path(path)}`"
-            )
-        elif gone and judge.settings.strict:
-            found.append(
-                f"{show_path(path)} has a baseline of {gone[0]}, which does not exist (--gpuperf-strict); if "
-                "that is intended, remove it from this file"
+                + (f"otherwise type `git rm {show_path(path)}`" if whole else "otherwise remove them from it")
             )
     return found
 
