@@ -27,8 +27,7 @@ from pytest_gpuperf.statistics.clock_model import normalise
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.measure.timing.batch import Block
-    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+    from pytest_gpuperf.measure.timing.batch import Batch, Block
 
 SCHEMA = 1
 ROUNDS = 3
@@ -154,9 +153,7 @@ def measure() -> Results:
     return Results(schema=SCHEMA, date=date, environment=environment(gpu, ROOT, ""), kernels=kernels)
 
 
-def _blocks(
-    prepared: PreparedCall, burn: Callable[[float], None]
-) -> dict[str, tuple[tuple[float, float], ...]]:
+def _blocks(prepared: Batch, burn: Callable[[float], None]) -> dict[str, tuple[tuple[float, float], ...]]:
     found: dict[str, list[Block]] = {state: [] for state in STATES}
     for _ in range(ROUNDS):
         for state in STATES:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import timer
-from pytest_gpuperf.measure.timing.batch import Block, GpuWork
+from pytest_gpuperf.measure.timing.batch import Batch, Block, GpuWork
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
-from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 from pytest_gpuperf.measure.timing.sm_clock import Warmed
 from pytest_gpuperf.records import StreamWork, WarmUp
 
@@ -26,10 +25,12 @@ if TYPE_CHECKING:
 WARM_UP = WarmUp(seconds=0.2, launches=400, steady=True)
 
 
-class Blocks:
+class Blocks(Batch):
     """A batch with its own clock; a function of that clock gives the time of a block."""
 
     calls = 10
+    mode: TimingMode = "hot"
+    single_calls = False
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Blocks:
         recorded_us: float | None = None,
         elsewhere_us: Sequence[float] = (),
     ) -> None:
+        super().__init__(lambda: None, self.calls)
         self.now = 0.0
         self._recorded_us = recorded_us
         self.recorded_mhz = 0.0
@@ -85,7 +87,7 @@ class Bench:
         monkeypatch.setattr(timer, "detach", self._detach)
         self.warmed: Sequence[Block] = ()
         """Blocks that the warm-up has measured."""
-        monkeypatch.setattr(PreparedCall, "warm_up", lambda _: Warmed(WARM_UP, tuple(self.warmed)))
+        monkeypatch.setattr(Batch, "warm_up", lambda _: Warmed(WARM_UP, tuple(self.warmed)))
         self.detached = 0
 
     def _detach(self) -> None:
@@ -94,7 +96,8 @@ class Bench:
     def timer(
         self, batch: Blocks, mode: TimingMode, budget_s: float, conditions: Sequence[Conditions] = ()
     ) -> timer.Timer:
-        self._monkeypatch.setattr(timer, "prepare", lambda *_, **__: PreparedCall(batch, mode))
+        batch.mode = mode
+        self._monkeypatch.setattr(timer, "prepare", lambda *_, **__: batch)
         self._monkeypatch.setattr(originals, "now", batch.clock)
         states = iter(conditions)
         return timer.Timer(1, budget_s, lambda: next(states, None))

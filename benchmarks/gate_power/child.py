@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.children import Parent
     from benchmarks.gate_power.kernels import Call
     from pytest_gpuperf.measure.call_memory import CallElsewhere
-    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+    from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.records import TimingMode, TimingSource
 
     Key = tuple[str, int]
@@ -152,7 +152,7 @@ def take_turns(parent: Parent, doses: str) -> None:
         doses: The doses in ‰, as words.
     """
     parent.wait_for_turn()
-    prepared: dict[Key, tuple[PreparedCall, bool]] = {}
+    prepared: dict[Key, tuple[Batch, bool]] = {}
     wanted = set(map(int, doses.split()))
     timer, _ = _timers()
     for key, call in _begin(parent).items():

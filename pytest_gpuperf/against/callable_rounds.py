@@ -18,7 +18,7 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError, kept_attached
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+    from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import AgainstTiming
     from pytest_gpuperf.records.call import Call
@@ -40,7 +40,7 @@ class Rounds:
         self._mode = mode
         self._rng = Random(0)  # noqa: S311 - the order of blocks
 
-    def run(self, calls: Mapping[Side, Callable[[], Any]], budget_s: float) -> Mapping[Side, PreparedCall]:
+    def run(self, calls: Mapping[Side, Callable[[], Any]], budget_s: float) -> Mapping[Side, Batch]:
         """Run a round, and return the timed blocks.
 
         Args:
@@ -74,7 +74,7 @@ class Rounds:
 
     def _prepared(
         self, calls: Mapping[Side, Callable[[], Any]], order: tuple[Side, Side]
-    ) -> Mapping[Side, PreparedCall]:
+    ) -> Mapping[Side, Batch]:
         """Prepare both sides in one mode; if one side does not allow it, by their kernels, or by the host."""
         refused: GpuperfError | None = None
         for mode in (self._mode, "kernels", "host"):
@@ -110,7 +110,7 @@ def time_in_turn(timer: Timer, places: Sequence[Call], other: Call, mode: str) -
     return rounds.record(places[0].label)
 
 
-def _block(prepared: Mapping[Side, PreparedCall], side: Side, *, recorded: bool = False) -> SideBlock:
+def _block(prepared: Mapping[Side, Batch], side: Side, *, recorded: bool = False) -> SideBlock:
     """Run a block of a side; without a record of CUPTI's it has no time, which costs its quad of blocks."""
     try:
         timed = prepared[side].block(recorded=recorded)

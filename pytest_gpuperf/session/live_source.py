@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.first_calls import CodeReader, FirstCalls
-    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+    from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
         AgainstTiming,
@@ -172,7 +172,7 @@ class LiveSource:
         def progress(text: str) -> None:
             self.display.show(f"{call.nodeid}: {text}")
 
-        def unverified(_: PreparedCall, timing: Timing, __: str) -> Timing:
+        def unverified(_: Batch, timing: Timing, __: str) -> Timing:
             return timing
 
         before = before or Before(call)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.messages import Answer, Command
     from pytest_gpuperf.measure.first_calls import CodeReader
-    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+    from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import LaunchedCode, Timing
     from pytest_gpuperf.records.call import Call
@@ -215,7 +215,7 @@ class SideSource(ChildSource):
             return self._reader.read(call), tuple(sorted(chosen))
 
 
-def _timed(prepared: PreparedCall, command: RunBlock) -> BlockTime:
+def _timed(prepared: Batch, command: RunBlock) -> BlockTime:
     """Time a block; without a record of CUPTI's it has no time, which costs its quad of blocks."""
     try:
         block = prepared.block(recorded=command.recorded)

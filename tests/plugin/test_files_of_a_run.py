@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 MOST_FILES_OF_A_REPLAY = 30
-MOST_MOVES_OF_A_REPLAY = 190
+MOST_MOVES_OF_A_REPLAY = 191
 MOST_FILES_OF_A_LIVE_RUN = 64
 MATHEMATICS = re.compile(r"/(statistics|metrics)/|(param_structs|occupancy|time_lower_bound)\.py$")
 FOLLOWED = """

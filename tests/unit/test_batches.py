@@ -19,7 +19,7 @@ from pytest_gpuperf.measure.timing.graph import (
     capture,
     replay_us,
 )
-from pytest_gpuperf.measure.timing.prepared_call import waits_for_gpu
+from pytest_gpuperf.measure.timing.preparation import waits_for_gpu
 from pytest_gpuperf.measure.verification import verifier
 from simulated_gpu import SimulatedGpu, SimulatedStamps
 

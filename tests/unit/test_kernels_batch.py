@@ -11,7 +11,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing import kernels_batch, prepared_call
+from pytest_gpuperf.measure.timing import kernels_batch, preparation
 from pytest_gpuperf.measure.timing.batch import Block, GpuWork, HostBatch
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, single_call_of, work_of
@@ -21,7 +21,7 @@ from pytest_gpuperf.records import StreamWork
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+    from pytest_gpuperf.measure.timing.batch import Batch
 
 
 def kernel(launch: int, start_us: float, us: float, name: str = "k", **rest: Any) -> Activity:
@@ -172,20 +172,20 @@ def test_kernels_with_the_name_of_the_marks_are_refused(cupti: FakeCupti) -> Non
 
 
 @pytest.fixture
-def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., PreparedCall]:
+def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., Batch]:
     """Return a function that prepares a call whose capture fails with an error."""
-    monkeypatch.setattr(prepared_call, "detach", lambda: None)
-    monkeypatch.setattr(prepared_call, "_probe", lambda _: prepared_call._Probe(5.0, 5.0))
+    monkeypatch.setattr(preparation, "detach", lambda: None)
+    monkeypatch.setattr(preparation, "_probe", lambda _: preparation._Probe(5.0, 5.0))
     monkeypatch.setattr(originals, "event", lambda: None)
 
-    def prepare(mode: str, error: Exception, *, waits: bool = True) -> PreparedCall:
+    def prepare(mode: str, error: Exception, *, waits: bool = True) -> Batch:
         def capture(_: object) -> None:
             raise error
 
-        monkeypatch.setattr(prepared_call, "capture", capture)
-        monkeypatch.setattr(prepared_call, "rehearse", lambda _: None)
-        monkeypatch.setattr(prepared_call, "waits_for_gpu", lambda _: waits)
-        return prepared_call.prepare(cupti.call, mode, flush_bytes=1, stamps=None)
+        monkeypatch.setattr(preparation, "capture", capture)
+        monkeypatch.setattr(preparation, "rehearse", lambda _: None)
+        monkeypatch.setattr(preparation, "waits_for_gpu", lambda _: waits)
+        return preparation.prepare(cupti.call, mode, flush_bytes=1, stamps=None)
 
     return prepare
 
@@ -198,14 +198,14 @@ def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., 
     ],
 )
 def test_auto_times_other_calls_by_their_kernels(
-    prepare: Callable[..., PreparedCall], error: Exception, reason: str
+    prepare: Callable[..., Batch], error: Exception, reason: str
 ) -> None:
     found = prepare("auto", error)
     assert (found.mode, found.not_captured, found.not_recorded) == ("kernels", reason, "")
 
 
 def test_without_cupti_the_host_times_work_on_other_streams(
-    prepare: Callable[..., PreparedCall], cupti: FakeCupti
+    prepare: Callable[..., Batch], cupti: FakeCupti
 ) -> None:
     cupti.refused = "torch.profiler holds CUPTI"
     found = prepare("auto", nothing_launched(), waits=False)
@@ -213,14 +213,14 @@ def test_without_cupti_the_host_times_work_on_other_streams(
 
 
 @pytest.mark.parametrize("mode", ["hot", "cold", "queued"])
-def test_other_modes_refuse_calls_that_wait(prepare: Callable[..., PreparedCall], mode: str) -> None:
+def test_other_modes_refuse_calls_that_wait(prepare: Callable[..., Batch], mode: str) -> None:
     with pytest.raises(GpuperfError, match="mode='kernels'"):
         prepare(mode, NotCapturableError("it synchronises"))
 
 
 @pytest.mark.parametrize("mode", ["auto", "hot", "queued", "host"])
 def test_call_that_launches_nothing_is_refused_in_each_mode(
-    prepare: Callable[..., PreparedCall], cupti: FakeCupti, mode: str
+    prepare: Callable[..., Batch], cupti: FakeCupti, mode: str
 ) -> None:
     cupti.us = 0
     with pytest.raises(GpuperfError, match="launched nothing on the GPU"):

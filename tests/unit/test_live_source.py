@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records import LaunchedCode, Verification
 from pytest_gpuperf.records.call import Call, Selection
@@ -37,7 +36,7 @@ def test_doubts_fail_if_strict_and_nothing_is_verified_if_off(
 ) -> None:
     class Timer:
         def time(self, _: Call, *, mode: str, verify: Callable[..., Timing], **__: Any) -> Timing:
-            return verify(PreparedCall(Blocks(lambda _: 5.0), "hot"), timing(5.0), mode)
+            return verify(Blocks(lambda _: 5.0), timing(5.0), mode)
 
     monkeypatch.setattr(Verifier, "replay", lambda *_: Verification(doubts=("quick",)))
     source = source_of(timer=Timer(), verify=verify)

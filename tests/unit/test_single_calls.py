@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+from pytest_gpuperf.measure.timing.batch import Batch
 from pytest_gpuperf.measure.verification import cupti_records
 from pytest_gpuperf.measure.verification.cupti_records import Audit, UncontainedError, contained
 from pytest_gpuperf.records import Conditions, OtherTime
@@ -43,17 +43,18 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
     ) -> Timing:
         left = list(audits)
 
-        def audit(_: PreparedCall) -> Audit | None:
+        def audit(_: Batch) -> Audit | None:
             found = left.pop(0)
             if isinstance(found, Exception):
                 raise found
             return found
 
         monkeypatch.setattr(cupti_records, "audited", audit)
-        monkeypatch.setattr(PreparedCall, "in_short_graph_us", lambda _: in_short_graph_us)
-        prepared = PreparedCall(
-            Blocks(lambda _: timed.us_by("events") or 0.0), "hot", fn=fn, captured=captured
-        )
+        monkeypatch.setattr(Batch, "in_short_graph_us", lambda _: in_short_graph_us)
+        prepared = Blocks(lambda _: timed.us_by("events") or 0.0)
+        prepared.single_calls, prepared.captured = fn is not None, captured
+        if fn is not None:
+            prepared.fn = fn
         result = contained(prepared, timed, mode)
         assert not left
         return result

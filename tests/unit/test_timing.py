@@ -18,7 +18,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import timer
-from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+from pytest_gpuperf.measure.timing.batch import Batch
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
 from pytest_gpuperf.measure.timing.timer import normalised_us
 from pytest_gpuperf.records import ClockModel, Conditions, OtherTime, Timing
@@ -203,13 +203,13 @@ def test_first_timing_measures_the_launch_gap_after_its_blocks(
         steps.append(name)
         return value
 
-    warm_up = PreparedCall.warm_up
+    warm_up = Batch.warm_up
 
-    def counted(call: PreparedCall) -> Warmed:
+    def counted(call: Batch) -> Warmed:
         steps.append("warm-up")
         return warm_up(call)
 
-    monkeypatch.setattr(PreparedCall, "warm_up", counted)
+    monkeypatch.setattr(Batch, "warm_up", counted)
     monkeypatch.setattr(timer, "launch_gap_us", lambda: step("gap", 0.5))
     timed = bench.timer(Blocks(lambda _: step("block", 1.1)), "hot", 1e-9)
     timed.time(lambda: None, mode="hot")
@@ -242,16 +242,17 @@ def test_cupti_records_short_blocks_in_turn(
 ) -> None:
     batch = Blocks(lambda _: time_us, recorded_us=recorded_us)
     captured: Any = SimpleNamespace(single_nodes=single_node)
-    prepared = PreparedCall(batch, "hot", captured=captured)
-    assert prepared.is_short() == expected
+    batch.captured = captured
+    assert batch.is_short() == expected
     if expected:
-        assert prepared.block(recorded=True).time_us == recorded_us
+        assert batch.block(recorded=True).time_us == recorded_us
 
 
 def test_first_replay_does_not_decide_that_a_call_is_long() -> None:
     blocks = repeating([25.0, 15.0, 15.0], recorded_us=14.9)
     captured: Any = SimpleNamespace(single_nodes=True)
-    assert PreparedCall(blocks, "hot", captured=captured).is_short()
+    blocks.captured = captured
+    assert blocks.is_short()
 
 
 def test_clock_dependent_share_is_found(bench: Bench) -> None:
@@ -318,9 +319,8 @@ def short(bench: Bench, elsewhere: Callable[[], Any], *elsewhere_us: float) -> T
     """Return the time of a call of 4.5 µs that may be called elsewhere."""
     batch = Blocks(lambda _: 5.0, recorded_us=4.5, elsewhere_us=elsewhere_us)
     short_timer = bench.timer(batch, "hot", 1e-9)
-    prepared = PreparedCall(batch, "hot", fn=lambda: None)
+    batch.fn = lambda: None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timer, "prepare", lambda *_, **__: prepared)
         patch.setattr(originals, "synchronize", lambda: None)
         return short_timer.time(
             lambda: None, mode="hot", elsewhere=cast("Any", elsewhere), verify=lambda _, found, __: found
@@ -426,10 +426,9 @@ def test_call_that_waits_has_gpu_time_and_host_time(bench: Bench) -> None:
     assert single.streams[0].launches == 2
 
 
-def test_reason_for_the_hosts_clock_is_recorded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reason_for_the_hosts_clock_is_recorded(bench: Bench) -> None:
     blocks = repeating([9.0])
     timed = bench.timer(blocks, "host", 1e-9)
-    found = PreparedCall(blocks, "host", "it waits", "torch.profiler holds CUPTI")
-    monkeypatch.setattr(timer, "prepare", lambda *_, **__: found)
+    blocks.not_captured, blocks.not_recorded = "it waits", "torch.profiler holds CUPTI"
     timing = timed.time(lambda: None, mode="auto")
     assert (timing.only_host, timing.not_recorded) == (True, "torch.profiler holds CUPTI")

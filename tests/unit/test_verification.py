@@ -10,7 +10,6 @@ import torch
 
 from pytest_gpuperf.measure.call_memory import Before, CallElsewhere
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
 from pytest_gpuperf.measure.verification import reexecution, verifier
 from pytest_gpuperf.measure.verification.verifier import Rerun, Verifier, by_events
 from pytest_gpuperf.records import Verification
@@ -259,7 +258,7 @@ def verified_timing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
         call = Call("t", "main", torch.square, (data(),))
         verifier = Verifier(call, Before(call), strict=strict)
         monkeypatch.setattr(verifier, "replay", lambda _: found)
-        return verifier(PreparedCall(Blocks(lambda _: 5.0), mode), timing(5.0, mode), mode)
+        return verifier(Blocks(lambda _: 5.0), timing(5.0, mode), mode)
 
     return verified
 

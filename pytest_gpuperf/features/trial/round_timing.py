@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.blocks import SideBlock
     from pytest_gpuperf.features.trial.problem import Problem
-    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+    from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.statistics.sequential import Side
 
@@ -159,7 +159,7 @@ class InTurn:
         )
         return next((result.failure for result in results if not result.passed), "")
 
-    def _check(self, call: _TimedCall, prepared: PreparedCall, seed: int) -> None:
+    def _check(self, call: _TimedCall, prepared: Batch, seed: int) -> None:
         """Run the timed calls once more, on other values at the same addresses, and compare the last output.
 
         The reference runs after them: nobody can find its output in memory before.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -13,6 +13,7 @@ from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.device.driver import STAMP
 from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.timing.graph import CapturedCalls, block_gpu, capture, replay_us
+from pytest_gpuperf.measure.timing.sm_clock import until_steady
 from pytest_gpuperf.statistics.decision import trimmed_mean
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.call_memory import CallElsewhere
     from pytest_gpuperf.measure.cupti.activity import Activity
-    from pytest_gpuperf.measure.timing.sm_clock import Stamps
-    from pytest_gpuperf.records import StreamWork
+    from pytest_gpuperf.measure.timing.sm_clock import Stamps, Warmed
+    from pytest_gpuperf.records import StreamWork, TimingMode
 
 MAX_CALLS = 2000
 """Capturing and instantiating a graph costs tens of microseconds a node; more nodes gain nothing."""
@@ -33,6 +34,9 @@ GAP_BLOCKS = 11
 SHORT_IN_GAPS = 30
 """A time of fewer launch gaps comes from CUPTI. On an H200 the gap is 0.5 to 0.7 µs. Events include the 0.1
 to 0.35 µs between two kernels: up to 7 % of the time at ten gaps, under 2 % at thirty."""
+FEW_CALLS = 10
+"""Calls of a graph that is too short for the gaps of a long one."""
+WARM_UP_CAP_S = 3.0
 USUAL_GAP_US = 0.6
 """Gap of an H200, for a choice before it is measured."""
 
@@ -61,16 +65,43 @@ class Block(NamedTuple):
     """Only from a batch that records all of its blocks."""
 
 
-class Batch(Protocol):
-    """Runs blocks of calls and returns the time of one call."""
+class Batch:
+    """Many calls of one callable, timed in blocks.
 
-    calls: int
+    Args:
+        fn: A callable without arguments.
+        calls: Number of calls of a block.
+        stamps: Stamps around each block; None for none.
+    """
+
+    mode: TimingMode
+    enqueue_us = 0.0
+    """Microseconds that the host needs to queue a call."""
+    single_calls = True
+    """True if CUPTI can record single calls next to the timed ones."""
+    captured: CapturedCalls | None = None
+    """The calls in the graph; None without a graph."""
+    elsewhere: Callable[[], CallElsewhere] | None = None
+    """Returns the callable on tensors at other places in memory; None if it has none."""
+    not_captured = ""
+    """Reason that no graph could be captured, unless the mode was asked for."""
+    not_recorded = ""
+    """Reason that CUPTI could not record the kernels of a callable that cannot be captured."""
+
+    def __init__(self, fn: Callable[[], Any], calls: int, stamps: Stamps | None = None) -> None:
+        self.calls = calls
+        self.fn = fn
+        self._stamps = stamps
+        self.others: Sequence[CallElsewhere] = ()
 
     def run(self) -> Block:
         """Run one block and wait for it."""
+        raise NotImplementedError
 
     def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
         """Run blocks and take the kernels' own durations from CUPTI's records.
+
+        The calls are launched one by one: inside a graph, kernels of a microsecond read 0.1 µs more.
 
         Args:
             blocks: Number of blocks.
@@ -79,25 +110,57 @@ class Batch(Protocol):
         Raises:
             CuptiError: CUPTI is missing, or another profiler holds it.
         """
-
-
-class _Calls:
-    """Many calls of one callable, launched one by one under CUPTI."""
-
-    def __init__(self, fn: Callable[[], Any], calls: int, stamps: Stamps | None = None) -> None:
-        self.calls = calls
-        self.fn = fn
-        self._stamps = stamps
-        self.others: Sequence[CallElsewhere] = ()
-
-    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
-        """Launch one by one: inside a graph, kernels of a microsecond read 0.1 µs more."""
         self.others = others
         return _recorded((self.fn, *others), blocks, self.calls, self._stamps)
 
+    def block(self, *, recorded: bool = False) -> Block:
+        """Run one block.
 
-class HotBatch(_Calls):
+        Args:
+            recorded: True to take its time from CUPTI's records.
+
+        Raises:
+            CuptiError: CUPTI is missing, or another profiler holds it.
+        """
+        return self.run_recorded(1)[0] if recorded else self.run()
+
+    def warm_up(self) -> Warmed:
+        """Run blocks until time and SM clock are steady."""
+        return until_steady(self, WARM_UP_CAP_S, by_host=self.mode == "host")
+
+    def is_short(self) -> bool:
+        """Return True if CUPTI times a call better than events: one short kernel, hot.
+
+        Next to another process, unchanged short kernels differ by up to 1.5 % from one restart to the next by
+        events, which include gaps in the graph (H100). The gaps between several kernels are part of the call.
+        A cold block is mostly flushes, so CUPTI gains nothing there.
+        """
+        if self.mode != "hot" or self.captured is None or not self.captured.single_nodes:
+            return False
+        # The first replay uploads the graph.
+        if min(self.run().time_us for _ in range(3)) >= SHORT_IN_GAPS * USUAL_GAP_US:
+            return False
+        try:
+            self.run_recorded(2)
+        except CuptiError:
+            return False
+        return True
+
+    def in_short_graph_us(self) -> float:
+        """Return the microseconds of a call in a graph of a few.
+
+        In a long graph, gaps between streams that wait for each other grow: from 1 µs a call in one of 10 to
+        8 µs in one of 1,000, on an H100.
+        """
+        batch = HotBatch(self.fn, FEW_CALLS)
+        return min(batch.run().time_us for _ in range(2))  # the first replay uploads the graph
+
+
+class HotBatch(Batch):
     """Events around one graph of many calls; each call finds the caches of the call before."""
+
+    mode = "hot"
+    captured: CapturedCalls
 
     def __init__(self, fn: Callable[[], Any], calls: int, stamps: Stamps | None = None) -> None:
         super().__init__(fn, calls, stamps)
@@ -110,11 +173,14 @@ class HotBatch(_Calls):
         return Block((replay_us(self.graph) - cost_us) / self.calls, _clock(self._stamps))
 
 
-class ColdBatch(_Calls):
+class ColdBatch(Batch):
     """A graph of (flush, call) pairs less a graph of the flushes alone.
 
     The flush writes `flush_bytes`, at least twice the L2, so that no part of the input stays there.
     """
+
+    mode = "cold"
+    captured: CapturedCalls
 
     def __init__(
         self, fn: Callable[[], Any], calls: int, flush_bytes: int, stamps: Stamps | None = None
@@ -168,17 +234,20 @@ class ColdBatch(_Calls):
         return _recorded(pairs, blocks, self.calls, self._stamps, flushed=True)
 
 
-class QueuedBatch(_Calls):
+class QueuedBatch(Batch):
     """An event pair around each call, all queued behind a kernel that blocks the GPU meanwhile.
 
     Without the blocking kernel the pairs of short calls would time the host, not the GPU. A callable that
     synchronises the host would break the queue, so such callables have a `KernelsBatch`.
     """
 
+    mode = "queued"
+
     def __init__(
         self, fn: Callable[[], Any], calls: int, enqueue_us: float, stamps: Stamps | None = None
     ) -> None:
         super().__init__(fn, calls, stamps)
+        self.enqueue_us = enqueue_us
         # Twice the time the host needs to queue everything, at most 0.2 s.
         self.block_us = min(2 * enqueue_us * calls, 200_000)
         self._pairs = [(originals.event(), originals.event()) for _ in range(calls)]
@@ -201,8 +270,11 @@ class QueuedBatch(_Calls):
         return Block(total_us / self.calls, _clock(self._stamps))
 
 
-class HostBatch(_Calls):
+class HostBatch(Batch):
     """Host clock around many calls and their end on the GPU: the time includes launches."""
+
+    mode = "host"
+    single_calls = False
 
     def run(self) -> Block:
         """Run the calls once."""

@@ -27,7 +27,7 @@ from pytest_gpuperf.measure.cupti.activity import (
 from pytest_gpuperf.measure.cupti.libcupti import detach
 from pytest_gpuperf.measure.device.driver import STAMP
 from pytest_gpuperf.measure.device.originals import finish
-from pytest_gpuperf.measure.timing.batch import Block, GpuWork, HostBatch
+from pytest_gpuperf.measure.timing.batch import Batch, Block, GpuWork, HostBatch
 from pytest_gpuperf.measure.timing.graph import nothing_launched
 from pytest_gpuperf.records import SingleCall, StreamWork
 from pytest_gpuperf.statistics.decision import interquartile_range, trimmed_mean
@@ -49,7 +49,7 @@ BLOCK_BY_HOST_US = 10_000
 """Time of the host in each of these blocks."""
 
 
-class KernelsBatch:
+class KernelsBatch(Batch):
     """Durations of all kernels, fills and copies of each call, on any device, by CUPTI's records.
 
     Copies from and to the memory of the host are recorded apart, unless a call does nothing else.
@@ -63,9 +63,11 @@ class KernelsBatch:
         GpuperfError: The callable launched nothing on the GPU.
     """
 
+    mode = "kernels"
+    single_calls = False
+
     def __init__(self, fn: Callable[[], Any], stamps: Stamps | None = None) -> None:
-        self.fn = fn
-        self._stamps = stamps
+        super().__init__(fn, 1, stamps)
         self._serial = False
         first, _ = self._record(FIRST_CALLS, first=True)
         if not any(first):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace as replace_fields
 from functools import cached_property
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS, SHORT_IN_GAPS, launch_gap_us
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
-from pytest_gpuperf.measure.timing.prepared_call import PreparedCall, prepare
+from pytest_gpuperf.measure.timing.preparation import prepare
 from pytest_gpuperf.measure.timing.sm_clock import BURN_S, Burn, Stamps, at_other_clocks
 from pytest_gpuperf.measure.verification.cupti_records import UncontainedError, contained
 from pytest_gpuperf.records import OtherTime, Timing, Workload
@@ -33,10 +32,10 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from pytest_gpuperf.measure.call_memory import CallElsewhere
-    from pytest_gpuperf.measure.timing.batch import Block
+    from pytest_gpuperf.measure.timing.batch import Batch, Block
     from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
 
-    Verify: TypeAlias = Callable[[PreparedCall, Timing, str], Timing]
+    Verify: TypeAlias = Callable[[Batch, Timing, str], Timing]
     """Returns the timing of a callable with what speaks against it; the text is the mode asked for."""
     KnownTime: TypeAlias = Callable[[TimingMode], tuple[TimingSource, ClockModel | None] | None]
 
@@ -87,8 +86,8 @@ class Timer:
         self._conditions = conditions
         self._max_sm_clock_mhz = max_sm_clock_mhz
 
-    def prepare(self, fn: Callable[[], Any], mode: str) -> PreparedCall:
-        """Compile and capture a callable; see `pytest_gpuperf.measure.timing.prepared_call.prepare`."""
+    def prepare(self, fn: Callable[[], Any], mode: str) -> Batch:
+        """Compile and capture a callable; see `pytest_gpuperf.measure.timing.preparation.prepare`."""
         return prepare(fn, mode, flush_bytes=self._flush_bytes, stamps=self._stamps)
 
     def warm_up(self, fn: Callable[[], Any]) -> WarmUp:
@@ -133,49 +132,48 @@ class Timer:
         progress("compiles")
         with memory.l2_reset_after(), originals.library_unchanged():
             try:
-                prepared = replace_fields(self.prepare(fn, mode), elsewhere=elsewhere)
-                timing = self._undisturbed(prepared, progress, known)
+                batch = self.prepare(fn, mode)
+                batch.elsewhere = elsewhere
+                timing = self._undisturbed(batch, progress, known)
                 progress("verifies")
                 try:
-                    timing = verify(prepared, timing, mode)
+                    timing = verify(batch, timing, mode)
                 except UncontainedError as error:
                     if mode != "auto":
                         raise
-                    prepared = PreparedCall(KernelsBatch(fn, self._stamps), "kernels", error.why)
-                    timing = self._undisturbed(prepared, progress, known)
+                    batch = KernelsBatch(fn, self._stamps)
+                    batch.not_captured = error.why
+                    timing = self._undisturbed(batch, progress, known)
                     progress("verifies")
-                    timing = verify(prepared, timing, mode)
+                    timing = verify(batch, timing, mode)
             finally:
                 # Recorded batches leave CUPTI attached between their blocks.
                 detach()
         return replace(timing, work=Workload(bytes=bytes or None, flops=flops or None))
 
-    def _undisturbed(
-        self, prepared: PreparedCall, progress: Callable[[str], None], known: KnownTime
-    ) -> Timing:
+    def _undisturbed(self, batch: Batch, progress: Callable[[str], None], known: KnownTime) -> Timing:
         """Measure, and repeat what heat or another process disturbed."""
         thrown_away: list[str] = []
         while True:
-            timing = self._measure(prepared, progress, known)
+            timing = self._measure(batch, progress, known)
             why = disturbed(timing)
             if not why or len(thrown_away) == ATTEMPTS - 1:
                 return replace(timing, measured_again=tuple(thrown_away))
             thrown_away.append(why)
 
-    def _measure(self, prepared: PreparedCall, progress: Callable[[str], None], known: KnownTime) -> Timing:
+    def _measure(self, batch: Batch, progress: Callable[[str], None], known: KnownTime) -> Timing:
         progress("warms up")
-        warm_up, begun = prepared.warm_up()
+        warm_up, begun = batch.warm_up()
         end = originals.now() + self.budget_s
 
         progress("measures")
-        batch = prepared.batch
-        steady = self._steady_blocks(prepared, self.budget_s / 2, begun)
+        steady = self._steady_blocks(batch, self.budget_s / 2, begun)
         steady_us = trimmed_mean([block.time_us for block in steady])
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
         conditions = self._conditions()
-        usual, known_model = known(prepared.mode) or ("", None)
-        source: TimingSource = _SOURCES.get(prepared.mode, "events")
-        others, places, not_recorded = self._recorded_blocks(prepared, steady_us)
+        usual, known_model = known(batch.mode) or ("", None)
+        source: TimingSource = _SOURCES.get(batch.mode, "events")
+        others, places, not_recorded = self._recorded_blocks(batch, steady_us)
         blocks = steady
         # Of a short call CUPTI's blocks are the time; the others are kept, too, for another baseline.
         limit_us = FACTOR_BY_USUAL_SOURCE.get(usual, 1.0) * self._short_us
@@ -183,41 +181,41 @@ class Timer:
             source, blocks, others = "cupti", others, steady
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
-        if prepared.mode == "cold" and source == "events":
+        if batch.mode == "cold" and source == "events":
             _refuse_noise(times)
 
         model = self._near(known_model if source == usual else None, steady, time_us)
         if model is None:
             progress("measures at other clocks")
             scale = time_us / steady_us if steady_us > 0 else 0.0
-            model = self._clock_model(prepared, steady, end, scale=scale)
+            model = self._clock_model(batch, steady, end, scale=scale)
         single_call = None
         if isinstance(batch, KernelsBatch):
             progress("measures the host")
             single_call = single_call_of(blocks, batch.host_blocks_us())
         timing = Timing(
-            mode=prepared.mode,
+            mode=batch.mode,
             time_us=round(time_us, 6),
             spread_pct=100 * interquartile_range(_at_one_place(times, places)) / time_us,
             blocks_us=tuple(round(time_us, 6) for time_us in times),
             calls_per_block=min(batch.calls, MAX_RECORDED_CALLS if source == "cupti" else MAX_CALLS),
             source=source,
             single_call=single_call,
-            launch_gap_us=round(self._launch_gap_us, 4) if prepared.mode in ("hot", "cold") else None,
+            launch_gap_us=round(self._launch_gap_us, 4) if batch.mode in ("hot", "cold") else None,
             blocks_mhz=_clocks(blocks),
-            other=_other(others, prepared.not_recorded or not_recorded),
+            other=_other(others, batch.not_recorded or not_recorded),
             clock_model=model,
-            not_captured=prepared.not_captured,
+            not_captured=batch.not_captured,
             warm_up=warm_up,
             conditions=conditions,
         )
         return replace(timing, normalised_us=normalised_us(timing))
 
-    def _steady_blocks(self, prepared: PreparedCall, seconds: float, begun: Sequence[Block]) -> list[Block]:
+    def _steady_blocks(self, batch: Batch, seconds: float, begun: Sequence[Block]) -> list[Block]:
         """Run blocks until they are precise, or until the time is up.
 
         Args:
-            prepared: The prepared callable.
+            batch: The batch of the callable.
             seconds: The time.
             begun: Blocks that its warm-up has measured already.
         """
@@ -226,30 +224,30 @@ class Timer:
         while not _precise(blocks):
             if len(blocks) >= LEAST_BLOCKS and (len(blocks) >= MOST_BLOCKS or originals.now() >= end):
                 break
-            blocks.append(prepared.block())
+            blocks.append(batch.block())
         return blocks
 
-    def _recorded_blocks(self, prepared: PreparedCall, events_us: float) -> tuple[list[Block], int, str]:
+    def _recorded_blocks(self, batch: Batch, events_us: float) -> tuple[list[Block], int, str]:
         """Run blocks under CUPTI if the time is short.
 
         Returns:
             The blocks, the number of places that they take turns with, and the reason if there are none.
         """
-        is_long = prepared.mode != "host" and events_us >= STILL_RECORDED * self._short_us
-        if prepared.mode == "kernels" or is_long:
+        is_long = batch.mode != "host" and events_us >= STILL_RECORDED * self._short_us
+        if batch.mode == "kernels" or is_long:
             return [], 1, ""
         held: list[Any] = []  # with each output that stays, the next one has another place
-        others = _places(prepared, held) if events_us < self._short_us and prepared.mode != "host" else []
+        others = _places(batch, held) if events_us < self._short_us and batch.mode != "host" else []
         if others:
             # Elsewhere a callable may launch other kernels, do less work, or have too little memory.
             with suppress(Exception):
-                blocks = prepared.batch.run_recorded(RECORDED_BLOCKS, others)
+                blocks = batch.run_recorded(RECORDED_BLOCKS, others)
                 if _alike([block.time_us for block in blocks], 1 + len(others)):
                     return blocks, 1 + len(others), ""
             held.clear()
             others.clear()
         try:
-            return prepared.batch.run_recorded(RECORDED_BLOCKS), 1, ""
+            return batch.run_recorded(RECORDED_BLOCKS), 1, ""
         except CuptiError as error:
             return [], 1, error.found
 
@@ -264,12 +262,12 @@ class Timer:
         return replace(scaled(model, time_us, mhz), stored=True)
 
     def _clock_model(
-        self, prepared: PreparedCall, steady: Sequence[Block], end: float, *, scale: float
+        self, batch: Batch, steady: Sequence[Block], end: float, *, scale: float
     ) -> ClockModel | None:
         """Fit the dependence of the time on the SM clock, from the steady blocks and some at other clocks.
 
         Args:
-            prepared: The prepared callable.
+            batch: The batch of the callable.
             steady: Its steady blocks.
             end: End of the budget.
             scale: CUPTI's time over that of the steady blocks; 0 if the blocks are all noise.
@@ -280,7 +278,7 @@ class Timer:
             return None
         steady_mhz = median(block.sm_clock_mhz for block in steady)
         held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz
-        others = at_other_clocks(prepared.batch, self._burn, held_back=held_back)
+        others = at_other_clocks(batch, self._burn, held_back=held_back)
         blocks = [*steady, *others]
         return fit(
             [block.time_us * scale for block in blocks],
@@ -307,15 +305,15 @@ class Timer:
         return Burn()
 
 
-def _places(prepared: PreparedCall, held: list[Any]) -> list[CallElsewhere]:
+def _places(batch: Batch, held: list[Any]) -> list[CallElsewhere]:
     """Return the call on tensors at other places: none if the callable does not work there."""
     places: list[CallElsewhere] = []
-    if prepared.elsewhere is None or prepared.fn is None:
+    if batch.elsewhere is None:
         return places
     with suppress(Exception):  # of the callable, or for want of memory: the first place is enough
-        held.append(prepared.fn())
+        held.append(batch.fn())
         for _ in range(PLACES - 1):
-            fn = prepared.elsewhere()
+            fn = batch.elsewhere()
             held.append(fn())
             originals.synchronize()
             places.append(fn)

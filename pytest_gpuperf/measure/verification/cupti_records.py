@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.cupti.activity import Activity
-    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+    from pytest_gpuperf.measure.timing.batch import Batch
 
 CALLS = 5
 MOST_BLOCK_US = 200_000
@@ -125,11 +125,11 @@ class Audit(NamedTuple):
         return ""
 
 
-def contained(prepared: PreparedCall, timing: Timing, mode: str) -> Timing:
+def contained(batch: Batch, timing: Timing, mode: str) -> Timing:
     """Compare a time with single calls.
 
     Args:
-        prepared: The callable that was timed.
+        batch: The calls that were timed.
         timing: Its time.
         mode: The mode that was asked for; in `auto` a doubt is enough to time by kernels instead.
 
@@ -141,17 +141,17 @@ def contained(prepared: PreparedCall, timing: Timing, mode: str) -> Timing:
         GpuperfError: Calls launch at another time, or only sometimes.
     """
     why = doubt = ""
-    launches = inf if prepared.captured is None else prepared.captured.launches
+    launches = inf if batch.captured is None else batch.captured.launches
     graph_us = (timing.us_by("events") if timing.mode == "hot" else None) or 0.0
     for at in range(RECORDINGS):
         try:
-            found = audited(prepared)
+            found = audited(batch)
         except CuptiError as error:
             timing = replace(timing, single_call=SingleCall(not_compared=error.found))
-            return _doubted(timing, lagging(prepared.fn) if prepared.fn is not None else "")
+            return _doubted(timing, lagging(batch.fn) if batch.single_calls else "")
         except torch.cuda.OutOfMemoryError:
             # The graph holds the memory of an output, and the timed calls needed no more.
-            needed = prepared.captured.output_bytes if prepared.captured else 0
+            needed = batch.captured.output_bytes if batch.captured else 0
             if (free := torch.cuda.mem_get_info()[0]) >= needed:
                 raise
             free_gib, needed_gib = free / 2**30, needed / 2**30
@@ -164,7 +164,7 @@ def contained(prepared: PreparedCall, timing: Timing, mode: str) -> Timing:
         timing = replace(timing, single_call=single)
         if at and graph_us:
             # Another process may have disturbed the graph, or its streams wait long for each other.
-            graph_us = min(graph_us, prepared.block().time_us, prepared.in_short_graph_us())
+            graph_us = min(graph_us, batch.block().time_us, batch.in_short_graph_us())
         why = found.uncontained(launches)
         doubt = "" if why else found.doubt(timing.time_us, graph_us)
         if not (why or doubt):
@@ -182,10 +182,10 @@ def _doubted(timing: Timing, doubt: str) -> Timing:
     return replace(timing, verification=Verification(doubts=(doubt,))) if doubt else timing
 
 
-def audited(prepared: PreparedCall) -> Audit | None:
+def audited(batch: Batch) -> Audit | None:
     """Record single calls of a callable; None if CUPTI records all of its calls anyway."""
-    flush = prepared.batch.flush if isinstance(prepared.batch, ColdBatch) else None
-    return None if prepared.fn is None else audit(prepared.fn, prepared.enqueue_us, flush)
+    flush = batch.flush if isinstance(batch, ColdBatch) else None
+    return audit(batch.fn, batch.enqueue_us, flush) if batch.single_calls else None
 
 
 def audit(

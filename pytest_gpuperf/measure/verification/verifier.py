@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.call_memory import Before, CallElsewhere
     from pytest_gpuperf.measure.timing.batch import Batch
-    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
     from pytest_gpuperf.records import Timing, Verification
     from pytest_gpuperf.records.call import Call
 
@@ -224,11 +223,11 @@ class Verifier:
         self._strict = strict
         self._profiled = profiler_runs()
 
-    def __call__(self, prepared: PreparedCall, timing: Timing, mode: str) -> Timing:
+    def __call__(self, batch: Batch, timing: Timing, mode: str) -> Timing:
         """Verify a timing.
 
         Args:
-            prepared: The callable that was timed.
+            batch: The calls that were timed.
             timing: Its time.
             mode: The mode that was asked for.
 
@@ -239,8 +238,8 @@ class Verifier:
             UncontainedError: The time does not contain all work of a call.
             GpuperfError: Calls launch at another time, or functions of a library were replaced.
         """
-        timing = contained(prepared, timing, mode)
-        found = self.replay(lambda: reruns_of(prepared.batch))
+        timing = contained(batch, timing, mode)
+        found = self.replay(lambda: reruns_of(batch))
         doubts = (*(timing.verification.doubts if timing.verification else ()), *found.doubts)
         most_us = MOST_SINGLE * timing.time_us + SINGLE_EXTRA_US
         if timing.mode in ("hot", "cold") and found.single_us > most_us:

@@ -1,10 +1,9 @@
-"""Prepare a callable for timing: compile, capture and warm up, then run block by block."""
+"""Prepare a callable for timing: compile it, capture it, and choose the batch that times it."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,8 +14,6 @@ from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.timing.batch import (
     MAX_CALLS,
-    SHORT_IN_GAPS,
-    USUAL_GAP_US,
     ColdBatch,
     HostBatch,
     HotBatch,
@@ -31,16 +28,12 @@ from pytest_gpuperf.measure.timing.graph import (
     nothing_launched,
 )
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
-from pytest_gpuperf.measure.timing.sm_clock import until_steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.measure.call_memory import CallElsewhere
-    from pytest_gpuperf.measure.timing.batch import Batch, Block
-    from pytest_gpuperf.measure.timing.graph import CapturedCalls
-    from pytest_gpuperf.measure.timing.sm_clock import Stamps, Warmed
-    from pytest_gpuperf.records import TimingMode
+    from pytest_gpuperf.measure.timing.batch import Batch
+    from pytest_gpuperf.measure.timing.sm_clock import Stamps
 
 BLOCK_US = 5_000
 """Long enough that the ends of a block do not matter, short enough for many blocks."""
@@ -48,77 +41,11 @@ COLD_CALLS = 20
 """A flush takes tens of microseconds, so fewer calls fill a cold block."""
 QUEUED_CALLS = 50
 """Pairs queued at once; the GPU is blocked while the host queues them."""
-FEW_CALLS = 10
-"""Calls of a graph that is too short for the gaps of a long one."""
-WARM_UP_CAP_S = 3.0
 _NO_USERS_SEED = 0x6770_7570_6572_6621
 MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
 
 
-@dataclass(frozen=True)
-class PreparedCall:
-    """A callable with its batch."""
-
-    batch: Batch
-    mode: TimingMode
-    not_captured: str = ""
-    """Reason that no graph could be captured, unless the mode was asked for."""
-    not_recorded: str = ""
-    """Reason that CUPTI could not record the kernels of a callable that cannot be captured."""
-
-    fn: Callable[[], Any] | None = None
-    """None if its single calls are not recorded: CUPTI records all of them."""
-    enqueue_us: float = 0.0
-    elsewhere: Callable[[], CallElsewhere] | None = None
-    """Returns the callable on tensors at other places in memory; None if it has none."""
-    captured: CapturedCalls | None = None
-    """The calls in the graph; None without a graph."""
-
-    def warm_up(self) -> Warmed:
-        """Run blocks until time and SM clock are steady."""
-        return until_steady(self.batch, WARM_UP_CAP_S, by_host=self.mode == "host")
-
-    def block(self, *, recorded: bool = False) -> Block:
-        """Run one block.
-
-        Args:
-            recorded: True to take its time from CUPTI's records.
-
-        Raises:
-            CuptiError: CUPTI is missing, or another profiler holds it.
-        """
-        return self.batch.run_recorded(1)[0] if recorded else self.batch.run()
-
-    def is_short(self) -> bool:
-        """Return True if CUPTI times a call better than events: one short kernel, hot.
-
-        Next to another process, unchanged short kernels differ by up to 1.5 % from one restart to the next by
-        events, which include gaps in the graph (H100). The gaps between several kernels are part of the call.
-        A cold block is mostly flushes, so CUPTI gains nothing there.
-        """
-        if self.mode != "hot" or self.captured is None or not self.captured.single_nodes:
-            return False
-        # The first replay uploads the graph.
-        if min(self.block().time_us for _ in range(3)) >= SHORT_IN_GAPS * USUAL_GAP_US:
-            return False
-        try:
-            self.batch.run_recorded(2)
-        except CuptiError:
-            return False
-        return True
-
-    def in_short_graph_us(self) -> float:
-        """Return the microseconds of a call in a graph of a few.
-
-        In a long graph, gaps between streams that wait for each other grow: from 1 µs a call in one of 10 to
-        8 µs in one of 1,000, on an H100.
-        """
-        assert self.fn is not None
-        batch = HotBatch(self.fn, FEW_CALLS)
-        return min(batch.run().time_us for _ in range(2))  # the first replay uploads the graph
-
-
-def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamps | None) -> PreparedCall:
+def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamps | None) -> Batch:
     """Compile and capture a callable.
 
     In mode `auto` a callable that cannot be captured, or launches nothing on the current stream, is timed by
@@ -140,27 +67,22 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
     detach()
     probe = _probe(fn)
     if mode == "kernels":
-        return PreparedCall(KernelsBatch(fn, stamps), "kernels")
+        return KernelsBatch(fn, stamps)
     if mode == "host":
         _refuse_nothing_launched(fn)
-        return PreparedCall(_host_batch(fn, probe), "host")
+        return _host_batch(fn, probe)
     elsewhere = False
     try:
         # A few calls show if it can be captured, and if it launches anything.
         _try_capture(fn)
         if mode != "queued":
-            batch = (
+            batch: Batch = (
                 ColdBatch(fn, _calls(probe.call_us, COLD_CALLS), flush_bytes, stamps)
                 if mode == "cold"
                 else HotBatch(fn, _calls(probe.call_us, MAX_CALLS), stamps)
             )
-            return PreparedCall(
-                batch,
-                "cold" if mode == "cold" else "hot",
-                fn=fn,
-                enqueue_us=probe.enqueue_us,
-                captured=batch.captured,
-            )
+            batch.enqueue_us = probe.enqueue_us
+            return batch
         reason = ""
     except NotCapturableError as error:
         reason = str(error)
@@ -184,8 +106,7 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
             "mode 'queued' needs a callable that does not wait for the GPU",
             next_step="use mode='kernels', or keep host synchronisation out of the callable",
         )
-    queued = _queued_batch(fn, probe, stamps)
-    return PreparedCall(queued, "queued", fn=fn, enqueue_us=probe.enqueue_us)
+    return _queued_batch(fn, probe, stamps)
 
 
 def rehearse(fn: Callable[[], Any]) -> None:
@@ -252,14 +173,17 @@ def waits_for_gpu(fn: Callable[[], Any]) -> bool:
 
 def _not_captured(
     fn: Callable[[], Any], probe: _Probe, stamps: Stamps | None, reason: str, *, elsewhere: bool
-) -> PreparedCall:
+) -> Batch:
     """Prepare a callable without a graph."""
+    batch: Batch
     try:
-        return PreparedCall(KernelsBatch(fn, stamps), "kernels", reason)
+        batch = KernelsBatch(fn, stamps)
     except CuptiError as error:
-        if elsewhere or waits_for_gpu(fn):
-            return PreparedCall(_host_batch(fn, probe), "host", reason, error.found)
-        return PreparedCall(_queued_batch(fn, probe, stamps), "queued", reason, error.found)
+        waits = elsewhere or waits_for_gpu(fn)
+        batch = _host_batch(fn, probe) if waits else _queued_batch(fn, probe, stamps)
+        batch.not_recorded, batch.single_calls = error.found, False
+    batch.not_captured = reason
+    return batch
 
 
 def _refuse_nothing_launched(fn: Callable[[], Any]) -> None:

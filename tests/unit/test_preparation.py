@@ -9,9 +9,10 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.timing import prepared_call
+from pytest_gpuperf.measure.timing import batch as batch_module
+from pytest_gpuperf.measure.timing import preparation
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
-from pytest_gpuperf.measure.timing.prepared_call import prepare
+from pytest_gpuperf.measure.timing.preparation import prepare
 from pytest_gpuperf.measure.timing.sm_clock import Warmed
 from pytest_gpuperf.records import WarmUp
 from simulated_gpu import SimulatedGpu
@@ -19,12 +20,13 @@ from simulated_gpu import SimulatedGpu
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.measure.timing.prepared_call import PreparedCall
+    from pytest_gpuperf.measure.timing.batch import Batch
 
 
 class FakeKernelsBatch:
     """Records by CUPTI, or its refusal."""
 
+    mode = "kernels"
     refusal = ""
     calls = 1
 
@@ -37,14 +39,14 @@ class FakeKernelsBatch:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
     monkeypatch.setattr(FakeKernelsBatch, "refusal", "")
-    monkeypatch.setattr(prepared_call, "KernelsBatch", FakeKernelsBatch)
+    monkeypatch.setattr(preparation, "KernelsBatch", FakeKernelsBatch)
     simulated = SimulatedGpu(monkeypatch)
     monkeypatch.setattr(torch, "empty", lambda *_, **__: torch.tensor(0))
     monkeypatch.setattr(torch.Tensor, "zero_", lambda _: simulated.launch(7, "fill"))
     return simulated
 
 
-def prepared_(fn: Callable[[], Any], mode: str) -> PreparedCall:
+def prepared_(fn: Callable[[], Any], mode: str) -> Batch:
     return prepare(fn, mode, flush_bytes=1, stamps=None)
 
 
@@ -89,15 +91,15 @@ def test_block_takes_five_milliseconds_up_to_the_most_calls(
     gpu: SimulatedGpu, mode: str, us: float, batch: type, calls: int
 ) -> None:
     found = prepared_(gpu.kernel(us), mode)
-    assert type(found.batch) is batch
-    assert (found.mode, found.batch.calls) == ("hot" if mode == "auto" else mode, calls)
+    assert type(found) is batch
+    assert (found.mode, found.calls) == ("hot" if mode == "auto" else mode, calls)
     assert (found.not_captured, found.not_recorded) == ("", "")
     assert gpu.log[0] == "detach"
 
 
 def test_probe_compiles_first_and_times_five_calls(gpu: SimulatedGpu) -> None:
     gpu.host_us = 4
-    found = prepared_call._probe(gpu.kernel(3))
+    found = preparation._probe(gpu.kernel(3))
     assert list(found) == pytest.approx([3, 4])
     assert gpu.log == [
         *["k 3"] * 3,
@@ -111,12 +113,12 @@ def test_probe_compiles_first_and_times_five_calls(gpu: SimulatedGpu) -> None:
 
 
 def test_call_without_work_counts_as_a_tenth_of_a_microsecond(gpu: SimulatedGpu) -> None:
-    assert prepared_call._probe(gpu.kernel(0)).call_us == 0.1
+    assert preparation._probe(gpu.kernel(0)).call_us == 0.1
 
 
 def test_kernels_mode_records(gpu: SimulatedGpu) -> None:
     found = prepared_(waiting(gpu), "kernels")
-    assert isinstance(found.batch, FakeKernelsBatch)
+    assert isinstance(found, FakeKernelsBatch)
     assert found.mode == "kernels"
 
 
@@ -124,7 +126,7 @@ def test_kernels_mode_records(gpu: SimulatedGpu) -> None:
 def test_host_mode_takes_calls_that_wait(gpu: SimulatedGpu, refusal: str) -> None:
     FakeKernelsBatch.refusal = refusal
     found = prepared_(waiting(gpu), "host")
-    assert (type(found.batch), found.mode, found.not_captured) == (HostBatch, "host", "")
+    assert (type(found), found.mode, found.not_captured) == (HostBatch, "host", "")
 
 
 def test_host_mode_takes_calls_that_launch_elsewhere(gpu: SimulatedGpu) -> None:
@@ -136,7 +138,7 @@ def test_host_mode_takes_calls_that_launch_elsewhere(gpu: SimulatedGpu) -> None:
 
 def test_queue_gets_twice_the_time_that_the_host_needs(gpu: SimulatedGpu) -> None:
     gpu.host_us = 30
-    queued = prepared_(unlike_a_graph(gpu), "queued").batch
+    queued = prepared_(unlike_a_graph(gpu), "queued")
     gpu.log.clear()
     queued.run()
     assert gpu.log[0] == "spin_kernel 3000"
@@ -148,7 +150,7 @@ def test_without_cupti_other_calls_have_as_many_calls(gpu: SimulatedGpu, *, wait
     found = prepared_(waiting(gpu) if waits else unlike_a_graph(gpu, 500), "auto")
     assert (found.mode, found.not_recorded) == (mode, "torch.profiler holds CUPTI")
     # The first call of the probe waits for the blocking kernel of 1000 µs as well.
-    assert found.batch.calls == (20 if waits else 10)
+    assert found.calls == (20 if waits else 10)
 
 
 def allocating(gpu: SimulatedGpu, size: int, captured_size: int = 0) -> Callable[[], Any]:
@@ -224,6 +226,6 @@ def test_prepared_block_and_warm_up_run_the_batch(
     found = prepared_(gpu.kernel(50), mode)
     assert found.block().time_us == pytest.approx(50, rel=0.2)
     warmed = Warmed(WarmUp(seconds=0.2, launches=10, steady=True), ())
-    known = {(found.batch, 3.0, mode == "host"): warmed}
-    monkeypatch.setattr(prepared_call, "until_steady", lambda *given, by_host: known.get((*given, by_host)))
+    known = {(found, 3.0, mode == "host"): warmed}
+    monkeypatch.setattr(batch_module, "until_steady", lambda *given, by_host: known.get((*given, by_host)))
     assert found.warm_up() is warmed
