@@ -18,10 +18,13 @@ from pytest_gpuperf.errors import GpuperfError, of_system, show_exception
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from typing import TypeAlias
 
     from _pytest.terminal import TerminalReporter
 
     from pytest_gpuperf.session.progress import News
+
+    Hook: TypeAlias = Callable[..., Any]
 
 ISSUES = "https://github.com/pytest-gpuperf/pytest-gpuperf/issues"
 COLLECTED = "pytest_collection_modifyitems"
@@ -127,13 +130,15 @@ class OwnErrors:
 OWN_ERRORS = pytest.StashKey[OwnErrors]()
 
 
-def guarded(hook: Callable[..., Any], config: pytest.Config | None = None) -> Callable[..., Any]:
+def guarded(hook: Hook, config: pytest.Config | None = None, name: str = "") -> Hook:
     """Return a hook after whose own errors pytest goes on.
 
     Args:
         hook: The hook.
         config: pytest's; None for a hook whose first argument is it, or has it.
+        name: The name of the hook, if the function has another one.
     """
+    name = name or hook.__name__
 
     def own(args: tuple[Any, ...]) -> OwnErrors:
         return OwnErrors.of(config or getattr(args[0], "config", args[0]))
@@ -143,7 +148,7 @@ def guarded(hook: Callable[..., Any], config: pytest.Config | None = None) -> Ca
         try:
             return hook(*args)
         except Exception as error:
-            return own(args).settle(hook.__name__, error)
+            return own(args).settle(name, error)
 
     @wraps(hook)
     def around(*args: Any) -> Generator[None, Any, Any]:
@@ -151,7 +156,7 @@ def guarded(hook: Callable[..., Any], config: pytest.Config | None = None) -> Ca
         try:
             next(inner)
         except Exception as error:
-            own(args).settle(hook.__name__, error)
+            own(args).settle(name, error)
             return (yield)
         try:
             outcome = yield
@@ -162,14 +167,14 @@ def guarded(hook: Callable[..., Any], config: pytest.Config | None = None) -> Ca
                 return end.value
             except Exception as error:
                 if error is not raised:
-                    own(args).note(hook.__name__, error)
+                    own(args).note(name, error)
             raise
         try:
             inner.send(outcome)
         except StopIteration as end:
             return end.value
         except Exception as error:
-            own(args).settle(hook.__name__, error)
+            own(args).settle(name, error)
         return outcome
 
     return around if isgeneratorfunction(hook) else plain
@@ -179,7 +184,7 @@ def register(config: pytest.Config, plugin: object, name: str) -> None:
     """Register an object with hooks, each of them guarded."""
     for hook in dir(plugin):
         if hook.startswith("pytest_"):
-            setattr(plugin, hook, guarded(getattr(plugin, hook), config))
+            setattr(plugin, hook, guarded(getattr(plugin, hook), config, hook))
     config.pluginmanager.register(plugin, name)
 
 

@@ -43,21 +43,8 @@ class GpuWatch:
         self._tell = tell
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Look after the fixtures."""
-        return (yield from self._looked(item))
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Look after the test, before it is judged."""
-        return (yield from self._looked(item))
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Look after the end of the fixtures."""
-        return (yield from self._looked(item))
-
     def _looked(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Look after the fixtures, after the test, before it is judged, and after the end of the fixtures."""
         try:
             outcome = yield
         except BaseException:
@@ -67,6 +54,8 @@ class GpuWatch:
         if self._finds(item) and not kept_failure(item):
             raise pytest.fail.Exception(f"gpuperf: a kernel broke the GPU: {self.broken}", pytrace=False)
         return outcome
+
+    pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = _looked
 
     def _finds(self, item: pytest.Item) -> bool:
         if self.broken:
@@ -156,11 +145,23 @@ class Worker:
         self._link.tell(Broken(nodeid, error))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection(self) -> Generator[None, object, object]:
-        """Tell mistakes on the command line and in markers.
+    def _told(self) -> Generator[None, object, object]:
+        """Tell mistakes on the command line, in markers, and those that the passes have found."""
+        from pytest_gpuperf.session.worker_messages import Refused
 
-        Garbage collections are left out, and what imports have made stays out of later ones: those during an
-        import of torch take a tenth of its time, and pytest runs five at the end.
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            self._link.tell(Refused("\n".join(map(str, error.args))))
+            raise
+
+    pytest_runtestloop = _told
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Leave out garbage collections: those during an import of torch take a tenth of its time.
+
+        What imports have made stays out of later ones, too: pytest runs five at the end.
         """
         collects = gc.isenabled()
         gc.disable()
@@ -170,20 +171,6 @@ class Worker:
             gc.freeze()
             if collects:
                 gc.enable()
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        """Tell mistakes that the passes have found."""
-        return (yield from self._told())
-
-    def _told(self) -> Generator[None, object, object]:
-        from pytest_gpuperf.session.worker_messages import Refused
-
-        try:
-            return (yield)
-        except pytest.UsageError as error:
-            self._link.tell(Refused("\n".join(map(str, error.args))))
-            raise
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, object, object]:

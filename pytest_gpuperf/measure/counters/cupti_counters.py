@@ -15,7 +15,9 @@ the record, so their limit is left out.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from operator import attrgetter
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,7 +31,7 @@ from pytest_gpuperf.measure.counters.kernel_profile import (
 )
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, cupti
-from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
+from pytest_gpuperf.measure.cupti.range_profiler import LIBRARIES, RangeProfiler
 from pytest_gpuperf.measure.device.memory import FLUSHED_SIZES, CleanFlush, set_aside_restored
 from pytest_gpuperf.measure.device.occupancy import multiprocessor, occupancy
 from pytest_gpuperf.records import Profile
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.device.occupancy import Occupancy
     from pytest_gpuperf.records import GpuInfo
     from pytest_gpuperf.records.call import Call, Selection
+    from pytest_gpuperf.records.passes import SelectedTest
 
 WARM_UP_CALLS = 2
 """Compilation and autotuning happen in the first call, lazy initialisation in the next."""
@@ -63,6 +66,13 @@ class CuptiCounters(CounterSource):
         """The error without a known cause after which CUPTI reads nothing: its state is unknown."""
         self._gpu = gpu
         self._profiler: RangeProfiler | None = None
+
+    def expect(self, tests: Iterable[SelectedTest]) -> None:
+        """Store the requests of the tests, and load the libraries while the first of them begins."""
+        super().expect(tests)
+        if self._wanted and not self.unavailable:
+            with suppress(CuptiError):
+                Thread(target=cupti().load_neighbours, args=LIBRARIES, daemon=True).start()
 
     def lookup(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
         """Profile a call. CUPTI stays attached until `let_go`.

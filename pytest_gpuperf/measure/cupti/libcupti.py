@@ -135,7 +135,8 @@ class Cupti:
         for name in names:
             path = self.path.with_name(name)
             if path.is_file():
-                ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+                # `ctypes.CDLL(path)` would hold Python's lock, for tenths of a second.
+                ctypes.CDLL(None).dlopen(os.fsencode(path), os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
 def refusal(function: str, code: int, said: str = "") -> CuptiError:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _AUTO_RANGE, _USER_REPLAY = 1, 3
 # CUpti_ActivityKind in cupti_activity.h.
 _MEMSET = 2
+LIBRARIES = ("libnvperf_host.so", "libnvperf_target.so")
 
 
 class RangeProfiler:
@@ -56,7 +57,7 @@ class RangeProfiler:
 
     def __init__(self, library: Cupti) -> None:
         self._cupti = library
-        library.load_neighbours("libnvperf_host.so", "libnvperf_target.so")
+        library.load_neighbours(*LIBRARIES)
         self._configurations: dict[tuple[str, ...], Configuration | None] = {}
         self._attached = False
         self._enabled: tuple[int, Configuration, int] | None = None
