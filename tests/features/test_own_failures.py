@@ -101,7 +101,7 @@ EACH = [
     Broken("pytest_gpuperf.settings.settings.Settings.from_config", "pytest_configure", {}, 4, has_run=False),
     Broken("pytest_gpuperf.plugin.hooks.start", "pytest_collection_modifyitems", ERROR, 1, has_run=False),
     Broken(
-        "pytest_gpuperf.baseline.run_verdicts.Expectations.add",
+        "pytest_gpuperf.session.judge.Judge.guards",
         "pytest_collection_modifyitems",
         ERROR,
         1,
