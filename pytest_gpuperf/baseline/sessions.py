@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import ClockModel, Timing
     from pytest_gpuperf.records.baseline import RunNote
 
-MAX_SESSIONS = 20
-"""Maximum number of sessions. The oldest stays: small losses add up against its code."""
+HALF = 10
+"""Number of the oldest sessions that stay, as small losses add up against them, and of the newest ones."""
 
 
 def merged_time(
@@ -47,7 +47,7 @@ def merged_time(
         mode=timing.mode,
         source=timing.source,
         reference_mhz=reference,
-        sessions=(*in_order[:1], *in_order[1:][1 - MAX_SESSIONS :]),
+        sessions=(*in_order[:HALF], *in_order[HALF:][-HALF:]),
     )
 
 

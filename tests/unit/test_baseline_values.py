@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.acceptance import TAKES, Accepted, Effect, update
-from pytest_gpuperf.baseline.sessions import MAX_SESSIONS, merged_time
+from pytest_gpuperf.baseline.sessions import HALF, merged_time
 from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.records import ClockModel, Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
@@ -108,7 +108,7 @@ def test_sessions_are_few_sorted_and_of_different_runs(numbers: list[int]) -> No
     assert known is not None
     kept = [int(one.run[1:]) for one in known.sessions]
     assert kept == sorted(set(kept))
-    assert len(kept) == min(len(set(numbers)), MAX_SESSIONS)
+    assert len(kept) == min(len(set(numbers)), 2 * HALF)
     assert {min(numbers), max(numbers)} <= set(kept)
 
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.sessions import MAX_SESSIONS
+from pytest_gpuperf.baseline.sessions import HALF
 from pytest_gpuperf.judge.limits import check_limit, parse_limit
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.screen import Origin, TimeComparison, screen, spread_pct
@@ -73,7 +73,7 @@ def test_screen_is_the_same_for_all_times_and_both_directions(
     assert half_pct(slower) == pytest.approx(width_pct, rel=1e-6)
 
 
-@given(st.lists(st.floats(0, 1), max_size=MAX_SESSIONS - 1), st.floats(-5, 5))
+@given(st.lists(st.floats(0, 1), max_size=2 * HALF - 1), st.floats(-5, 5))
 def test_small_losses_add_up_against_the_oldest_session(steps: list[float], change_pct: float) -> None:
     change = math.log1p(change_pct / 100)
     time = screened(timing(100 * math.exp(change)), known(100.0, *(100 + step for step in steps)))
