@@ -124,8 +124,7 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
         If no model is known, times stay as measured.
         """
         models = [session.clock_model for session in times.sessions if session.clock_model is not None]
-        if not models and timing.clock_model is not None:
-            models = [timing.clock_model]
+        models = models or list(filter(None, [timing.clock_model]))
         if not models:
             return cls.as_measured(times)
         at_mhz = times.reference_mhz or models[0].reference_mhz
@@ -149,13 +148,11 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
         own, mhz = session.clock_model, session.sm_clock_mhz
         if not self.at_mhz:
             return session.time_us
-        if own is None:
-            return normalise(session.time_us, mhz, self.model, self.at_mhz) if mhz else 0.0
         if not mhz:
             return session.normalised_us
         # Its blocks were brought to the one clock one by one, by its own model.
-        as_measured = normalise(session.normalised_us, self.at_mhz, own, mhz)
-        return normalise(as_measured, mhz, self.model, self.at_mhz)
+        measured_us = normalise(session.normalised_us, self.at_mhz, own, mhz) if own else session.time_us
+        return normalise(measured_us, mhz, self.model, self.at_mhz)
 
     def blocks(self, times_us: Sequence[float], clocks: Sequence[float]) -> list[float]:
         """Return blocks at the one clock, in µs."""
