@@ -108,6 +108,7 @@ class Engine:
         self._trees: dict[str, tuple[ExitStack, Sides]] = {}
         self._launcher: Launcher | None = None
         self._folder: Path | None = None
+        self._ending: list[SideProcess] = []
 
     def close(self) -> None:
         """End the server, and remove the worktrees."""
@@ -139,6 +140,7 @@ class Engine:
         """
         series = {label: Series() for label in test.calls}
         tick(f"old code {commit}")
+        self._launch(commit.python, tick)
         sides = self._sides(repository, commit)
         last = LOOKS[-1]
         orders = self._rng.sample(ORDERS, len(ORDERS))
@@ -169,6 +171,7 @@ class Engine:
                 why = series[label].reason or self._why_not_same(test, taken, label, commit)
                 series[label].reason = why and sides.plain(why) + sides.lacks
                 series[label].judge(test.tolerance_pct, final=restart == last)
+        self._stop()
         return series
 
     def fresh(
@@ -186,6 +189,7 @@ class Engine:
         """
         blocks: dict[str, list[tuple[SideBlock, ...]]] = {label: [] for label in test.calls}
         why = ""
+        self._launch(Path(sys.executable), tick)
         sides = Sides(self._root, Path(sys.executable), None, None, self._invocation, self._working_folder())
         for number in range(1, count + 1):
             each = partial(tick, f"fresh process {number} of {count}")
@@ -203,6 +207,7 @@ class Engine:
                     blocks[label].append(taken.blocks[label])
             if not blocks:
                 break
+        self._stop()
         return blocks, why
 
     def _working_folder(self) -> Path:
@@ -245,29 +250,41 @@ class Engine:
         tick: Callable[[], None],
     ) -> RestartResult:
         """Run the test in new processes."""
-        if self._launcher is None:
-            launcher = Launcher(sides.programs, self._root, self._invocation.environment, tick)
-            self._launcher = self._stack.enter_context(closing(launcher))
+        assert self._launcher is not None
         processes: dict[Side, SideProcess] = {}
         try:
             for side in order:
                 plan = sides.plan(side, test.nodeid, test.path, labels, driver)
                 log = self._logs / LOGS[side]
                 processes[side] = SideProcess(side, self._launcher, sides, plan, log, tick)
+            # While these import, those of the last restart end.
+            self._stop()
             taken = self._play(processes, recorded)
             for process in processes.values():
                 process.let_go()
-            for process in processes.values():
-                process.stop()
         except BaseException:
             with signals_held_off():
-                for process in processes.values():
+                for process in (*processes.values(), *self._ending):
                     process.stop(grace_s=0)
             raise
+        self._ending = [*processes.values()]
         if self._launcher.why_not:
             why = f"no process could be forked, so each one imports by itself: {self._launcher.why_not}"
             self.notices += [why] if why not in self.notices else []
         return taken
+
+    def _launch(self, python: Path, tick: Callable[[str], None]) -> None:
+        """Start the servers, which import while git makes the old code."""
+        if self._launcher is None:
+            programs, each = {str(python), sys.executable}, partial(tick, "imports")
+            launcher = Launcher(programs, self._root, self._invocation.environment, each)
+            self._launcher = self._stack.enter_context(closing(launcher))
+
+    def _stop(self) -> None:
+        """Wait for the end of the processes that are let go."""
+        for process in self._ending:
+            process.stop()
+        self._ending.clear()
 
     def _play(self, processes: Mapping[Side, SideProcess], recorded: Mapping[str, bool]) -> RestartResult:
         for side, process in processes.items():

@@ -22,8 +22,8 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
-LIBRARIES = ("numpy", "scipy.special")
-"""Packages whose threads survive a fork: OpenBLAS ends and starts them itself."""
+LIBRARIES = ("pytest", "numpy", "scipy.special")
+"""Packages that come first; threads of OpenBLAS survive a fork: it ends and starts them itself."""
 SLOW = ("torch", "triton", "torch._dynamo", "torch._inductor.compile_fx")
 """Packages that take seconds to import, and neither initialise CUDA nor start threads."""
 FIRST_LAUNCH = "triton.experimental.gluon.nvidia.hopper"

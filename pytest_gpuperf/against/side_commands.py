@@ -62,11 +62,6 @@ class Sides:
         self.lacks = old.lacks if old is not None else ""
         """What old code lacks, in brackets; empty if that is nothing."""
 
-    @property
-    def programs(self) -> set[str]:
-        """The programs of Python of both sides."""
-        return set(self._pythons.values())
-
     def _tree(self, side: Side) -> Path:
         """Return the top folder of a side's code."""
         return self._old.root if side == "A" and self._old is not None else self._checkout
