@@ -5,7 +5,6 @@ Links, devices and pipes are written through. Unpacked is up to a limit: a small
 
 from __future__ import annotations
 
-import codecs
 import errno
 import gzip
 import os
@@ -77,13 +76,6 @@ def read_unpacked(path: Path, expected: str) -> bytes:
         GpuperfError: The file cannot be read, is damaged, or unpacks to too much.
     """
     return b"".join(unpacked(path, expected))
-
-
-def as_utf8(data: bytes) -> bytes:
-    """Return a text without a byte-order mark, in UTF-8 if the mark tells UTF-16."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16", errors="replace").encode()
-    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def unpacked(path: Path, expected: str) -> Iterator[bytes]:

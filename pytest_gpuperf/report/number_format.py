@@ -44,13 +44,6 @@ def show_time(time_us: float) -> str:
     return f"{three_digits(time_us / 1e6)} s"
 
 
-def show_times(before_us: float, after_us: float) -> str:
-    """Show two times in the unit of the larger one: `0.70 -> 1.52 ms`."""
-    _, unit = show_time(max(before_us, after_us)).split()
-    scale = {"µs": 1.0, "ms": 1e3, "s": 1e6}[unit]
-    return f"{three_digits(before_us / scale)} -> {three_digits(after_us / scale)} {unit}"
-
-
 def show_timing(timing: Timing) -> str:
     """Show a time with half the interquartile range of its blocks: `5.30 µs cold ±0.2 %`."""
     mode = "" if timing.mode == "hot" else f" {timing.mode}"

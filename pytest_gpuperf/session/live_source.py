@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.first_calls import CodeReader, FirstCalls
-    from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
         AgainstTiming,
@@ -172,9 +171,6 @@ class LiveSource:
         def progress(text: str) -> None:
             self.display.show(f"{call.nodeid}: {text}")
 
-        def unverified(_: Batch, timing: Timing, __: str) -> Timing:
-            return timing
-
         before = before or Before(call)
         verifier = Verifier(call, before, self._originals, strict=verify == "strict")
         progress("compiles")
@@ -186,7 +182,7 @@ class LiveSource:
                     bytes=bytes,
                     flops=flops,
                     progress=progress,
-                    verify=unverified if verify == "off" else verifier,
+                    verify=(lambda _, timing, __: timing) if verify == "off" else verifier,
                     known=partial(known_time, self._expected, call, code),
                     elsewhere=partial(CallElsewhere, call),
                 )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
 from pytest_gpuperf.errors import GpuperfError, show_exception
-from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Environment, Run
+from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.pruning import find_old
 from pytest_gpuperf.records.run_store import RunStore
@@ -17,7 +17,7 @@ from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.session.worker_messages import Facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.judge.result import TestResult
@@ -35,11 +35,6 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.timezone.utc)
 
 
-def timestamp(moment: datetime.datetime) -> str:
-    """Format a time in UTC as in records."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 class RunFile:
     """Writes `.gpuperf/runs/<id>/run.json`.
 
@@ -55,25 +50,11 @@ class RunFile:
         if settings.update != "never":
             refuse_in_ci()
         self._settings = settings
-        self._started = orders.started if orders is not None else now()
+        self.started = orders.started if orders is not None else now()
         self._store = RunStore(settings.state)
-        self.folder = self._store.folder / (orders.run_id if orders else RunStore.new_id(self._started))
+        self.folder = self._store.folder / (orders.run_id if orders else RunStore.new_id(self.started))
         """Folder of the run, also for traces and reports."""
         self._written: set[str] = set()
-
-    def run(
-        self, environment: Environment, no_counters: str, records: Iterable[TestRecord], *, complete: bool
-    ) -> Run:
-        """Return the run with some records."""
-        return Run(
-            schema=RUN_SCHEMA,
-            id=self.folder.name,
-            started_at=timestamp(self._started),
-            environment=environment,
-            complete=complete,
-            counters_unavailable=no_counters,
-            tests=tuple(records),
-        )
 
     def add(self, record: TestRecord, run: Callable[[], Run]) -> None:
         """Write the record of a test at once: the next test may end this process.
@@ -223,7 +204,15 @@ class RunReport:
         if self._facts.replayed_from is not None:
             return replace(self._facts.replayed_from, tests=records)
         assert self._file is not None
-        return self._file.run(self.judge.environment, self.news.no_counters, records, complete=complete)
+        return Run(
+            schema=RUN_SCHEMA,
+            id=self._file.folder.name,
+            started_at=self._file.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            environment=self.judge.environment,
+            complete=complete,
+            counters_unavailable=self.news.no_counters,
+            tests=records,
+        )
 
     def finish(self, *, complete: bool, passed: bool) -> None:
         """Write the run, and the baselines if the user asked for that; note what fails the run.

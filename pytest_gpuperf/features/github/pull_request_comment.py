@@ -6,13 +6,15 @@ GitHub makes no link, no mention, no image and no HTML. Only numbers and words o
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.github.step_summary import counted, cut, folded, within
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.call import with_label
-from pytest_gpuperf.report.forms.as_markdown import MARKS, code, code_block
+from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.report.forms.as_markdown import MARKS, code
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.overwrite_check import COMMENT as TAG
 from pytest_gpuperf.report.rows import (
@@ -111,7 +113,7 @@ def request_comment(judged: Sequence[JudgedRun], facts: RequestFacts, notes: Seq
         head += ["\n".join(kept), *_left_out(len(remarks) - len(kept), "remark")]
     blocks = [
         f"{_code(result.record.nodeid)} on {one.gpu}\n\n"
-        f"{code_block(cut(result.message(), MESSAGE_CHARACTERS))}"
+        f"{_code_block(cut(result.message(), MESSAGE_CHARACTERS))}"
         for one in judged
         for result in failures(one.results)
     ]
@@ -130,7 +132,7 @@ def refused_comment(error: str, facts: RequestFacts) -> str:
         error: The reason.
         facts: Facts about the jobs.
     """
-    why = code_block(cut(error, MESSAGE_CHARACTERS))
+    why = _code_block(cut(error, MESSAGE_CHARACTERS))
     return "\n\n".join([_marker(facts), "## ❔ gpuperf: nothing was judged", _origin(facts), why]) + "\n"
 
 
@@ -248,3 +250,10 @@ def _left_out(number: int, what: str) -> list[str]:
 
 def _code(text: str, *, cell: bool = False) -> str:
     return code(cut(text, TEXT_CHARACTERS), cell=cell)
+
+
+def _code_block(text: str) -> str:
+    """Return lines as a code block."""
+    lines = [printable(line) for line in text.splitlines()]
+    fence = "`" * (1 + max(map(len, re.findall("`{2,}", "\n".join(lines))), default=2))
+    return "\n".join([f"{fence}text", *lines, fence])

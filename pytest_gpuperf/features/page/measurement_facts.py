@@ -16,7 +16,6 @@ from pytest_gpuperf.report.number_format import (
     show_reader,
     show_size,
     show_time,
-    show_times,
     show_timing,
 )
 from pytest_gpuperf.report.terminal_table import clock_line, first_calls_line
@@ -82,8 +81,8 @@ def _of_timing(timing: Timing) -> Facts:
 
 
 def _ranks(ranks: RankTimes) -> str:
-    """Show the times of the ranks of a call: `12.1 to 12.4 µs, median 12.2 µs, skew 0.30 µs`."""
-    times = show_times(ranks.smallest_us, ranks.largest_us).replace("->", "to")
+    """Show the times of the ranks of a call: `12.1 µs to 12.4 µs, median 12.2 µs, skew 0.30 µs`."""
+    times = f"{show_time(ranks.smallest_us)} to {show_time(ranks.largest_us)}"
     late = ", with launches: the host was late" if ranks.late else ""
     return f"{times}, median {show_time(ranks.median_us)}, skew {show_time(ranks.skew_us)}{late}"
 

@@ -7,6 +7,7 @@ trace tells in `remarks` which of its times are missing or not to be trusted.
 
 from __future__ import annotations
 
+import codecs
 import re
 import statistics
 from collections import Counter, defaultdict
@@ -22,7 +23,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trace.doubts import doubts
 from pytest_gpuperf.features.trace.json_repair import repaired
 from pytest_gpuperf.records.file_kinds import refuse_ncu
-from pytest_gpuperf.records.files import as_utf8, read_unpacked, show_path
+from pytest_gpuperf.records.files import read_unpacked, show_path
 from pytest_gpuperf.report.number_format import count
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def read_chrome_trace(path: Path) -> ChromeTrace:
         GpuperfError: The file cannot be read, is not a trace of torch.profiler, is of a newer version, or has
             no activity of a GPU.
     """
-    data, shown = as_utf8(read_unpacked(path, _EXPECTED)), show_path(path)
+    data, shown = _as_utf8(read_unpacked(path, _EXPECTED)), show_path(path)
     refuse_ncu(data, shown, _EXPECTED)
     return parse_chrome_trace(data, shown)
 
@@ -223,6 +224,13 @@ def parse_chrome_trace(data: bytes, shown: str) -> ChromeTrace:
         raise GpuperfError(f"{shown} is not a trace of torch.profiler: {error}", expected=_EXPECTED) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise GpuperfError(f"{shown} is not valid JSON: {error}", expected=_EXPECTED) from None
+
+
+def _as_utf8(data: bytes) -> bytes:
+    """Return a text without a byte-order mark, in UTF-8 if the mark tells UTF-16."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", errors="replace").encode()
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def _decoded(data: bytes) -> tuple[_File, list[str]]:

@@ -257,14 +257,15 @@ class QueuedBatch(Batch):
         # The callable may leave another stream as the current one.
         stream = originals.current_stream()
         block_gpu(self.block_us)
-        if self._stamps is not None:
-            self._stamps.before()
-        for start, end in self._pairs:
+        pairs = iter(self._pairs)
+
+        def timed() -> None:
+            start, end = next(pairs)
             originals.record(start, stream)
             self.fn()
             originals.record(end, stream)
-        if self._stamps is not None:
-            self._stamps.after()
+
+        _stamped(timed, self.calls, self._stamps)
         originals.synchronize()
         total_us = sum(originals.elapsed_us(start, end) for start, end in self._pairs)
         return Block(total_us / self.calls, _clock(self._stamps))

@@ -270,7 +270,8 @@ class CapturedCalls:
     def launches(self) -> float:
         """Most kernels, fills and copies of a call; infinite if the driver does not tell."""
         try:
-            kinds = [_kind(node) for node in self._nodes[slice(*max(self._ranges, key=_size))]]
+            begin, end = max(self._ranges, key=lambda of_call: of_call[1] - of_call[0])
+            kinds = [_kind(node) for node in self._nodes[begin:end]]
         except DriverError:
             return inf
         unknown = self.unavailable or not _WITH_OTHERS.isdisjoint(kinds)
@@ -359,11 +360,6 @@ class OneCall:
         """Launch the call on the current stream."""
         stream = ctypes.c_void_p(originals.current_stream().cuda_stream)
         driver.call("cuGraphLaunch", self._executable, stream)
-
-
-def _size(of_call: tuple[int, int]) -> int:
-    begin, end = of_call
-    return end - begin
 
 
 def places(value: object) -> tuple[Place, ...]:

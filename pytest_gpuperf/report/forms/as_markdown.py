@@ -81,10 +81,3 @@ def code(text: str, *, cell: bool = False) -> str:
     pad = " " if text.strip() and (text[0] in " `" or text[-1] in " `") else ""
     span = f"{fence}{pad}{text}{pad}{fence}" if text else ""
     return span.replace("|", "\\|") if cell else span
-
-
-def code_block(text: str) -> str:
-    """Return lines as a code block."""
-    lines = [printable(line) for line in text.splitlines()]
-    fence = "`" * (1 + max(map(len, re.findall("`{2,}", "\n".join(lines))), default=2))
-    return "\n".join([f"{fence}text", *lines, fence])
