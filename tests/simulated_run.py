@@ -48,8 +48,3 @@ def pytest_configure() -> None:
     PATCH.setattr(originals, "_is_foreign", lambda _: False)  # the GPU is one
     for module in (activity, cupti_records, kernels_batch, first_calls, cupti_counters):
         PATCH.setattr(module, "recorded", gpu._recorded)
-
-
-def pytest_unconfigure() -> None:
-    """Put the parts back."""
-    PATCH.undo()

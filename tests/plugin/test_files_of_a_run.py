@@ -7,6 +7,8 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import pytest
+
 import simulated_run
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
@@ -15,10 +17,9 @@ from run_builders import measured, record, run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
-
     from pytest_gpuperf.records import Run
 
+pytestmark = pytest.mark.usefixtures("forked_runs")
 MOST_FILES_OF_A_REPLAY = 30
 MOST_MOVES_OF_A_REPLAY = 191
 MOST_FILES_OF_A_LIVE_RUN = 64
@@ -67,7 +68,7 @@ def files_entered(pytester: pytest.Pytester, test: str, *arguments: str) -> list
     """Run a test, and return the file of each function of the package that it calls, in order."""
     pytester.makeconftest(FOLLOWED)
     pytester.makepyfile(test_k=test)
-    pytester.runpytest("--gpuperf", *arguments).assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--gpuperf", *arguments).assert_outcomes(passed=1)
     found: list[str] = json.loads((pytester.path / "entered.json").read_bytes())
     return found
 
