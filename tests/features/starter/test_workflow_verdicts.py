@@ -94,7 +94,7 @@ def played(project: Project, folder: Path) -> subprocess.CompletedProcess[str]:
         ({}, 0, "3 passed"),
         ({KERNEL: "def kernel(): return 12.0\n"}, 1, "gpuperf: 20.0 % slower: 10 → 12 µs"),
         ({BASELINE: None}, 1, "new, although baselines of an ancestor have it"),
-        ({"perf/test_k.py": "def test_steady(gpuperf): gpuperf.time(lambda: 5.0)\n"}, 4, "does not exist"),
+        ({"perf/test_k.py": "def test_steady(gpuperf): gpuperf.time(lambda: 5.0)\n"}, 4, "do not exist"),
     ],
     ids=["unchanged", "slower", "baseline deleted", "test gone"],
 )
