@@ -75,7 +75,9 @@ class Judge:
     def _hints(self, nodeid: str) -> Hints:
         accept = self.accept(nodeid)
         makes = accept if self._replays else "pytest --gpuperf --gpuperf-update=new"
-        return Hints(f"if this is intended: {accept}", f"{makes} makes one{self._other_gpus}")
+        # A baseline does not change the comparison with the old code that the user named.
+        intended = "" if self.settings.against else f"if this is intended: {accept}"
+        return Hints(intended, f"{makes} makes one{self._other_gpus}")
 
     def _compiled_hints(self, nodeid: str) -> Hints:
         update = self.accept(nodeid)

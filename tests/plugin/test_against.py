@@ -44,6 +44,7 @@ def test_run_names_the_commit_and_keeps_the_comparison(project: Project) -> None
     done = project.session("--gpuperf-against=main")
     assert done.returncode == 1, done.stdout
     assert "gpuperf: 20.0 % slower: 10 → 12 µs (" in done.stdout
+    assert "baseline accept" not in done.stdout
     assert commit[:7] in done.stdout
     found = project.compared()["test_k"]
     assert (found.ref, found.commit, found.old_us, found.new_us) == ("main", commit, 10.0, 12.0)
