@@ -333,9 +333,11 @@ class Hooks:
 
     def _show(self, item: pytest.Item, result: TestResult) -> None:
         item.user_properties.extend(properties(result))
+        if result.unfinished is not None:
+            return  # it is judged again when all tests have ended
         if result.fails:
             raise pytest.fail.Exception(result.message(), pytrace=False) from None
-        if (why := result.warning) and not result.record.lacks_memory:
+        if why := result.warning:
             try:
                 item.warn(pytest.PytestWarning(f"gpuperf: {why}"))
             except pytest.PytestWarning as error:  # with `-W error`; a test that drifted never fails

@@ -6,6 +6,7 @@ import faulthandler
 import os
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
+from warnings import WarningMessage
 
 import pytest
 
@@ -109,7 +110,7 @@ class Reports:
             results = self._finish(session) if all_ran else {}
             for report, name in zip(self._held, names, strict=True):
                 if (result := results.get(name)) is not None:
-                    self._judge(report, result)
+                    self._judge(session, report, result)
         except Exception as error:
             OwnErrors.of(session.config).note("pytest_runtestloop", error)
         finally:
@@ -123,12 +124,18 @@ class Reports:
         terminal = session.config.pluginmanager.get_plugin("terminalreporter")
         return finish_tests(self.report, invocation_of(session.config, self._settings), terminal)
 
-    def _judge(self, report: pytest.TestReport, result: TestResult) -> None:
-        """Give a report the new verdict; what failed for another reason stays as it is."""
+    def _judge(self, session: pytest.Session, report: pytest.TestReport, result: TestResult) -> None:
+        """Give a report the new verdict, and warn of it; what failed for another reason stays as it is."""
         from pytest_gpuperf.report.brief import shortened
 
         others = [one for one in report.user_properties if not one[0].startswith("gpuperf.")]
         report.user_properties = [*others, *properties(result)]
+        if report.when == "call" and result.warning:
+            file, line, _ = report.location
+            text = pytest.PytestWarning(f"gpuperf: {result.warning}")
+            shown = WarningMessage(text, pytest.PytestWarning, file, line or 0)
+            told = {"warning_message": shown, "when": "runtest", "nodeid": report.nodeid, "location": None}
+            session.config.hook.pytest_warning_recorded.call_historic(kwargs=told)
         if report.when == "call" and report.passed and result.fails:
             message = result.message()
             report.outcome = "skipped" if hasattr(report, "wasxfail") else "failed"

@@ -242,7 +242,7 @@ class LiveRunner(Runner):
         """Note if something of a test is left to do when all have ended; a failed one needs nothing."""
         record = result.record
         unread = self._reads_later and any(map(is_unread, record.measurements.values()))
-        if record.failure or result.fails or not (unread or record.lacks_memory):
+        if record.failure or result.status.fails or not (unread or record.lacks_memory):
             return result
         return replace(result, unfinished=self._live.tests.get(record.nodeid))
 

@@ -147,6 +147,19 @@ def test_an_ncu_that_fails_costs_no_report(pytester: pytest.Pytester, process: t
 
 
 @pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
+def test_verdict_on_counters_of_the_baseline_waits_for_ncu(
+    pytester: pytest.Pytester, process: tuple[str, str]
+) -> None:
+    graph = "import kernels\ndef test_k(gpuperf): gpuperf.profile(kernels.graph)\n"
+    run(pytester, "-n0", "--gpuperf-update=all", tests=graph)
+    run(pytester, *process, "--gpuperf-strict", tests=graph).assert_outcomes(passed=1, warnings=0)
+    denied = run(pytester, *process, ncu="is denied", tests=graph)
+    denied.assert_outcomes(passed=1, warnings=1)
+    assert "PytestWarning: gpuperf: inconclusive: counters of the baseline were not" in said(denied)
+    run(pytester, *process, "--gpuperf-strict", ncu="is denied", tests=graph).assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
 def test_a_fault_of_this_plugin_costs_no_report(pytester: pytest.Pytester, process: tuple[str, str]) -> None:
     fault = "from pytest_gpuperf.session import late_work\nlate_work._run = lambda *_: {}['']\n"
     result = run(pytester, *process, tests=TESTS, more=fault)
