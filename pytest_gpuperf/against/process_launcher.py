@@ -80,18 +80,13 @@ class Launcher:
             log: Takes its output.
         """
         plan = sides.plan_file(side)
-        command, cwd, environment = sides.command(side), sides.cwd(side), sides.environment(side, plan)
+        command, cwd, environment = sides.command(side), str(sides.cwd(side)), sides.environment(side, plan)
         if self._servers:
             try:
                 # If one cannot fork, none does: both sides begin alike.
                 for server in self._servers.values():
                     server.wait(self._tick)
-                order = {
-                    "command": command[1:],
-                    "cwd": str(cwd),
-                    "environment": environment,
-                    "plan": str(plan),
-                }
+                order = {"command": command[1:], "cwd": cwd, "environment": environment, "plan": str(plan)}
                 return self._servers[command[0]].fork(plan.with_suffix(".order"), order, channel, log)
             except ServerLostError as error:
                 self.close()
