@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from pytest_gpuperf.measure.timing import batch
 from pytest_gpuperf.measure.timing import sm_clock as stamp_module
-from pytest_gpuperf.measure.timing.batch import Block, HotBatch, launch_gap_us
+from pytest_gpuperf.measure.timing.batch import Block, launch_gap_us
 from pytest_gpuperf.measure.timing.sm_clock import Burn, Stamps, at_other_clocks
 from simulated_gpu import SimulatedGpu, install_kernels
 
@@ -104,7 +105,7 @@ def test_launch_gap_is_the_median_of_empty_kernels(
     # The first launch compiles it.
     assert gpu.log[0] == "empty 0.5"
     each = iter(range(11))
-    monkeypatch.setattr(HotBatch, "run", lambda _: Block((next(each) * 4) % 11))
+    monkeypatch.setattr(batch, "replay_us", lambda _: (next(each) * 4) % 11 * batch.GAP_CALLS)
     assert launch_gap_us() == 5
 
 

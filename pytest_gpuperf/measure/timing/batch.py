@@ -359,5 +359,5 @@ def _of_a_call(activities: list[Activity], calls: int, *, flushed: bool) -> floa
 def launch_gap_us() -> float:
     """Return the microseconds of an empty kernel in a graph of many."""
     mark()  # which compiles it
-    batch = HotBatch(mark, GAP_CALLS)
-    return sorted(batch.run().time_us for _ in range(GAP_BLOCKS))[GAP_BLOCKS // 2]
+    graph = capture(lambda: _stamped(mark, GAP_CALLS, None))
+    return sorted(replay_us(graph) for _ in range(GAP_BLOCKS))[GAP_BLOCKS // 2] / GAP_CALLS
