@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from msgspec.structs import replace
 
-from pytest_gpuperf.compat import nvrtc_names, torch_names, triton_names
-from pytest_gpuperf.compat.triton_names import compiled_kernel_type, launches_noted
+from pytest_gpuperf.compat import compiler_names, torch_names
 from pytest_gpuperf.measure.correctness.call_tensors import values_in
 from pytest_gpuperf.measure.counters.kernel_profile import function_name
 from pytest_gpuperf.measure.cubin import Cubin
@@ -61,7 +60,7 @@ class FirstCalls:
                 return fn(*args, **kwargs)
             picked: dict[str, None] = {}
             with (
-                triton_names.choices_noted(lambda kernel, config: picked.setdefault(f"{kernel}: {config}")),
+                compiler_names.choices_noted(lambda kernel, config: picked.setdefault(f"{kernel}: {config}")),
                 nullcontext() if seconds else self._compilations_noted(),
                 peak_requested() as peak,
             ):
@@ -84,9 +83,9 @@ class FirstCalls:
     @contextmanager
     def _compilations_noted(self) -> Iterator[None]:
         with (
-            triton_names.compilations_noted(partial(self._add, "triton")),
+            compiler_names.triton_compilations_noted(partial(self._add, "triton")),
             torch_names.compilations_noted(partial(self._add, "inductor")),
-            nvrtc_names.compilations_noted(partial(self._add, "nvrtc")),
+            compiler_names.nvrtc_compilations_noted(partial(self._add, "nvrtc")),
         ):
             yield
 
@@ -157,7 +156,7 @@ class CodeReader:
             return LaunchedCode(driver=self._driver, unavailable=why)
         functions: set[object] = set()
         try:
-            with launches_noted(functions.add), recorded() as activities:
+            with compiler_names.launches_noted(functions.add), recorded() as activities:
                 finish(call())
         except CuptiError as error:
             return LaunchedCode(driver=self._driver, unavailable=error.found)
@@ -257,7 +256,7 @@ class LoadedModules:
 def compiled_kernels() -> dict[str, list[Any]]:
     """Return Triton's kernels of this process by name: each configuration and type makes a variant."""
     found: dict[str, list[Any]] = {}
-    kind = compiled_kernel_type()
+    kind = compiler_names.compiled_kernel_type()
     if kind is None:
         return found
     # Triton's place for them differs by version; Inductor keeps its own.

@@ -22,7 +22,7 @@ from pytest_gpuperf.against.messages import (
     SidePlan,
 )
 from pytest_gpuperf.against.provenance import Modules
-from pytest_gpuperf.compat.triton_names import choices_noted
+from pytest_gpuperf.compat.compiler_names import choices_noted
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, kept_attached
 from pytest_gpuperf.measure.device.health import why_broken

@@ -16,7 +16,7 @@ import torch
 import xdist.dsession
 
 import pytest_gpuperf
-from pytest_gpuperf.compat import nvrtc_names, pytest_names, torch_names, triton_names, xdist_names
+from pytest_gpuperf.compat import compiler_names, pytest_names, torch_names, xdist_names
 from pytest_gpuperf.measure.correctness.guarded_memory import can_guard
 from pytest_gpuperf.measure.device import driver, originals
 
@@ -196,7 +196,7 @@ def stand_in(patch: pytest.MonkeyPatch, name: str, **members: object) -> None:
 def test_launches_without_hook_are_not_noted(monkeypatch: pytest.MonkeyPatch, runtime: object) -> None:
     stand_in(monkeypatch, "triton.knobs", **({"runtime": runtime} if runtime else {}))
     monkeypatch.delitem(sys.modules, "triton.compiler.compiler", raising=False)
-    with triton_names.launches_noted(lambda _: pytest.fail("noted")):
+    with compiler_names.launches_noted(lambda _: pytest.fail("noted")):
         assert not vars(runtime or SimpleNamespace())
 
 
@@ -208,7 +208,7 @@ def test_launches_are_noted_by_their_handles(monkeypatch: pytest.MonkeyPatch, mo
     monkeypatch.delitem(sys.modules, "triton.knobs", raising=False)
     stand_in(monkeypatch, module, **{name: owner})
     noted: list[object] = []
-    with triton_names.launches_noted(noted.append):
+    with compiler_names.launches_noted(noted.append):
         hook: Any = owner.launch_enter_hook
         for metadata in (object(), SimpleNamespace(data={}), SimpleNamespace(data={"function": 4})):
             hook(metadata)
@@ -222,8 +222,12 @@ def test_compilers_without_their_names_are_not_noted(
     stand_in(monkeypatch, "triton.knobs", **members)
     for name in ("torch._dynamo.utils", "cupy.cuda.compiler", "torch.cuda._utils"):
         stand_in(monkeypatch, name)
-    for names in (triton_names, torch_names, nvrtc_names):
-        with names.compilations_noted(lambda *_: pytest.fail("noted")):
+    for noted in (
+        compiler_names.triton_compilations_noted,
+        compiler_names.nvrtc_compilations_noted,
+        torch_names.compilations_noted,
+    ):
+        with noted(lambda *_: pytest.fail("noted")):
             pass
 
 
@@ -233,7 +237,7 @@ def test_autotuner_without_its_names_chooses_itself(monkeypatch: pytest.MonkeyPa
     if missing == "run":
         monkeypatch.delattr(Tuner, "run")
     stand_in(monkeypatch, "triton.runtime.autotuner", Autotuner=kind)
-    with triton_names.choices_pinned({"kernel": "BLOCK: 8"}):
+    with compiler_names.choices_pinned({"kernel": "BLOCK: 8"}):
         assert missing == "run" or kind().run() == 3
 
 
@@ -292,7 +296,7 @@ def test_unknown_choice_of_an_autotuner_is_not_noted(monkeypatch: pytest.MonkeyP
         monkeypatch, "triton.runtime.autotuner", **({} if missing == "Autotuner" else {"Autotuner": kind})
     )
     noted: dict[str, str] = {}
-    with triton_names.choices_noted(noted.__setitem__):
+    with compiler_names.choices_noted(noted.__setitem__):
         assert missing == "run" or kind().run() == 3
     assert noted == ({"kernel": "BLOCK: 8"} if missing == "fn" else {})
 
@@ -300,9 +304,9 @@ def test_unknown_choice_of_an_autotuner_is_not_noted(monkeypatch: pytest.MonkeyP
 def test_triton_without_inner_modules_has_no_code_and_no_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("triton.compiler.compiler", "triton.runtime.cache", "triton.backends.nvidia"):
         stand_in(monkeypatch, name)
-    assert triton_names.compiled_kernel_type() is None
-    triton_names.hash_own_files()
-    triton_names.forget_ptxas()
+    assert compiler_names.compiled_kernel_type() is None
+    compiler_names.hash_own_files()
+    compiler_names.forget_ptxas()
 
 
 class Reporter:

@@ -123,7 +123,7 @@ def test_triton_variant_is_found_by_its_handle(reader: Reader, monkeypatch: pyte
                 note(handle)
             yield
 
-        monkeypatch.setattr(first_calls, "launches_noted", launched)
+        monkeypatch.setattr(first_calls.compiler_names, "launches_noted", launched)
         codes.append(reader.read().kernels[0].code)
     assert codes == [Cubin(CUBIN).code_hash("staged"), Cubin(CHANGED).code_hash("staged"), ""]
 

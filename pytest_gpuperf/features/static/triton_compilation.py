@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.compat.triton_names import forget_ptxas, hash_own_files, replaced_driver
+from pytest_gpuperf.compat.compiler_names import forget_ptxas, hash_own_files, replaced_driver
 from pytest_gpuperf.errors import GpuperfError, NoCompilerError
 from pytest_gpuperf.features.static.kernel_record import (
     Compiled,

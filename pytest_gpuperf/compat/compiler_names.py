@@ -1,4 +1,4 @@
-"""Private names of Triton, with the replacement of a missing one, and the loss then.
+"""Private names of compilers for the GPU, with the loss without them: Triton, and libraries that call NVRTC.
 
 Nothing here imports Triton before a test has done so, except for what compiles without a GPU.
 """
@@ -6,7 +6,8 @@ Nothing here imports Triton before a test has done so, except for what compiles 
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager, suppress
+import time
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -46,7 +47,7 @@ def compiled_kernel_type() -> Any:
 
 
 @contextmanager
-def compilations_noted(note: Callable[[float, int, int], object]) -> Iterator[None]:
+def triton_compilations_noted(note: Callable[[float, int, int], object]) -> Iterator[None]:
     """Set `triton.knobs.compilation.listener`; else, as before Triton 3.4, its compilations are not noted.
 
     Args:
@@ -196,3 +197,31 @@ def replaced_driver(driver: object) -> Iterator[None]:
     finally:
         vars(present).clear()
         vars(present).update(before)
+
+
+_FUNCTIONS = {"cupy.cuda.compiler": "compile_using_nvrtc", "torch.cuda._utils": "_nvrtc_compile"}
+"""By module. CuPy calls its own only for what it does not find on disk."""
+
+
+@contextmanager
+def nvrtc_compilations_noted(note: Callable[[float, int, int], object]) -> Iterator[None]:
+    """Watch CuPy's `compile_using_nvrtc` and torch's `_nvrtc_compile`; else their compilations are not noted.
+
+    Args:
+        note: Gets the seconds of a compilation, 1 and 0.
+    """
+
+    def timed(compiles: Callable[..., Any]) -> Callable[..., Any]:
+        def compile_source(*args: Any, **kwargs: Any) -> Any:
+            begin = time.perf_counter()
+            result = compiles(*args, **kwargs)
+            note(time.perf_counter() - begin, 1, 0)
+            return result
+
+        return compile_source
+
+    with ExitStack() as stack:
+        for module, name in _FUNCTIONS.items():
+            if compiles := getattr(sys.modules.get(module), name, None):
+                stack.enter_context(patch.object(sys.modules[module], name, timed(compiles)))
+        yield
