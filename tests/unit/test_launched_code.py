@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fake_cupti import FakeCupti, install
+from pytest_gpuperf.compat import compiler_names
 from pytest_gpuperf.measure import first_calls
 from pytest_gpuperf.measure.cubin import Cubin
 from pytest_gpuperf.measure.cupti.activity import Activity
@@ -123,7 +124,7 @@ def test_triton_variant_is_found_by_its_handle(reader: Reader, monkeypatch: pyte
                 note(handle)
             yield
 
-        monkeypatch.setattr(first_calls.compiler_names, "launches_noted", launched)
+        monkeypatch.setattr(compiler_names, "launches_noted", launched)
         codes.append(reader.read().kernels[0].code)
     assert codes == [Cubin(CUBIN).code_hash("staged"), Cubin(CHANGED).code_hash("staged"), ""]
 
