@@ -58,15 +58,6 @@ def name_of_file(nodeid: str, root: Path, path: Path | None = None) -> str:
     return f"{real.relative_to(folder).as_posix()}{separator}{rest}" if folder in real.parents else nodeid
 
 
-def is_narrowed(config: pytest.Config) -> bool:
-    """Return True if the user chose some of the tests: `-k`, `--lf`, `--deselect`, or by node id.
-
-    Tests that `-m` leaves out are collected.
-    """
-    some = any(getattr(config.option, name, None) for name in ("keyword", "deselect", "lf", "stepwise"))
-    return some or any("::" in argument for argument in config.args)
-
-
 def orphans(config: pytest.Config, judge: Judge, collected: Collection[str]) -> list[str]:
     """Describe each baseline file whose tests are all gone, of those that this run is about.
 
@@ -77,7 +68,9 @@ def orphans(config: pytest.Config, judge: Judge, collected: Collection[str]) -> 
         judge: The judge of the run.
         collected: Node ids of all tests and files that pytest collected, also if options deselect them.
     """
-    if is_narrowed(config) or judge.settings.update != "never":
+    # Of the tests that `-m` chooses, the others are collected, too.
+    some = any(getattr(config.option, name, None) for name in ("keyword", "deselect", "lf", "stepwise"))
+    if some or any("::" in argument for argument in config.args) or judge.settings.update != "never":
         return []
     folder = config.invocation_params.dir
     asked = [(folder / argument).resolve() for argument in config.args]
