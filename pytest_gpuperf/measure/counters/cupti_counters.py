@@ -71,7 +71,7 @@ class CuptiCounters(CounterSource):
         """Store the requests of the tests, and load the libraries while the first of them begins."""
         super().expect(tests)
         if self._wanted and not self.unavailable:
-            with suppress(CuptiError):
+            with suppress(CuptiError, OSError):
                 Thread(target=cupti().load_neighbours, args=LIBRARIES, daemon=True).start()
 
     def lookup(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
