@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.quantities import (
@@ -17,9 +17,6 @@ from pytest_gpuperf.records.quantities import (
     Share,
     SharedMemory,
 )
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 KernelClass: TypeAlias = Literal[
     "large_core",
@@ -197,12 +194,3 @@ class Trace(Record, frozen=True, kw_only=True):
     def exact(self) -> dict[str, int]:
         """Values that baselines have."""
         return {name: getattr(self, name) for name in EXACT_OF_TRACE}
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return a row for each kernel, with the fields of `TracedKernel` as columns; the most time first."""
-        import pandas as pd
-
-        columns = list(TracedKernel.__struct_fields__)
-        rows = [[getattr(kernel, name) for name in columns] for kernel in self.kernels]
-        frame: pd.DataFrame = pd.DataFrame(rows, columns=columns)
-        return frame
