@@ -40,15 +40,15 @@ def checking(request: pytest.FixtureRequest, not_measured: str) -> Gpuperf:
 
     Args:
         request: Of the fixture.
-        not_measured: Why the test is skipped if it needs several GPUs, or if there is none.
+        not_measured: Why the test is skipped if it needs several GPUs.
     """
     item = request.node
     try:
         settings, marker = Settings.from_config(request.config), Marker.of(item)
     except GpuperfError as error:
         raise pytest.fail.Exception(f"gpuperf: {error}", pytrace=False) from None
-    if marker.gpus or why_not_live():
-        pytest.skip(not_measured)
+    if (why := why_not_live()) or marker.gpus:
+        pytest.skip(f"nothing to check with: {why}" if why else not_measured)
     stack = ExitStack()
     stack.enter_context(random_numbers_kept())
     request.addfinalizer(stack.close)

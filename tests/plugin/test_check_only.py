@@ -51,7 +51,9 @@ def test_outputs_are_checked_and_nothing_is_timed(
 
 def test_without_a_gpu_tests_are_skipped(ordinary: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    ordinary.runpytest_inprocess().assert_outcomes(skipped=4)
+    done = ordinary.runpytest_inprocess("-rs")
+    done.assert_outcomes(skipped=4)
+    done.stdout.fnmatch_lines(["*nothing to check with: *"])
 
 
 def test_nothing_heavy_is_imported_before_such_a_test(ordinary: pytest.Pytester) -> None:
