@@ -6,8 +6,6 @@ GPU at any time, and neither compiles, autotunes or warms up while the other is 
 
 from __future__ import annotations
 
-import os
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -111,25 +109,4 @@ Command: TypeAlias = Begin | RunBlock | GoOn
 Answer: TypeAlias = CollectionEnd | Ready | BlockTime | Ended
 
 ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(CollectionEnd | Ready | BlockTime | Ended)
-_COMMANDS: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Begin | RunBlock | GoOn)
-
-
-class SideEnd:
-    """The side's end of a socket.
-
-    Raises:
-        OSError, EOFError: Its methods, if the parent has ended.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        # Programs that a test starts must not keep it open.
-        os.set_inheritable(descriptor, False)
-        self._connection = Connection(descriptor)
-
-    def tell(self, answer: Answer) -> None:
-        """Send an answer."""
-        self._connection.send_bytes(msgspec.json.encode(answer))
-
-    def command(self) -> Command:
-        """Wait for the next command."""
-        return _COMMANDS.decode(self._connection.recv_bytes())
+COMMANDS: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Begin | RunBlock | GoOn)

@@ -7,18 +7,20 @@ import gc
 import os
 import sys
 from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from pytest_gpuperf.against.messages import (
+    COMMANDS,
     BlockTime,
     CollectionEnd,
     Ended,
     Ready,
     RunBlock,
-    SideEnd,
     SidePlan,
 )
 from pytest_gpuperf.against.provenance import Modules
@@ -78,7 +80,9 @@ def prepare_side(config: pytest.Config, path: Path) -> None:
 def conversation_of(path: Path) -> Conversation:
     """Return the one conversation that belongs to a plan."""
     plan = SidePlan.read(path)
-    return Conversation(plan, SideEnd(plan.channel))
+    # Programs that a test starts must not keep it open.
+    os.set_inheritable(plan.channel, False)
+    return Conversation(plan, Connection(plan.channel))
 
 
 class Conversation:
@@ -89,7 +93,7 @@ class Conversation:
         parent: The side's end of the socket.
     """
 
-    def __init__(self, plan: SidePlan, parent: SideEnd) -> None:
+    def __init__(self, plan: SidePlan, parent: Connection) -> None:
         self.plan = plan
         self._parent = parent
         self._modules = Modules(plan, getattr(sys.modules["__main__"], "OPENED", set()))
@@ -107,13 +111,16 @@ class Conversation:
         """
         if isinstance(answer, Ready) and self._misplaced_now():
             raise GpuperfError(self._misplaced)
-        self._parent.tell(answer)
+        self._tell(answer)
+
+    def _tell(self, answer: Answer) -> None:
+        self._parent.send_bytes(msgspec.json.encode(answer))
 
     def command(self) -> Command:
         """Wait for the parent's next command, for any time."""
         faulthandler.cancel_dump_traceback_later()
         try:
-            return self._parent.command()
+            return COMMANDS.decode(self._parent.recv_bytes())
         except (OSError, EOFError):
             pytest.exit("gpuperf: the parent run has ended")
 
@@ -134,7 +141,7 @@ class Conversation:
             if nodeid.startswith((f"{collector}::", f"{collector}/"))
         )
         failure = "" if found else next(broken, "there is no such test")
-        self._parent.tell(CollectionEnd(bool(found), failure, self._misplaced_now()))
+        self._tell(CollectionEnd(bool(found), failure, self._misplaced_now()))
         session.items[:] = found
 
     def _misplaced_now(self) -> str:
@@ -160,7 +167,7 @@ class Conversation:
             self._log.write(f"the GPU is broken: {broken}\n")
             self._log.flush()
             os._exit(1)
-        self._parent.tell(Ended(self._failure, self._misplaced_now()))
+        self._tell(Ended(self._failure, self._misplaced_now()))
         return outcome
 
     @pytest.hookimpl(wrapper=True)
