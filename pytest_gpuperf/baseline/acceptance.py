@@ -17,7 +17,7 @@ from pytest_gpuperf.judge.counters import (
     distinct_kernels,
 )
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.judge.times import judge_time, other_call
+from pytest_gpuperf.judge.times import STORED_OFF, judge_time, other_call
 from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
 from pytest_gpuperf.records.change import Change, show_value
 from pytest_gpuperf.records.run import STATIC_SOURCE
@@ -92,8 +92,8 @@ def update(
     if (accuracy := measurement.accuracy) is not None:
         new = replace(new, accuracy=stored_accuracy(accuracy))
     lines: list[str] = []
+    why = _why_replaced(measurement, stored, time, accepted)
     if (timing := measurement.timing) is not None:
-        why = _why_replaced(measurement, stored, time, accepted)
         runs = accepted.origin.runs
         merged = merged_time(stored.time, accepted.run, timing, runs, accepted.card, replaces=bool(why))
         new = replace(new, time=merged, code=measurement.code, call=measurement.call)
@@ -107,7 +107,7 @@ def update(
     moved = finding is not None and finding.status is not Status.PASS
     dropped = any(remark.status.fails for remark in counters.remarks)
     kind: Kind = "refreshed"
-    if moved or dropped or counters.changes or counters.kernels or errors:
+    if moved or why or dropped or counters.changes or counters.kernels or errors:
         kind = "changed"
     elif only_new.has_values or added:
         kind = "new" if only_new.has_values else "changed"
@@ -151,7 +151,7 @@ def _why_replaced(
         return "they are of another call"
     # If a run of the same code is stored, that is the code of the sessions.
     same_code = not accepted.same_code.isdisjoint(session.run for session in known.sessions)
-    if same_code or time is None or time.outcome is Outcome.PASS:
+    if same_code or time is None or (time.outcome is Outcome.PASS and STORED_OFF not in time.why):
         return ""
     return "the time moved"
 

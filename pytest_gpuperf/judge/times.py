@@ -33,6 +33,7 @@ BY_SESSIONS = "without --gpuperf-against the stored sessions decide"
 AGAIN = "time it again while nothing else uses the GPU"
 NOT_SETTLED = "not settled"
 """Why a suspect stays undecided, if nothing else is known."""
+STORED_OFF = "the stored session is off"
 _REPLICATES = {"screen": "stored session", "in turn": "restart", "fresh": "fresh process"}
 
 
@@ -128,7 +129,7 @@ def _settled(
     if not (machine or (is_same and abs(time.decision.change_pct) <= LARGE_PCT)):
         return _because(time, alike, "nothing that is known differs from the baseline"), ""
     passed = replace(time, decision=replace(time.decision, outcome=Outcome.PASS))
-    cause = machine or "the stored session is off"
+    cause = machine or STORED_OFF
     return _because(passed, alike, cause), cause
 
 

@@ -19,6 +19,8 @@ from pytest_gpuperf.records import (
     Correctness,
     Fingerprint,
     GpuInfo,
+    LaunchedCode,
+    LaunchedKernel,
     Measurement,
     Run,
     Timing,
@@ -227,6 +229,23 @@ def test_drifted_time_passes_with_the_command_that_renews_it(project: Project) -
         ["*pass (drifted)*", "gpuperf: 1 test moved by 3 %, another card: gpuperf baseline accept base*"]
     )
     accept_suggested(drifted)
+    project.run("--gpuperf-strict").assert_outcomes(passed=1, warnings=0)
+
+
+def test_stored_session_that_is_off_goes_when_it_is_accepted(
+    project: Project, pytester: pytest.Pytester
+) -> None:
+    pytester.makepyfile(test_k=TIMED)
+    code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="a" * 64),))
+    first, second = (
+        replace(one, tests=(record(NODEID, main=replace(one.tests[0].measurements["main"], code=code)),))
+        for one in (project.session(timing(100.0), {}), project.session(timing(103.0), {}, log_ratio=0.0))
+    )
+    accept(first, project.store, "all", 0.0, environ={})
+    off = project.recorded(second, "--gpuperf-strict", "-v")
+    off.assert_outcomes(passed=1, warnings=1)
+    off.stdout.fnmatch_lines(["gpuperf: 1 test moved by 3 %, the stored session is off: gpuperf baseline*"])
+    accept_suggested(off)
     project.run("--gpuperf-strict").assert_outcomes(passed=1, warnings=0)
 
 
