@@ -158,7 +158,7 @@ class LiveRunner(Runner):
                 make_state_folder(self._folder.parents[1])
                 done.write(path)
         elif self._profiling is not None and done.counters is not None:
-            self._profiling.reading = done.counters
+            self._profiling.reading, self._counters.unavailable = done.counters, done.unavailable
         asked, why = self.settings.counters, self._counters.unavailable
         for state in states:
             state.sanitized = done.sanitized.get(state.nodeid)
@@ -184,7 +184,7 @@ class LiveRunner(Runner):
         if self._profiling is not None and self._sanitizing is None and not self._profiling.unavailable:
             if tests:
                 self._run(self._profiling, tests, invocation)
-            done.counters = self._profiling.reading
+            done.counters, done.unavailable = self._profiling.reading, self._profiling.unavailable
         if self._sanitizing is not None:
             self._run(self._sanitizing, tests, invocation)
             self._display.news.note(*self._sanitizing.notices)

@@ -19,6 +19,8 @@ class PassResults(msgspec.Struct):
     """The results of all passes of a run."""
 
     counters: PassReading | None = None
+    unavailable: str = ""
+    """Reason for having no counters."""
     sanitized: dict[str, SanitizerResult] = {}
     skipped: dict[str, SanitizerResult] = {}
 

@@ -46,8 +46,6 @@ def launched_kernels(call: Call) -> list[Activity]:
 class PassReading(msgspec.Struct):
     """The result of the pass, also for a process that replaces this one."""
 
-    unavailable: str = ""
-    """Reason for having no counters."""
     ending: str = ""
     ranges: dict[str, dict[str, str]] = {}
     """Name of the range of each call, by test and label."""
@@ -81,21 +79,12 @@ class ProfilingPass(CounterSource):
         card: str = "",
         launched: Callable[[Call], list[Activity]] = launched_kernels,
     ) -> None:
-        self.reading = PassReading()
         super().__init__("ncu", chip, unavailable)
+        self.reading = PassReading()
         self._ncu = ncu
         self._folder = folder
         self._card = card
         self._launched = launched
-
-    @property
-    def unavailable(self) -> str:
-        """Reason for having no counters, also for a process that replaces this one."""
-        return self.reading.unavailable
-
-    @unavailable.setter
-    def unavailable(self, why: str) -> None:
-        self.reading.unavailable = why
 
     def run(self, tests: Sequence[SelectedTest], invocation: Invocation, progress: OpenProgress) -> None:
         """Run the tests under ncu.
