@@ -21,6 +21,7 @@ from pytest_gpuperf.records import GpuInfo
 
 sys.modules["pytest_gpuperf.measure.device.originals"] = SimpleNamespace(Originals=lambda _: None)
 sys.modules["pytest_gpuperf.measure.timing.timer"] = SimpleNamespace(Timer=lambda *_, **__: None)
+sys.modules["pytest_gpuperf.measure.first_calls"] = SimpleNamespace(CodeReader=lambda _: None)
 
 pytest_gpuperf.session.live_runner.why_not_live = lambda: ""
 pytest_gpuperf.measure.device.device_properties.gpu_info = lambda: GpuInfo(
