@@ -24,7 +24,6 @@ MARKS = (
     *(GENERATOR, COMMENT, PARQUET_WRITER),
     '"gpuperf":',  # a run, and verdicts
     *("nodeid,label,kernel,launch,metric,", '[\n{"nodeid":'),
-    '"compute_capability": "',  # a file of pytest-benchmark with the GPU in `machine_info`
 )
 """Texts of which each file that this tool writes has one at its beginning or end."""
 

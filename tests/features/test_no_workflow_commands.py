@@ -32,7 +32,7 @@ COMMANDS = [
         )
         for form in FORMS
     ),
-    *(["export", "--format", form] for form in ("csv", "json", "pytest-benchmark")),
+    *(["export", "--format", form] for form in ("csv", "json")),
     ["history", "add", "one", "two"],
     ["merge", "one", "two", "-o", "merged"],
 ]

@@ -1,4 +1,4 @@
-"""Results for other tools: verdicts, tables for pandas, files of pytest-benchmark, rows, and JSON schemas.
+"""Results for other tools: verdicts, tables for pandas, rows, times in pytest-benchmark, and JSON schemas.
 
 Command: `gpuperf export`, also with `--schema`. Option: `--gpuperf-json`.
 Name: `pytest_gpuperf.to_frame`.

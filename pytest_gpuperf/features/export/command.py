@@ -27,22 +27,7 @@ def _parquet(*runs: Run) -> bytes:
     return to_parquet(*runs)
 
 
-def _pytest_benchmark(*runs: Run) -> bytes:
-    from pytest_gpuperf.features.export.pytest_benchmark_file import to_pytest_benchmark
-
-    if len(runs) > 1:
-        raise GpuperfError(
-            "a file of pytest-benchmark is of one machine", next_step="name the run of one GPU"
-        )
-    return to_pytest_benchmark(runs[0])
-
-
-_FORMATS: Mapping[str, Callable[..., bytes]] = {
-    "csv": to_csv,
-    "json": to_json,
-    "parquet": _parquet,
-    "pytest-benchmark": _pytest_benchmark,
-}
+_FORMATS: Mapping[str, Callable[..., bytes]] = {"csv": to_csv, "json": to_json, "parquet": _parquet}
 
 
 @click.command("export")
@@ -51,8 +36,7 @@ _FORMATS: Mapping[str, Callable[..., bytes]] = {
     "--format",
     "format_name",
     type=click.Choice(list(_FORMATS)),
-    help="Choose a table with a row for each test, label, kernel and metric (csv, json, parquet), or the "
-    "times for `pytest-benchmark compare` (pytest-benchmark).",
+    help="Write a table with a row for each test, label, kernel and metric.",
 )
 @output_file("-o", "--output", help="Write to a file (default: standard output; parquet needs a file).")
 @click.option("--schema", type=click.Choice(list(FILES)), help="Print the JSON schema of a file instead.")

@@ -6,9 +6,8 @@ import csv
 import importlib.util
 import json
 import math
-import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pandas as pd
@@ -20,7 +19,7 @@ from command_line import gpuperf
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.export.data_frame import to_frame
 from pytest_gpuperf.features.export.row_files import to_csv, to_json
-from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Timing
+from pytest_gpuperf.records import KernelProfile, Measurement, Profile
 from pytest_gpuperf.records.run_store import RunStore
 from run_builders import measured, one_test, record, run
 
@@ -29,31 +28,12 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from pytest_gpuperf.records import Run, TimingMode
+    from pytest_gpuperf.records import Run
 
 
 def export(project: Path, exported: Run, *args: str) -> Result:
     RunStore(project / ".gpuperf").write(exported)
     return gpuperf("export", exported.id, *args)
-
-
-def timed(*blocks_us: float, mode: TimingMode = "hot") -> Measurement:
-    mean = sum(blocks_us) / max(1, len(blocks_us)) or 5.0
-    return Measurement(
-        timing=Timing(mode=mode, time_us=mean, spread_pct=1.0, blocks_us=blocks_us, calls_per_block=10)
-    )
-
-
-def benchmarks(project: Path, exported: Run) -> list[dict[str, Any]]:
-    pytest.importorskip("pytest_benchmark")
-    result = export(project, exported, "--format", "pytest-benchmark")
-    assert result.exit_code == 0, result.output
-    return list(json.loads(result.stdout)["benchmarks"])
-
-
-def pytest_benchmark(*args: str) -> str:
-    command = [sys.executable, "-m", "pytest_benchmark", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_parquet_reads_back_as_the_frame(project: Path) -> None:
@@ -78,45 +58,6 @@ def test_parquet_needs_a_file(project: Path) -> None:
     result = export(project, one_test(), "--format", "parquet")
     assert result.exit_code == 2
     assert "add -o FILE" in result.stderr
-
-
-def test_blocks_become_rounds_in_seconds(project: Path) -> None:
-    (one,) = benchmarks(project, run(record(main=timed(4.0, 5.0, 9.0))))
-    stats = one["stats"]
-    assert stats["data"] == [4e-6, 5e-6, 9e-6]
-    assert (stats["min"], stats["median"], stats["max"]) == (4e-6, 5e-6, 9e-6)
-    assert (stats["rounds"], stats["iterations"]) == (3, 10)
-    assert stats["ops"] == pytest.approx(1 / 6e-6)
-
-
-def test_benchmarks_are_named_as_pytest_benchmark_names_them(project: Path) -> None:
-    nodeid = "t/test_a.py::TestA::test_k[a::b-[1]]"
-    main_, other = benchmarks(project, run(record(nodeid, main=timed(5.0), other=timed(5.0, mode="cold"))))
-    assert main_["name"] == "test_k[a::b-[1]]"
-    assert main_["fullname"] == nodeid
-    assert main_["param"] == "a::b-[1]"
-    assert main_["group"] == "hot"
-    assert other["name"] == "test_k[a::b-[1]] (other)"
-    assert other["fullname"] == f"{nodeid} (other)"
-    assert other["group"] == "cold"
-
-
-def test_export_names_no_host_or_user(project: Path) -> None:
-    pytest.importorskip("pytest_benchmark")
-    machine = json.loads(export(project, one_test(), "--format", "pytest-benchmark").stdout)["machine_info"]
-    assert machine["node"] == ""
-    assert machine["gpu"] == "NVIDIA H200"
-
-
-def test_pytest_benchmark_compares_two_exported_runs(project: Path) -> None:
-    pytest.importorskip("pytest_benchmark")
-    for run_id, time_us in (("before", 5.0), ("after", 10.0)):
-        one = run(record(main=timed(time_us, time_us)), id=run_id)
-        assert export(project, one, "--format", "pytest-benchmark", "-o", f"{run_id}.json").exit_code == 0
-    shown = pytest_benchmark("compare", "before.json", "after.json", "--columns=min,median")
-    assert "benchmark 'hot': 2 tests" in shown
-    assert "test_triton[1823x781] (before)      5.0000 (1.0)" in shown
-    assert "test_triton[1823x781] (after)      10.0000 (2.00)" in shown
 
 
 HOSTILE = "\x1b[31m\n::error::gone\r ::set-env name=A::\x9b\u202e##[error]"
@@ -157,12 +98,3 @@ def test_rows_equal_the_frame(
     assert [row["text"] for row in read] == list(frame.text)
     assert [row["value"] for row in read] == [None if not math.isfinite(v) else v for v in frame.value]
     assert [row["launch"] for row in read] == [None if v is pd.NA else v for v in frame.launch]
-
-
-def test_failed_tests_are_left_out(project: Path) -> None:
-    tests = [
-        record("t.py::test_raised", failure="RuntimeError", main=timed(5.0)),
-        record("t.py::test_wrong", main=measured(correct=False)),
-        record("t.py::test_right", main=measured()),
-    ]
-    assert [one["name"] for one in benchmarks(project, run(*tests))] == ["test_right"]
