@@ -19,6 +19,8 @@ CALL_SHARE_PCT = 10.0
 """Share of a call's time below which another type is not worth it."""
 _HALF = r"hgemm|[^a-z]b?f16|_bf16|_fp16|float16|half"
 _FLOAT32 = r"sgemm|f32|fp32|ffma|\bfloat\b"
+_BEFORE_TF32 = ("gv", "tu")
+"""Starts of the names of the chips of Volta and Turing, which lack TF32 (CUDA programming guide)."""
 
 
 def _waiting(code: str, share_pct: float, source: str, what: str, advice: str, *reasons: str) -> None:
@@ -117,7 +119,7 @@ def tensor_cores_idle(evidence: Evidence, busy_pct: float) -> Said:
     """Products of matrices without tensor cores, of a type that they take."""
     found = _products_of_call(evidence) or _product(evidence, busy_pct)
     kind = _type_of_product(evidence)
-    if not found or not kind or not evidence.may_have("tensor cores"):
+    if not found or not kind:
         return None
     return (
         f"{found}, {kind}",
@@ -155,7 +157,7 @@ def _type_of_product(evidence: Evidence) -> str:
         kind, by = "half precision" if half > single else "float32", "operations"
     else:
         return ""
-    return "" if kind == "float32" and not evidence.may_have("TF32") else f"of {kind} by its {by}"
+    return "" if kind == "float32" and evidence.chip.startswith(_BEFORE_TF32) else f"of {kind} by its {by}"
 
 
 @RULES.row(

@@ -16,7 +16,6 @@ from pytest_gpuperf.features.explain.diagnosis_rows import explain_kernels, expl
 from pytest_gpuperf.features.explain.report import ExplainedMeasurement, explain_report
 from pytest_gpuperf.features.ncu.launch_tables import header_lines as ncu_header_lines
 from pytest_gpuperf.features.ncu.launches import failure_note
-from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.report.rows import header_lines
@@ -86,15 +85,9 @@ def _explained(
 ) -> list[ExplainedMeasurement]:
     gpu = choice.run.environment.gpu
     explained = [
-        explain_measurement(entry.test, entry.label, chip=_chip(gpu.compute_capability), regex=kernels)
-        for entry in _with_name(choice, wanted)
+        explain_measurement(entry.test, entry.label, regex=kernels) for entry in _with_name(choice, wanted)
     ]
     return [replace(one, gpu=gpu.slug) for one in explained if one is not None]
-
-
-def _chip(compute_capability: str) -> str:
-    chip = chip_of(compute_capability)
-    return chip.name if chip else ""
 
 
 def _of_file(file: NcuFile) -> Report:

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.explain.chip_features import chip_name
 from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import diagnose_call, diagnose_kernel, lines_of
 from pytest_gpuperf.features.explain.report import CALL, Explained, ExplainedMeasurement
 from pytest_gpuperf.features.ncu.launches import groups_of, launch_place
 from pytest_gpuperf.features.ncu.report_file import ReportKernel
+from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
@@ -54,14 +54,13 @@ def explain_lines(measurement: Measurement) -> tuple[str, ...]:
 
 
 def explain_measurement(
-    test: TestRecord, label: str, *, chip: str, regex: str | None = None
+    test: TestRecord, label: str, *, regex: str | None = None
 ) -> ExplainedMeasurement | None:
     """Explain the call and the kernels of one measurement; None without counters and kernel table.
 
     Args:
         test: The test.
         label: The label of the measurement.
-        chip: Name of the GPU's chip if the counters do not have it; empty if not known.
         regex: Found in the names of the kernels to explain; None for the call and all kernels.
     """
     measurement = test.measurements[label]
@@ -75,7 +74,7 @@ def explain_measurement(
     left_out = 0
     if profile is not None and kernels:
         timing = measurement.timing if len(measured) == 1 else None
-        shown, left_out = explain_kernels(kernels, profile.chip or chip, timing)
+        shown, left_out = explain_kernels(kernels, profile.chip, timing)
         rows += shown
     return ExplainedMeasurement(test.nodeid, label, rows, left_out)
 
@@ -120,4 +119,5 @@ def _chosen(kernels: Iterable[KernelProfile], regex: str) -> list[KernelProfile]
 
 def _chip_of(kernel: KernelProfile) -> str:
     """Return the name of the chip that a launch ran on; empty if unknown."""
-    return chip_name(kernel.compute_capability, kernel.gpu) if isinstance(kernel, ReportKernel) else ""
+    chip = chip_of(kernel.compute_capability) if isinstance(kernel, ReportKernel) else None
+    return chip.name if chip is not None else ""

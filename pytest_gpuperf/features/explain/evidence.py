@@ -6,12 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.explain.chip_features import has
+from pytest_gpuperf.report.number_format import number_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.features.explain.chip_features import Feature
     from pytest_gpuperf.records import MetricValue
 
 
@@ -39,17 +38,12 @@ class Evidence:
 
     def number(self, name: str) -> float | None:
         """Return a metric's value; None if it is a word or was not measured."""
-        value = self.metrics.get(name)
-        return None if value is None or isinstance(value, str) else float(value)
+        return number_in(self.metrics, name)
 
     def word(self, name: str) -> str:
         """Return a metric's value if it is a word; else an empty text."""
         value = self.metrics.get(name)
         return value if isinstance(value, str) else ""
-
-    def may_have(self, feature: Feature) -> bool:
-        """Return False if the chip is known to lack a feature."""
-        return has(self.chip, feature) is not False
 
     def stalls(self, *reasons: str) -> float | None:
         """Return the share of these reasons in all warp cycles, in %."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import lines_of
 from pytest_gpuperf.records.call import with_label
@@ -77,15 +77,16 @@ def explain_report(sections: Sequence[tuple[Sequence[str], Sequence[ExplainedMea
 
 def _table(above: Sequence[str], found: Sequence[ExplainedMeasurement]) -> Table:
     shown = found[:MOST_SHOWN]
-    rows = [row for one in shown for row in _rows(one)]
+    rows = [row for one in shown for row in one.rows]
+    lines = [lines_of(row.diagnoses) or [row.undiagnosed] for row in rows]
     columns = [
-        Column("test", [row.group for row in rows], "group"),
-        Column("kernel", [row.name for row in rows], "name", code=True, most=NAME_COLUMNS),
-        Column("launches", [row.launches for row in rows]),
-        Column("time", [row.time for row in rows]),
-        Column("from … to", [row.spread for row in rows]),
-        Column("share", [row.share for row in rows]),
-        Column("diagnosis", ["\n".join(row.lines) for row in rows], "detail"),
+        Column("test", [one.title for one in shown for _ in one.rows], "group"),
+        Column("kernel", [row.title for row in rows], "name", code=True, most=NAME_COLUMNS),
+        Column("launches", [str(row.launches) if row.launches > 1 else "" for row in rows]),
+        Column("time", [show_time(row.times_us[1]) if row.times_us else "" for row in rows]),
+        Column("from … to", list(map(_spread, rows))),
+        Column("share", ["" if row.share_pct is None else f"{row.share_pct:.0f} %" for row in rows]),
+        Column("diagnosis", list(map("\n".join, lines)), "detail"),
     ]
     notes = [note for one in shown if (note := _left_out(one))]
     if more := len(found) - len(shown):
@@ -93,29 +94,11 @@ def _table(above: Sequence[str], found: Sequence[ExplainedMeasurement]) -> Table
     return Table(columns if rows else (), above, notes)
 
 
-class _FindingRow(NamedTuple):
-    group: str
-    name: str
-    lines: Sequence[str]
-    launches: str = ""
-    time: str = ""
-    spread: str = ""
-    share: str = ""
-
-
-def _rows(found: ExplainedMeasurement) -> Iterator[_FindingRow]:
-    for row in found.rows:
-        least, median, most = map(show_time, row.times_us) if row.times_us else ("", "", "")
-        several = row.launches > 1
-        yield _FindingRow(
-            found.title,
-            row.title,
-            lines_of(row.diagnoses) or [row.undiagnosed],
-            launches=str(row.launches) if several else "",
-            time=median,
-            spread=f"{least} … {most}" if several and least else "",
-            share="" if row.share_pct is None else f"{row.share_pct:.0f} %",
-        )
+def _spread(row: Explained) -> str:
+    if row.times_us is None or row.launches == 1:
+        return ""
+    least, _, most = map(show_time, row.times_us)
+    return f"{least} … {most}"
 
 
 def _left_out(found: ExplainedMeasurement) -> str:

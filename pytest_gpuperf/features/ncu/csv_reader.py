@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.csv_values import CsvValue, Launch, broken, read_launches
 from pytest_gpuperf.features.ncu.details_labels import raw_name, rule_of
+from pytest_gpuperf.features.ncu.file_kernel import FileKernel
+from pytest_gpuperf.measure.counters.kernel_profile import function_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from pytest_gpuperf.features.ncu.file_kernel import FileKernel
 
 _EXTENT = re.compile(r"\((\d{1,10}), (\d{1,10}), (\d{1,10})\)")
 _CUT = re.compile(r"(?<![<\w])unnamed>::|(?<=\w)<unnamed>::")
@@ -225,14 +225,17 @@ def _launch(header: Sequence[str], row: _CsvRow) -> Launch:
         for quoted in _QUOTED.findall(cell)
     ]
     device = cells.get("Device", "")
-    return Launch(
-        demangled=_CUT.sub(lambda found: f"<{found[0]}", cells["Kernel Name"]),
+    demangled = _CUT.sub(lambda found: f"<{found[0]}", cells["Kernel Name"])
+    kernel = FileKernel(
+        name=function_name(demangled),
+        demangled=demangled,
         grid=_extent(cells.get("Grid Size"), row.line),
         block=_extent(cells.get("Block Size"), row.line),
         compute_capability=cells.get("CC", ""),
         device=int(device) if device.isdecimal() else None,
         ranges=tuple(ranges),
     )
+    return Launch(kernel)
 
 
 def _extent(cell: str | None, line: int) -> tuple[int, int, int]:

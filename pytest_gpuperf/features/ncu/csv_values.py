@@ -7,17 +7,16 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.ncu.file_kernel import FileKernel
-from pytest_gpuperf.measure.counters.kernel_profile import function_name
 from pytest_gpuperf.metrics.ncu_units import to_base
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_gpuperf.features.ncu.file_kernel import FileKernel
     from pytest_gpuperf.features.ncu.rule_results import RuleResult
-
-    Extent = tuple[int, int, int]
 
 NO_VALUE = re.compile(r"(\(!\) ?)?(|no data|n/a|[-+]?nan|[-+]?inf)", re.IGNORECASE)
 _NOT_FINITE = re.compile(r"^(?:\(!\) ?)?[-+]?(?:nan|inf)$", re.IGNORECASE)
@@ -48,12 +47,8 @@ class CsvValue(NamedTuple):
 class Launch:
     """One launch, as text."""
 
-    demangled: str
-    grid: Extent = (0, 0, 0)
-    block: Extent = (0, 0, 0)
-    compute_capability: str = ""
-    device: int | None = None
-    ranges: tuple[str, ...] = ()
+    kernel: FileKernel
+    """Without what is in its cells."""
     cells: list[CsvValue] = field(default_factory=list)
     rules: list[RuleResult] = field(default_factory=list)
 
@@ -81,16 +76,11 @@ def _kernel(launch: Launch) -> FileKernel:
         for cell in launch.cells
         if cell.name.startswith(_ATTRIBUTE)
     }
-    kernel = FileKernel(
-        name=function_name(launch.demangled),
-        demangled=launch.demangled,
-        grid=launch.grid,
-        block=launch.block,
-        ranges=launch.ranges,
+    kernel = replace(
+        launch.kernel,
         rules=tuple(launch.rules),
         gpu=attributes.get("display_name", ""),
-        compute_capability=launch.compute_capability or _capability(attributes),
-        device=launch.device,
+        compute_capability=launch.kernel.compute_capability or _capability(attributes),
         not_finite=sum(_NOT_FINITE.search(cell.text) is not None for cell in launch.cells),
     )
     for cell in launch.cells:

@@ -19,5 +19,3 @@ class FileKernel(RawKernel, frozen=True):
     """Number of the GPU among those of the process."""
     not_finite: int = 0
     """Number of metrics that are `nan` or infinite, as those of a failed launch are."""
-    values_in_file: int = 0
-    """Number of metrics with a value in the report; 0 for a text, of which all are in `metrics`."""

@@ -107,12 +107,9 @@ def header_table(file: NcuFile, shown: Collection[str] = OVERVIEW) -> Table:
     notes = [*file.notes]
     if failed := failure_note(file.kernels):
         notes.append(failed)
-    hidden = max(len(kernel.metrics.keys() - {*shown}) for kernel in file.kernels)
-    others = max(kernel.more_metrics for kernel in file.kernels)
-    left = [f"{count(hidden, 'metric')} (--preset=all)"] if hidden else []
-    left += [f"{count(others, 'other')} (--metric NAME, or all with --json and --csv)"] if others else []
-    if left:
-        notes.append(f"not shown: {' and '.join(left)}")
+    if hidden := max(len(kernel.metrics.keys() - {*shown}) for kernel in file.kernels):
+        all_of_them = "--preset=all; --json and --csv have raw ones, too"
+        notes.append(f"not shown: {count(hidden, 'metric')} ({all_of_them})")
     return Table(above=header_lines(file), notes=notes)
 
 

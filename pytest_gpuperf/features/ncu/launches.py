@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.features.ncu.report_file import ReportKernel
+from pytest_gpuperf.report.number_format import number_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,7 +56,7 @@ class LaunchGroup:
     @property
     def durations_us(self) -> tuple[float, float, float] | None:
         """Return the least, the median and the largest duration in µs; None without one."""
-        times = [time for kernel in self.kernels if (time := duration_us(kernel)) is not None]
+        times = [time for kernel in self.kernels if (time := _duration_us(kernel)) is not None]
         if not times:
             return None
         return min(times), statistics.median(times), max(times)
@@ -63,7 +64,7 @@ class LaunchGroup:
     @property
     def total_us(self) -> float:
         """Return the sum of the durations in µs."""
-        return sum(duration_us(kernel) or 0.0 for kernel in self.kernels)
+        return sum(_duration_us(kernel) or 0.0 for kernel in self.kernels)
 
 
 def groups_of(kernels: Iterable[KernelProfile], *, each: bool = False) -> list[LaunchGroup]:
@@ -79,10 +80,8 @@ def groups_of(kernels: Iterable[KernelProfile], *, each: bool = False) -> list[L
     return [LaunchGroup(tuple(some)) for some in found.values()]
 
 
-def duration_us(kernel: KernelProfile) -> float | None:
-    """Return the duration of a launch in µs; None if it was not measured."""
-    value = kernel.metrics.get("duration_us")
-    return None if value is None or isinstance(value, str) else float(value)
+def _duration_us(kernel: KernelProfile) -> float | None:
+    return number_in(kernel.metrics, "duration_us")
 
 
 def has_failed(kernel: KernelProfile) -> bool:
@@ -93,7 +92,7 @@ def has_failed(kernel: KernelProfile) -> bool:
 def measured(kernels: Sequence[ReportKernel]) -> list[ReportKernel]:
     """Return the launches to combine: none that failed, and only those with a time if any has one."""
     found = [kernel for kernel in kernels if not kernel.failed]
-    return [kernel for kernel in found if duration_us(kernel) is not None] or found
+    return [kernel for kernel in found if _duration_us(kernel) is not None] or found
 
 
 def launch_name(kernel: ReportKernel) -> str:
@@ -122,11 +121,7 @@ def gpu_names(kernels: Iterable[ReportKernel]) -> list[str]:
 
 def clocks_mhz(kernels: Iterable[ReportKernel]) -> tuple[float, float] | None:
     """Return the least and the largest SM clock of launches in MHz; None if unknown."""
-    clocks = [
-        float(value)
-        for k in kernels
-        if isinstance(value := k.metrics.get("sm_clock_mhz"), (int, float)) and value
-    ]
+    clocks = [clock for kernel in kernels if (clock := number_in(kernel.metrics, "sm_clock_mhz"))]
     return (min(clocks), max(clocks)) if clocks else None
 
 
@@ -159,7 +154,7 @@ def _key(kernel: KernelProfile) -> tuple[object, ...]:
     ]
     if size is None or has_failed(kernel):
         return ("failed", kernel.name, gpu) if has_failed(kernel) else ()
-    is_timed = duration_us(kernel) is not None
+    is_timed = _duration_us(kernel) is not None
     return (kernel.name, kernel.demangled, size, kernel.block, is_timed, *facts, *gpu)
 
 

@@ -68,8 +68,6 @@ class ReportKernel(KernelProfile, frozen=True, kw_only=True):
     """Number of the GPU among those of the process; None if the file does not tell."""
     failed: bool = False
     """True if ncu could not measure the launch."""
-    more_metrics: int = 0
-    """Number of metrics with a value in the file that no value in `metrics` is read from."""
 
     def unit(self, metric: str) -> str:
         """Return the unit of a metric, by short or raw name; empty for a pure number or a word."""
@@ -168,9 +166,6 @@ def _read_chosen(
 
 
 def _report_kernel(launch: int, raw: FileKernel, extra: Sequence[str], *, timed: bool) -> ReportKernel:
-    profile = raw.profile(extra)
-    known = {name for metric in profile.metrics for name in _sources(metric)}
-    count = raw.values_in_file or len(raw.metrics)
     empty = all(name.startswith(_FACTS) for name in raw.metrics)
     # Other launches have a time, values are NaN, or none was measured: each alone may be another selection.
     signs = (timed, raw.not_finite > 0, empty)
@@ -183,15 +178,8 @@ def _report_kernel(launch: int, raw: FileKernel, extra: Sequence[str], *, timed:
         compute_capability=raw.compute_capability,
         device=raw.device,
         failed=_DURATION not in raw.metrics and sum(signs) > 1,
-        more_metrics=count - len(known.intersection(raw.metrics)),
-        **msgspec.structs.asdict(profile),
+        **msgspec.structs.asdict(raw.profile(extra)),
     )
-
-
-def _sources(metric: str) -> Iterable[str]:
-    if metric not in METRICS:
-        return (metric,)
-    return (name for source in METRICS[metric].sources for name in source.names)
 
 
 def _version(plain: Path) -> str:

@@ -198,9 +198,8 @@ def _import_ncu_report(path: Path, search: Sequence[Path]) -> Any:
 def _read(action: Any, names: Collection[str] | None, rules: tuple[RuleResult, ...]) -> FileKernel:
     metrics: dict[str, MetricValue] = {}
     units: dict[str, str] = {}
-    known = action.metric_names()
     not_finite = 0
-    for name in dict.fromkeys(known if names is None else names):
+    for name in dict.fromkeys(action.metric_names() if names is None else names):
         metric = action.metric_by_name(name)
         value = _value(metric)
         if value is not None:
@@ -228,7 +227,6 @@ def _read(action: Any, names: Collection[str] | None, rules: tuple[RuleResult, .
         compute_capability=".".join(f"{part:.0f}" for part in capability if isinstance(part, float)),
         device=int(index) if isinstance(index, float) else None,
         not_finite=not_finite,
-        values_in_file=len(known),
     )
 
 

@@ -74,17 +74,14 @@ def _findings(result: TestResult, label: str) -> Iterator[str]:
 
 def _parts(section: Section, result: TestResult, label: str, measurement: Measurement) -> Iterator[str]:
     known, runs = section.known(result, label)
-    gpu = section.run.environment.gpu
     if known is not None and (moved := compare_counters(measurement, known).changes):
         table = _moved_table(moved)
         yield _part("Counters that moved", table, kind="tall")
     if "explain" in registry().features:
-        from pytest_gpuperf.features.explain.chip_features import chip_name
         from pytest_gpuperf.features.explain.diagnosis_rows import explain_measurement
         from pytest_gpuperf.features.explain.report import explain_report
 
-        chip = chip_name(gpu.compute_capability, gpu.name)
-        if (found := explain_measurement(result.record, label, chip=chip)) is not None:
+        if (found := explain_measurement(result.record, label)) is not None:
             [table] = explain_report([((), [found])]).tables
             columns = [column for column in table.columns if column.title != "test"]
             yield _part("Explanation", Table(columns, notes=table.notes))

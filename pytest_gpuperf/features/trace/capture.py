@@ -12,6 +12,7 @@ GPU is busy for at least `gpu_busy_pct`, and a launch leaves it idle for at most
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import warnings
 from collections import Counter
@@ -68,9 +69,8 @@ def capture(fn: Callable[[], object], file: Path) -> Trace:
     recorded = _by_cupti(fn)
     file.parent.mkdir(parents=True, exist_ok=True)
     _profile(fn, file)
-    trace = replace(
-        summarise(read_chrome_trace(file), tensor_cores=TritonCode()), file=f"{file.parent.name}/{file.name}"
-    )
+    events = dataclasses.replace(read_chrome_trace(file), tensor_cores=TritonCode())
+    trace = replace(summarise(events), file=f"{file.parent.name}/{file.name}")
     return with_shortest(trace, recorded, event_us)
 
 

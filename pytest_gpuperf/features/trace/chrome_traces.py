@@ -27,7 +27,7 @@ from pytest_gpuperf.records.files import read_unpacked, show_path
 from pytest_gpuperf.report.number_format import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 TRACE_SCHEMA = 1
@@ -46,6 +46,26 @@ _LONGEST_US = Decimal(86_400_000_000)
 _EXPECTED = "a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
 
 
+class Arguments(msgspec.Struct, frozen=True):
+    """Arguments of an event."""
+
+    device: int | None = None
+    stream: int | str | None = None
+    correlation: int = 0
+    """Id of the host call that launched it; all nodes of a graph launch share it. 0 if unknown."""
+    bytes: int = 0
+    """Bytes of a copy or a fill."""
+    grid: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] = (0, 0, 0)
+    blocks_per_sm: float = msgspec.field(name="blocks per SM", default=0.0)
+    """Blocks of the grid over SMs of the GPU."""
+    registers_per_thread: int = msgspec.field(name="registers per thread", default=0)
+    shared_memory_bytes: int = msgspec.field(name="shared memory", default=0)
+    """Static and dynamic shared memory of one block."""
+    call_stack: Any = None
+    """Of Triton's profiler only."""
+
+
 class TraceActivity(NamedTuple):
     """One kernel, copy or fill on a GPU."""
 
@@ -55,18 +75,7 @@ class TraceActivity(NamedTuple):
     name: str
     device: int = 0
     stream: int | str = 0
-    correlation: int = 0
-    """Correlation id of the host call that launched it; all nodes of a graph launch share it. 0 if
-    unknown."""
-    bytes: int = 0
-    """Bytes of a copy or a fill."""
-    grid: tuple[int, int, int] = (0, 0, 0)
-    block: tuple[int, int, int] = (0, 0, 0)
-    blocks_per_sm: float = 0.0
-    """Blocks of the grid over SMs of the GPU."""
-    registers_per_thread: int = 0
-    shared_memory_bytes: int = 0
-    """Static and dynamic shared memory of one block."""
+    args: Arguments = Arguments()
 
 
 class HostCall(NamedTuple):
@@ -111,6 +120,8 @@ class ChromeTrace:
     world_size: int | None = None
     remarks: tuple[str, ...] = ()
     """Lines about times that are missing, rounded or doubtful."""
+    tensor_cores: Callable[[TraceActivity], bool | None] | None = None
+    """Tells for some kernels, by their code, if they use tensor cores; else None."""
 
     @cached_property
     def launched_us(self) -> dict[int, float]:
@@ -125,7 +136,7 @@ class ChromeTrace:
     @cached_property
     def lost_graphs_us(self) -> list[float]:
         """Starts of the launches of graphs whose kernels were not recorded."""
-        known = {one.correlation for one in self.activities}
+        known = {one.args.correlation for one in self.activities}
         return [at for number, at in self.graph_launches_us.items() if number not in known]
 
     def device(self, number: int) -> Device:
@@ -150,20 +161,6 @@ class _Event(msgspec.Struct):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Args(msgspec.Struct, rename=lambda name: name.replace("_", " ")):
-    device: int | None = None
-    stream: int | str | None = None
-    correlation: int = 0
-    bytes: int = 0
-    grid: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
-    blocks_per_SM: float = 0.0  # noqa: N815
-    registers_per_thread: int = 0
-    shared_memory: int = 0
-    call_stack: Any = msgspec.field(name="call_stack", default=None)
-    """Of Triton's profiler only."""
-
-
 class _Device(msgspec.Struct, rename="camel"):
     id: int = 0
     name: str = ""
@@ -186,7 +183,7 @@ class _File(msgspec.Struct):
 
 # Not strict: some writers quote numbers.
 _FILE = msgspec.json.Decoder(_File, strict=False)
-_ARGS = msgspec.json.Decoder(_Args, strict=False)
+_ARGS = msgspec.json.Decoder(Arguments, strict=False)
 
 
 def read_chrome_trace(path: Path) -> ChromeTrace:
@@ -251,7 +248,7 @@ def _decoded(data: bytes) -> tuple[_File, list[str]]:
 class _TraceEvent(NamedTuple):
     category: str
     event: _Event
-    args: _Args
+    args: Arguments
     start: Decimal
     duration: Decimal
 
@@ -371,26 +368,7 @@ def _activity(one: _TraceEvent, start: float, end: float) -> TraceActivity:
         device = event.pid if isinstance(event.pid, int) else 0
     if stream is None:
         stream = event.tid if isinstance(event.tid, (int, str)) else 0
-    return TraceActivity(
-        start,
-        end,
-        _KINDS[one.category],
-        event.name,
-        device,
-        stream,
-        args.correlation,
-        args.bytes,
-        _extent(args.grid),
-        _extent(args.block),
-        args.blocks_per_SM,
-        args.registers_per_thread,
-        args.shared_memory,
-    )
-
-
-def _extent(values: Iterable[int]) -> tuple[int, int, int]:
-    x, y, z = (*values, 0, 0, 0)[:3]
-    return x, y, z
+    return TraceActivity(start, end, _KINDS[one.category], event.name, device, stream, args)
 
 
 def _device(found: _Device) -> Device:

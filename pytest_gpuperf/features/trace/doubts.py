@@ -32,7 +32,7 @@ def doubts(trace: ChromeTrace) -> Iterator[str]:
         for one, other in pairwise(stream)
         if one.end_us - other.start_us > OVERLAP_US
         # Nodes of a graph may run side by side.
-        and not one.correlation == other.correlation != 0
+        and not one.args.correlation == other.args.correlation != 0
     ]
     if over:
         longest_us, name = max(over)

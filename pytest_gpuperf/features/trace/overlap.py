@@ -95,7 +95,7 @@ def _idle(activities: Sequence[TraceActivity], launched_us: Mapping[int, float])
     for one in activities[1:]:
         gap_us = one.start_us - covered
         if gap_us > 0:
-            at = launched_us.get(one.correlation)
+            at = launched_us.get(one.args.correlation)
             if at is None:
                 unknown_us += gap_us
             elif at > covered:

@@ -68,9 +68,9 @@ def regions_of(
     slack = CLOCKS_US if own else 0.0
     launched = trace.launched_us
     # Some launches are not recorded (Triton's by older versions): use the activity's own time.
-    known = _ByTime([one for one in activities if one.correlation in launched],
-                    lambda one: launched[one.correlation] + slack)  # fmt: skip
-    unknown = _ByTime([one for one in activities if one.correlation not in launched],
+    known = _ByTime([one for one in activities if one.args.correlation in launched],
+                    lambda one: launched[one.args.correlation] + slack)  # fmt: skip
+    unknown = _ByTime([one for one in activities if one.args.correlation not in launched],
                       lambda one: one.start_us + slack)  # fmt: skip
     waits = sorted((call.start_us, call.correlation) for call in trace.host_calls if _waits(call.name))
     ends = [*(one.start_us for one in annotations[1:]), float("inf")]

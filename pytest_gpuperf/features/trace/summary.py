@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -18,9 +19,9 @@ from pytest_gpuperf.measure.device.occupancy import occupancy
 from pytest_gpuperf.records import Trace, TracedKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from pytest_gpuperf.features.trace.chrome_traces import ChromeTrace, Device, TraceActivity
+    from pytest_gpuperf.features.trace.chrome_traces import Arguments, ChromeTrace, Device, TraceActivity
     from pytest_gpuperf.features.trace.regions import Region
     from pytest_gpuperf.records.trace import SpanSource
 
@@ -30,12 +31,7 @@ NAMES_SHOWN = 8
 _DIRECTION = re.compile(r"\b(?:[HDPA]to[HDPA])\b")
 
 
-def summarise(
-    trace: ChromeTrace,
-    *,
-    annotation: str | None = None,
-    tensor_cores: Callable[[TraceActivity], bool | None] | None = None,
-) -> Trace:
+def summarise(trace: ChromeTrace, *, annotation: str | None = None) -> Trace:
     r"""Make the kernel table.
 
     Among several GPUs in one trace, the busiest is taken; among several occurrences of an annotation, the one
@@ -45,7 +41,6 @@ def summarise(
         trace: The events.
         annotation: Regex that matches the whole name of an annotation, such as `ProfilerStep#\d+`; by default
             the plugin's own annotation if the trace has it, else the whole file is one region.
-        tensor_cores: Tells for some kernels, by their code, if they use tensor cores; else None.
 
     Raises:
         GpuperfError: The regex is broken, or nothing ran on the GPU in its matches.
@@ -53,8 +48,7 @@ def summarise(
     gpus = devices_of(trace)
     device_id = max(gpus, key=lambda gpu: gpus[gpu])
     others = tuple(gpu for gpu in gpus if gpu != device_id)
-    made = summarise_gpu(trace, device_id, annotation=annotation, tensor_cores=tensor_cores)
-    return replace(made, other_gpus=others)
+    return replace(summarise_gpu(trace, device_id, annotation=annotation), other_gpus=others)
 
 
 def devices_of(trace: ChromeTrace) -> dict[int, float]:
@@ -65,16 +59,10 @@ def devices_of(trace: ChromeTrace) -> dict[int, float]:
     return dict(sorted(time_us.items()))
 
 
-def summarise_gpu(
-    trace: ChromeTrace,
-    device_id: int,
-    *,
-    annotation: str | None = None,
-    tensor_cores: Callable[[TraceActivity], bool | None] | None = None,
-) -> Trace:
+def summarise_gpu(trace: ChromeTrace, device_id: int, *, annotation: str | None = None) -> Trace:
     """Make the kernel table of one GPU; see `summarise`."""
     region, occurrences = median_region(trace, device_id, annotation=annotation)
-    return replace(table(region, trace, device_id, tensor_cores), occurrences=occurrences)
+    return replace(table(region, trace, device_id), occurrences=occurrences)
 
 
 def median_region(trace: ChromeTrace, device_id: int, *, annotation: str | None = None) -> tuple[Region, int]:
@@ -127,12 +115,7 @@ def with_span(trace: Trace, span_us: float, busy_us: float, by: SpanSource) -> T
     )
 
 
-def table(
-    region: Region,
-    trace: ChromeTrace,
-    device_id: int = 0,
-    tensor_cores: Callable[[TraceActivity], bool | None] | None = None,
-) -> Trace:
+def table(region: Region, trace: ChromeTrace, device_id: int = 0) -> Trace:
     """Make the kernel table of a region of one GPU; see `summarise`."""
     device = trace.device(device_id)
     activities = region.activities
@@ -141,7 +124,7 @@ def table(
     for one in activities:
         if one.kind == "kernel":
             groups[_group(one)].append(one)
-    rows = [_row(group, gpu_time_us, device, tensor_cores) for group in groups.values()]
+    rows = [_row(group, gpu_time_us, device, trace) for group in groups.values()]
     classes = dict(zip(groups, classify(rows), strict=True))
     kernels = [
         replace(row, kernel_class=classes[key], category=category_of(row.name), position=position)
@@ -159,25 +142,20 @@ def table(
         directions[_direction(one.name)].append(one)
     span_us = max(one.end_us for one in activities) - activities[0].start_us
     split = split_span(activities, trace.launched_us)
-    busy = split.busy_us
-    gap_us = (span_us - busy) / (len(activities) - 1) if len(activities) > 1 else 0.0
-    return Trace(
+    made = Trace(
         kernels=tuple(kernels),
         launches=sum(kernel.calls for kernel in kernels),
-        host_launches=len({one.correlation for one in activities if one.kind == "kernel"} - {0}),
-        span_us=span_us,
+        host_launches=len({one.args.correlation for one in activities if one.kind == "kernel"} - {0}),
         profiled_span_us=span_us,
-        busy_us=busy,
         gpu_time_us=gpu_time_us,
         kernel_us=sum(kernel.total_us for kernel in kernels),
         computation_us=split.computation_us,
         communication=split.communication,
         exposed_copy_us=split.exposed_copy_us,
         idle=split.idle if region.is_complete else None,
-        gpu_busy_pct=min(100.0, share_pct(busy, span_us)) if region.is_complete else None,
-        launch_gap_us=max(0.0, gap_us) if region.is_complete else 0.0,
+        gpu_busy_pct=0.0 if region.is_complete else None,
         copies=len(copies),
-        copy_bytes=sum(one.bytes for one in copies),
+        copy_bytes=sum(one.args.bytes for one in copies),
         copy_us=copy_us,
         copy_kinds={kind: len(some) for kind, some in sorted(directions.items())},
         copy_kinds_us={kind: _time_us(some) for kind, some in sorted(directions.items())},
@@ -193,51 +171,52 @@ def table(
         gpu=device.name,
         device=device_id,
     )
+    return with_span(made, span_us, split.busy_us, "profiler")
 
 
 def _group(one: TraceActivity) -> tuple[object, ...]:
-    return one.name, one.grid, one.block, one.registers_per_thread, one.shared_memory_bytes
+    args = one.args
+    return one.name, args.grid, args.block, args.registers_per_thread, args.shared_memory_bytes
 
 
 def _row(
     group: Sequence[TraceActivity],
     gpu_time_us: float,
     device: Device,
-    tensor_cores: Callable[[TraceActivity], bool | None] | None,
+    trace: ChromeTrace,
 ) -> TracedKernel:
-    first = group[0]
+    first, args = group[0], group[0].args
     total_us = _time_us(group)
-    x, y, z = first.grid
-    blocks = x * y * z
-    blocks_per_sm = blocks / device.multiprocessors if device.multiprocessors else first.blocks_per_sm
-    fits = _fits(first, device)
-    by_code = tensor_cores(first) if tensor_cores else None
+    blocks = math.prod(args.grid)
+    blocks_per_sm = blocks / device.multiprocessors if device.multiprocessors else args.blocks_per_sm
+    fits = _fits(args, device)
+    by_code = trace.tensor_cores(first) if trace.tensor_cores else None
     return TracedKernel(
         name=first.name,
         calls=len(group),
         total_us=total_us,
         mean_us=total_us / len(group),
         share_pct=share_pct(total_us, gpu_time_us),
-        grid=first.grid,
-        block=first.block,
+        grid=args.grid,
+        block=args.block,
         blocks_per_sm=blocks_per_sm,
         waves=blocks_per_sm / fits[1] if fits and blocks_per_sm else None,
-        registers_per_thread=first.registers_per_thread,
-        shared_memory_bytes=first.shared_memory_bytes,
+        registers_per_thread=args.registers_per_thread,
+        shared_memory_bytes=args.shared_memory_bytes,
         theoretical_occupancy_pct=fits[0] if fits else None,
         tensor_cores=tensor_cores_of(first.name) if by_code is None else by_code,
     )
 
 
-def _fits(kernel: TraceActivity, device: Device) -> tuple[float, int] | None:
+def _fits(kernel: Arguments, device: Device) -> tuple[float, int] | None:
     """Return theoretical occupancy in percent and blocks of an SM; Kineto's own is 0 for Hopper clusters."""
-    x, y, z = kernel.block
-    if device.compute_capability is None or not x * y * z:
+    threads = math.prod(kernel.block)
+    if device.compute_capability is None or not threads:
         return None
     try:
         found = occupancy(
             device.compute_capability,
-            block_size=x * y * z,
+            block_size=threads,
             registers_per_thread=kernel.registers_per_thread,
             shared_memory_per_block=kernel.shared_memory_bytes,
         )

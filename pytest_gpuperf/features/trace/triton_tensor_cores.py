@@ -19,7 +19,7 @@ class TritonCode:
         """Return True if a kernel's code multiplies on tensor cores; None if Triton did not compile it."""
         found = self._by_name.get(kernel.name, [])
         # Each configuration and each type of the arguments makes a variant of one name.
-        alike = [one for one in found if one.metadata.shared == kernel.shared_memory_bytes] or found
+        alike = [one for one in found if one.metadata.shared == kernel.args.shared_memory_bytes] or found
         answers = {_multiplies(one) for one in alike}
         return answers.pop() if len(answers) == 1 else None
 

@@ -131,7 +131,7 @@ def test_nan_of_a_failed_launch_is_counted(
     names = ["gpu__time_duration.sum", "launch__grid_size", "missing__metric.sum"]
     (kernel,) = read_report(tmp_path / "any.ncu-rep", names, search=[tmp_path])
     assert kernel.metrics == {"launch__grid_size": 4.0}
-    assert (kernel.not_finite, kernel.values_in_file) == (1, 5)
+    assert kernel.not_finite == 1
     assert (kernel.gpu, kernel.compute_capability) == ("Tesla T4", "7.5")
 
 

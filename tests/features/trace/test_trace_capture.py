@@ -118,7 +118,8 @@ class CompiledKernel:
 
 
 def kernel(name: str, shared: int = 0) -> chrome_traces.TraceActivity:
-    return chrome_traces.TraceActivity(0.0, 1.0, "kernel", name, shared_memory_bytes=shared)
+    arguments = chrome_traces.Arguments(shared_memory_bytes=shared)
+    return chrome_traces.TraceActivity(0.0, 1.0, "kernel", name, args=arguments)
 
 
 def code(name: str, instruction: str) -> str:

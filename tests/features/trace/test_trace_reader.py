@@ -29,9 +29,9 @@ def test_a_kernel_has_its_launch_facts() -> None:
     [kernel] = one_kernel().read().activities
     # The launch is the first event, 5 µs before.
     assert (kernel.name, kernel.start_us, kernel.end_us) == ("square_kernel", 5.0, 8.25)
-    assert (kernel.grid, kernel.block) == ((132, 2, 1), (256, 1, 1))
-    assert (kernel.registers_per_thread, kernel.shared_memory_bytes) == (40, 1024)
-    assert kernel.blocks_per_sm == 2.0
+    args = kernel.args
+    assert (args.grid, args.block) == ((132, 2, 1), (256, 1, 1))
+    assert (args.registers_per_thread, args.shared_memory_bytes, args.blocks_per_sm) == (40, 1024, 2.0)
 
 
 def test_the_gpu_is_known_by_name_capability_and_sms() -> None:

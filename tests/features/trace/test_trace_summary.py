@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -151,7 +152,7 @@ def test_code_overrules_the_name_on_tensor_cores() -> None:
     def code(kernel: TraceActivity) -> bool | None:
         return kernel.name == "my_kernel"
 
-    assert summarise(trace.read(), tensor_cores=code).tensor_core_share_pct == 100.0
+    assert summarise(replace(trace.read(), tensor_cores=code)).tensor_core_share_pct == 100.0
 
 
 def test_another_span_changes_busy_share_and_gap() -> None:
