@@ -50,7 +50,10 @@ _CONDITIONS = {"sm_clock_mhz": "MHz", "memory_clock_mhz": "MHz", "temperature_c"
 
 Entry: TypeAlias = tuple[str, "int | None", str, str, "float | None", str, str]
 """One row without its test and run: kernel, launch, metric, mode, value, unit and text."""
-COLUMNS = ("nodeid", "label", "kernel", "launch", "metric", "mode", "value", "unit", "text", "failed")
+COLUMNS = (
+    *("nodeid", "label", "kernel", "launch", "metric", "mode", "value", "unit", "text", "failed"),
+    *("run", "date", "gpu", "commit", "dirty"),
+)
 
 
 def to_frame(run: Run) -> pd.DataFrame:
@@ -68,18 +71,15 @@ def to_frame(run: Run) -> pd.DataFrame:
 
     frame: pd.DataFrame = pd.DataFrame(rows(run), columns=list(COLUMNS))
     # The types of the columns do not depend on the run, which may be empty.
-    frame = frame.astype({"launch": "Int64", "value": "float64", "failed": "bool"})
-    environment = run.environment
-    frame["run"] = run.id
-    frame["date"] = pd.to_datetime(run.started_at, utc=True, errors="coerce")
-    frame["gpu"] = environment.gpu.name
-    frame["commit"] = environment.commit
-    frame["dirty"] = pd.Series(environment.dirty, index=frame.index, dtype="boolean")
+    frame = frame.astype({"launch": "Int64", "value": "float64", "failed": "bool", "dirty": "boolean"})
+    frame["date"] = pd.to_datetime(frame["date"], utc=True, errors="coerce")
     return frame
 
 
 def rows(run: Run) -> Iterator[tuple[object, ...]]:
     """Yield a row for each value of a run, with `COLUMNS`."""
+    environment = run.environment
+    of_run = (run.id, run.started_at, environment.gpu.name, environment.commit, environment.dirty)
     for test in run.tests:
         for label, measured in test.measurements.items():
             failed = bool(test.failure) or measured.is_wrong
@@ -98,7 +98,7 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
             if measured.trace is not None:
                 entries += _traced(measured.trace)
             for entry in entries:
-                yield test.nodeid, label, *entry, failed
+                yield test.nodeid, label, *entry, failed, *of_run
 
 
 def _numbers(

@@ -25,14 +25,9 @@ def to_csv(*runs: Run) -> bytes:
 
 def to_json(*runs: Run) -> bytes:
     """Return the rows as a list of objects, one a line; a number that is not finite is null."""
-    names = (*COLUMNS, "run", "date", "gpu", "commit", "dirty")
-    lines = []
-    for run in runs:
-        environment = run.environment
-        own = (run.id, run.started_at, environment.gpu.name, environment.commit, environment.dirty)
-        lines += [msgspec.json.encode(dict(zip(names, (*row, *own), strict=True))) for row in rows(run)]
-    text = b",\n".join(lines).decode()
-    return escaped(f"[\n{text}\n]\n" if lines else "[]\n").encode()
+    found = [dict(zip(COLUMNS, row, strict=True)) for run in runs for row in rows(run)]
+    text = b",\n".join(map(msgspec.json.encode, found)).decode()
+    return escaped(f"[\n{text}\n]\n" if found else "[]\n").encode()
 
 
 def to_parquet(*runs: Run) -> bytes:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import queue
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet.cluster import models_of
 from pytest_gpuperf.features.fleet.groups import LOST_TESTS, Waiting, make_groups
 from pytest_gpuperf.features.fleet.messages import Answer, decode
-from pytest_gpuperf.features.fleet.results import ModelResults
+from pytest_gpuperf.features.fleet.results import FAILING, ModelResults
+from pytest_gpuperf.records.change import printable
+from pytest_gpuperf.report.number_format import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,14 +32,25 @@ FETCHED_S = 30.0
 """Seconds in which a worker has to send its results."""
 
 
-class Watch(Protocol):
-    """Follows the tests."""
+class Screen:
+    """Shows each failure, and how many other tests have ended, on standard error."""
 
     def note(self, line: str) -> None:
-        """Take a line about the fleet."""
+        """Show a line about the fleet."""
+        click.echo(printable(f"gpuperf: {line}"), err=True)
 
     def ended(self, results: ModelResults, nodeids: Sequence[str], worker: str) -> None:
-        """Take the tests that have ended on a worker."""
+        """Show the failed tests that have ended on a worker, with their reasons, and how many others did."""
+        outcomes = [(nodeid, results.outcomes[nodeid]) for nodeid in nodeids]
+        failed = [(nodeid, outcome) for nodeid, outcome in outcomes if outcome.ending in FAILING]
+        for nodeid, outcome in failed:
+            click.echo(printable(f"{outcome.ending} on {results.model}: {nodeid}"), err=True)
+            for line in outcome.message.splitlines():
+                click.echo(printable(f"    {line}"), err=True)
+        if len(failed) < len(outcomes):
+            done = f"{len(results.outcomes)}/{len(results.nodeids)}"
+            ended = count(len(outcomes) - len(failed), "test")
+            click.echo(printable(f"{results.model}: {ended} ended on {worker}, {done} in all"), err=True)
 
 
 class _Running(NamedTuple):
@@ -51,14 +66,14 @@ class Fleet:
         cluster: The connection.
         models: Models of GPU to run on; empty for all that the workers have.
         wait_s: Seconds to wait for a worker of each model.
-        watch: Follows the tests.
+        screen: Shows the tests that have ended.
     """
 
-    def __init__(self, cluster: Cluster, models: Sequence[str], wait_s: float, watch: Watch) -> None:
+    def __init__(self, cluster: Cluster, models: Sequence[str], wait_s: float, screen: Screen) -> None:
         self._cluster = cluster
         self._asked = list(dict.fromkeys(models))
         self._wait_s = wait_s
-        self._watch = watch
+        self._screen = screen
         self._alive: set[str] = set()
         self._running: dict[str, _Running] = {}
         self._done: queue.SimpleQueue[Future] = queue.SimpleQueue()
@@ -108,7 +123,7 @@ class Fleet:
                 continue
             if answer.status not in (0, 5):
                 for line in answer.output.splitlines():
-                    self._watch.note(line)
+                    self._screen.note(line)
                 raise GpuperfError(
                     f"pytest ended with {answer.status} on {self._name(worker)} when it collected the tests",
                     next_step="see its last lines above",
@@ -200,7 +215,7 @@ class Fleet:
                 continue
             name = self._name(running.worker)
             results = self.results[running.group.model]
-            self._watch.ended(results, results.take(running.group, answer, name), name)
+            self._screen.ended(results, results.take(running.group, answer, name), name)
 
     def _answer(self, future: Future) -> Answer | None:
         """Return the results of a task; None if its worker was lost."""
@@ -218,9 +233,9 @@ class Fleet:
         for why in self._cluster.refused.values():
             self._note(why)
         for worker in sorted(self._alive - before):
-            self._watch.note(f"{self._name(worker)} has joined")
+            self._screen.note(f"{self._name(worker)} has joined")
         for worker in sorted(before - self._alive):
-            self._watch.note(f"{self._name(worker)} was lost")
+            self._screen.note(f"{self._name(worker)} was lost")
         lost = [running for running in self._running.values() if running.worker not in self._alive]
         for running in lost:
             del self._running[running.future.key]
@@ -235,12 +250,12 @@ class Fleet:
         why = f"gpuperf: {LOST_TESTS} workers were lost while they ran this test: {where}"
         results = self.results[group.model]
         results.lose(group, "\n".join(filter(None, (why, output))))
-        self._watch.ended(results, group.tests, self._name(running.worker))
+        self._screen.ended(results, group.tests, self._name(running.worker))
 
     def _note(self, line: str) -> None:
         if line not in self._noted:
             self._noted.add(line)
-            self._watch.note(line)
+            self._screen.note(line)
 
     def _name(self, worker: str) -> str:
         return f"{self._cluster.hosts[worker].name} ({worker})"

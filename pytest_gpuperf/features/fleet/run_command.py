@@ -9,23 +9,17 @@ import click
 from pytest_gpuperf.cli.output import show
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet.cluster import Cluster, require_distributed
-from pytest_gpuperf.features.fleet.dispatch import Fleet
+from pytest_gpuperf.features.fleet.dispatch import Fleet, Screen
 from pytest_gpuperf.features.fleet.messages import Job
 from pytest_gpuperf.features.fleet.project_commit import code_of
 from pytest_gpuperf.features.fleet.report import fleet_report
-from pytest_gpuperf.features.fleet.results import FAILING
 from pytest_gpuperf.processes.signals import ended_in_order
-from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.run_store import RunStore
-from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.session.durations import load_durations
 from pytest_gpuperf.session.run_report import now
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_gpuperf.cli.project import Project
-    from pytest_gpuperf.features.fleet.results import ModelResults
 
 NOT_FINISHED = 2
 """Exit status of pytest after Ctrl-C, and of commands after an error that a user can fix."""
@@ -43,26 +37,6 @@ class CommandOptions(NamedTuple):
     tests: tuple[str, ...]
     arguments: tuple[str, ...]
     """For pytest."""
-
-
-class _Screen:
-    """Shows each failure, and how many other tests have ended, on standard error."""
-
-    def note(self, line: str) -> None:
-        click.echo(printable(f"gpuperf: {line}"), err=True)
-
-    def ended(self, results: ModelResults, nodeids: Sequence[str], worker: str) -> None:
-        """Show the failed tests with their reasons, and how many others ended."""
-        outcomes = [(nodeid, results.outcomes[nodeid]) for nodeid in nodeids]
-        failed = [(nodeid, outcome) for nodeid, outcome in outcomes if outcome.ending in FAILING]
-        for nodeid, outcome in failed:
-            click.echo(printable(f"{outcome.ending} on {results.model}: {nodeid}"), err=True)
-            for line in outcome.message.splitlines():
-                click.echo(printable(f"    {line}"), err=True)
-        if len(failed) < len(outcomes):
-            done = f"{len(results.outcomes)}/{len(results.nodeids)}"
-            ended = count(len(outcomes) - len(failed), "test")
-            click.echo(printable(f"{results.model}: {ended} ended on {worker}, {done} in all"), err=True)
 
 
 def run_on_fleet(project: Project, choice: CommandOptions, form: str) -> int:
@@ -83,7 +57,7 @@ def run_on_fleet(project: Project, choice: CommandOptions, form: str) -> int:
     run_id = RunStore.new_id(now())
     job = Job(run_id, folder, str(baselines), code.commit, choice.arguments, choice.replay)
     cluster = Cluster(choice.scheduler, job)
-    fleet = Fleet(cluster, choice.models, choice.wait_s, _Screen())
+    fleet = Fleet(cluster, choice.models, choice.wait_s, Screen())
     broken: GpuperfError | None = None
     interrupted = False
     with ended_in_order():

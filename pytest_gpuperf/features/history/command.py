@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.cli.output import echo, output_form, screen, show
+from pytest_gpuperf.cli.output import echo, output_form, show
 from pytest_gpuperf.cli.project import Project, project_options, show_run
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history.commit_order import commit_date, order_of
@@ -117,8 +117,8 @@ def show_command(
 ) -> None:
     """Show the times of TEST over its commits, or list all tests.
 
-    TEST is a node id, or a part of one. A dot is a run, a hollow one of changed files; lines are errors. A
-    loss is open if the time has not returned, and no run since is in the baseline.
+    TEST is a node id, or a part of one. A commit with a plus had changed files. A loss is open if the time
+    has not returned, and no run since is in the baseline.
     """
     if site is not None and changes:
         raise click.UsageError("--site and --changes exclude each other.")
@@ -130,7 +130,7 @@ def show_command(
         if any(one.open for one in ranges):
             raise click.exceptions.Exit(1)
     elif test:
-        show(detailed(series, ranges, order, width=screen().width, last=last), form)
+        show(detailed(series, ranges, order, last=last), form)
     else:
         show(overview(series, ranges, order), form)
 

@@ -41,7 +41,6 @@ def picture_of_series(
     shown = points[:: math.ceil(len(points) / _TICKS)]
     bands = [
         Band(
-            along="x",
             low=found.step.before + 1,
             high=found.step.after + 1,
             name=f"{show_interval(found)}, {found.status}",

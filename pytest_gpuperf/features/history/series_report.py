@@ -1,4 +1,4 @@
-"""Series of a history as tables: all of them, and one with a plot of dots."""
+"""Series of a history as tables: all of them, and one by its commits."""
 
 from __future__ import annotations
 
@@ -19,14 +19,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.history.commit_order import Order
     from pytest_gpuperf.features.history.commit_ranges import Range
-    from pytest_gpuperf.features.history.series import RunTime, TimeSeries
+    from pytest_gpuperf.features.history.series import TimeSeries
 
-_OTHERS = 44
-"""Width of the columns before the plot, in characters."""
-_LEAST_PLOT = 12
-_MOST_PLOT = 60
-_LEAST_SPAN = 0.002
-"""Least range of the plot, as a part of the time: noise is not shown as large as a change."""
 _LONGEST_NAME = 36
 _DIGITS = 4
 """Digits of a time in a table of commits."""
@@ -85,19 +79,16 @@ def overview(series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order
     return Report([Table(columns, notes=[f"{searched_line(series)}, {order.shown}"])], records)
 
 
-def detailed(
-    series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order, *, width: int, last: int
-) -> Report:
-    """Return a table for each series with a row for each commit, and a plot of its runs.
+def detailed(series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order, *, last: int) -> Report:
+    """Return a table for each series with a row for each commit.
 
     Args:
         series: The series.
         ranges: The steps found in them.
         order: Order of their points.
-        width: Width of the screen, in characters.
         last: Number of commits to show, the newest; 0 for all.
     """
-    tables = [_table(one, marks_of(one, ranges), width, last) for one in series]
+    tables = [_table(one, marks_of(one, ranges), last) for one in series]
     records = [
         {**msgspec.structs.asdict(point.line), "clock_model": "", "at_one_clock_us": point.time_us}
         for one in series
@@ -106,26 +97,18 @@ def detailed(
     return Report([*tables, Table(notes=[order.shown])], records)
 
 
-def _table(series: TimeSeries, steps: Sequence[SeriesStep], width: int, last: int) -> Table:
+def _table(series: TimeSeries, steps: Sequence[SeriesStep], last: int) -> Table:
     rows = [list(points) for _, points in groupby(series.points, lambda point: point.line.shown)]
     shown = rows[-last:] if last else rows
     older = len(rows) - len(shown)
     lines = [points[0].line for points in shown]
     marks = [[each for each in steps if each.after in [one.line for one in points]] for points in shown]
-    columns = max(_LEAST_PLOT, min(width - _OTHERS, _MOST_PLOT))
-    low, high = _limits([point for points in shown for point in points])
-    ends = [show_four_digits(end) for end in (low, high)]
     return Table(
         [
             Column("commit", [line.shown for line in lines], "name", code=True),
             Column("date", [(line.commit_date or line.date)[:10] for line in lines]),
             Column("runs", [str(len(points)) for points in shown]),
             Column("time", [show_four_digits(fmean(point.time_us for point in points)) for points in shown]),
-            Column(
-                f"{ends[0]} {ends[1]:>{max(columns - len(ends[0]) - 1, 0)}}",
-                [_dots(points, low, high, columns) for points in shown],
-                left=True,
-            ),
             Column("change", ["\n".join(map(_mark, each)) for each in marks], "detail"),
         ],
         [f"{series.name}, {series.origin}{series.clock or ', as measured'}"],
@@ -142,25 +125,3 @@ def _mark(found: SeriesStep) -> str:
 def show_four_digits(time_us: float) -> str:
     """Show a time with four digits: `5.301 µs`."""
     return f"{show_value(time_us, _DIGITS)} µs"
-
-
-def _limits(points: Sequence[RunTime]) -> tuple[float, float]:
-    low = min(point.time_us for point in points)
-    high = max(point.time_us for point in points)
-    missing = max(0.0, _LEAST_SPAN * high - (high - low)) / 2
-    return low - missing, high + missing
-
-
-def _dots(points: Sequence[RunTime], low: float, high: float, columns: int) -> str:
-    """Draw the runs of a commit: `●`, or `○` if files differed from the commit; lines are standard errors."""
-    cells = ["·"] * columns
-
-    def place(time_us: float) -> int:
-        return min(columns - 1, max(0, round((time_us - low) / (high - low) * (columns - 1))))
-
-    for point in points:
-        for at in range(place(point.time_us * (1 - point.sd)), place(point.time_us * (1 + point.sd)) + 1):
-            cells[at] = "─"
-    for point in points:
-        cells[place(point.time_us)] = "○" if point.line.dirty else "●"
-    return "".join(cells)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.roofline_picture import roofline
-from pytest_gpuperf.features.page.time_pictures import blocks, restarts, sessions
+from pytest_gpuperf.features.page.time_pictures import blocks, sessions
 from pytest_gpuperf.records.run import STATIC_SOURCE
 
 if TYPE_CHECKING:
@@ -30,13 +30,10 @@ def pictures_of(
         measurement: The measured values.
         baseline: The expected values.
         runs: Origins of the sessions in the baseline, by run id.
-        comparison: The time judged by the baseline, or by older code in turn.
+        comparison: The judged time.
     """
-    profile, timing, settlement = measurement.profile, measurement.timing, measurement.settlement
-    against = settlement.against if settlement is not None else None
+    profile, timing = measurement.profile, measurement.timing
     found: list[Picture | None] = []
-    if comparison is not None and comparison.how == "in turn" and against is not None:
-        found.append(restarts(against, comparison))
     if baseline is not None and baseline.time is not None:
         by_sessions = comparison if comparison is not None and comparison.how != "in turn" else None
         found.append(sessions(baseline.time, runs, by_sessions))

@@ -63,12 +63,10 @@ class Points:
 
 @dataclass(frozen=True, kw_only=True)
 class Band:
-    """Area between two values of one axis."""
+    """Area between two places of the x axis."""
 
     low: float
     high: float
-    along: Literal["x", "y"] = "y"
-    """Axis of the values."""
     name: str = ""
     tone: Tone = "quiet"
 

@@ -137,7 +137,7 @@ def _values(marks: Sequence[Mark], axis: str) -> list[float]:
     found: list[float] = []
     for mark in marks:
         if isinstance(mark, Band):
-            found += (mark.low, mark.high) if mark.along == axis else ()
+            found += (mark.low, mark.high) if axis == "x" else ()
         elif axis == "x":
             found += mark.x
         else:
@@ -225,12 +225,9 @@ def _drawn(mark: Mark, style: _Style, axes: _Axes) -> Iterator[str]:
             tip = mark.tips[index] if mark.tips else f"{a:.5g}: {b:.5g}"
             dot = _dot(x(a), y(b), style, hollow=mark.hollow, tip=tip)
             yield anchor(mark.links[index], dot, tip) if mark.links else dot
-    elif mark.along == "x":
+    else:
         left, right = x(mark.low), x(mark.high)
         yield _rectangle(left, axes.top, right - left, axes.bottom - axes.top, mark.name)
-    else:
-        top, bottom = y(mark.high), y(mark.low)
-        yield _rectangle(axes.left, top, axes.right - axes.left, bottom - top, mark.name)
 
 
 def _name_beside(name: str, start: tuple[float, float], end: tuple[float, float], axes: _Axes) -> str:

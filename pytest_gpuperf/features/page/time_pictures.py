@@ -1,4 +1,4 @@
-"""Pictures of times: sessions with the new one, restarts in turn, and blocks next to the SM clock."""
+"""Pictures of times: sessions with the new one, and blocks next to the SM clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.page.picture import Axis, Band, Mark, Numbers, Picture, Points, Polyline, Tone
+from pytest_gpuperf.features.page.picture import Axis, Mark, Numbers, Picture, Points, Polyline, Tone
 from pytest_gpuperf.records.baseline import card_of
 from pytest_gpuperf.report.number_format import count, show_change, show_time
 from pytest_gpuperf.statistics.decision import Outcome
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_gpuperf.judge.screen import TimeComparison
-    from pytest_gpuperf.records import AgainstTiming, Timing
+    from pytest_gpuperf.records import Timing
     from pytest_gpuperf.records.baseline import RunNote, TimeBaseline
 
 LEAST_RANGE = 0.01
@@ -87,36 +87,6 @@ def _new(comparison: TimeComparison, place: int) -> Points:
     tip = f"this run: {show_time(comparison.actual_us)}, {show_change(decision)}"
     y = (comparison.actual_us,)
     return Points(x=(place,), y=y, low=(low,), high=(high,), name="this run", tone=tone, tips=(tip,))
-
-
-def restarts(against: AgainstTiming, comparison: TimeComparison) -> Picture:
-    """Draw the change of each restart of `--gpuperf-against`, in %.
-
-    Args:
-        against: The ratios.
-        comparison: The change that they were judged as.
-    """
-    changes = [100 * math.expm1(ratio) for ratio in against.log_ratios]
-    decision = comparison.decision
-    first = against.new_first or (True,) * len(changes)
-    right = len(changes) + 0.5
-    marks: list[Mark] = [
-        Polyline(x=(0.5, right), y=(0.0, 0.0), tone="quiet"),
-        Band(low=decision.low_pct, high=decision.high_pct, name="interval of the change"),
-    ]
-    tones: dict[bool, Tone] = {True: "now", False: "before"}
-    for new_first, tone in tones.items():
-        own = [index for index, one in enumerate(first) if one is new_first]
-        x = tuple(index + 1.0 for index in own)
-        name = f"{'new' if new_first else 'old'} code first"
-        marks += [Points(x=x, y=tuple(changes[index] for index in own), name=name, tone=tone)] if own else []
-    return Picture(
-        title=f"Change against {against.ref} in each restart",
-        description=f"{show_change(decision)} over {len(changes)} restarts against {against.ref}.",
-        x=Axis(label="restart", low=0.5, high=right, ticks=_whole(len(changes))),
-        y=Axis(label="change of the time (%)"),
-        marks=tuple(marks),
-    )
 
 
 def blocks(timing: Timing) -> Picture:

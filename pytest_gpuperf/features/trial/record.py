@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
+from pytest_gpuperf.judge.time_lower_bound import Floor
 from pytest_gpuperf.records import Run
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.quantities import (
@@ -121,14 +122,6 @@ class Interval(Record, frozen=True, kw_only=True):
     high: Number
 
 
-class SolutionFloor(Record, frozen=True, kw_only=True):
-    """Shortest possible time of the solution."""
-
-    time_us: TimeOrZero
-    arithmetic: str
-    """`524 MB of new outputs - 63 MB in L2 = 461 MB / 4.92 TB/s of DRAM`."""
-
-
 class CaseResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Result of one case."""
 
@@ -154,7 +147,7 @@ class CaseResult(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Time of the reference over time of the solution."""
     seconds: Seconds = 0.0
     """Wall clock of the case."""
-    floor: SolutionFloor | None = None
+    floor: Floor | None = None
     """Least time that the GPU allows; None if nothing is known of the work, or of the GPU."""
 
 

@@ -35,10 +35,7 @@ def _table(result: TrialResult) -> Table:
         Column("solution", [_time(case.solution_us) for case in cases]),
         Column("speed-up", [_ratio(case.speed_up) for case in cases]),
         Column("90 %", [_range(case.speed_up) for case in cases], left=True),
-        Column(
-            "floor",
-            [show_time(case.floor.time_us) if case.floor and case.floor.time_us else "" for case in cases],
-        ),
+        Column("floor", [show_time(case.floor.time_us) if case.floor else "" for case in cases]),
     )
     where = f", {result.gpu}" if result.gpu else ""
     above = [f"{result.solution} against {result.problem} ({result.form}){where}"]

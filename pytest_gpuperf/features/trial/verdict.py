@@ -17,19 +17,18 @@ from pytest_gpuperf.features.trial.record import (
     CaseReport,
     CaseResult,
     Interval,
-    SolutionFloor,
     TrialResult,
 )
 from pytest_gpuperf.judge.time_lower_bound import floor_of
 from pytest_gpuperf.judge.times import speed_up
-from pytest_gpuperf.records import NO_GPU
+from pytest_gpuperf.records import NO_GPU, TestRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_gpuperf.features.trial.child import Tried
     from pytest_gpuperf.features.trial.record import CaseTimes, TrialCase, TrialPlan, TrialVerdict
-    from pytest_gpuperf.records import Correctness, GpuInfo, TestRecord
+    from pytest_gpuperf.records import Correctness, GpuInfo, Measurement
 
 RIGHT: tuple[TrialVerdict, ...] = ("refused", "accepted")
 """Verdicts on a solution whose outputs were right."""
@@ -53,7 +52,8 @@ def judge_trial(plan: TrialPlan, tried: Tried) -> TrialResult:
     cases: list[CaseResult] = []
     for index, case in enumerate(plan.cases):
         report = tried.reports.get(index)
-        record = next((test for name, test in records.items() if name.endswith(f"[{index}]")), None)
+        nothing = TestRecord(nodeid="", measurements={})
+        record = next((test for name, test in records.items() if name.endswith(f"[{index}]")), nothing)
         if cases and cases[-1].verdict != "accepted":
             report = None  # not reached
         elif report is None or (report.accepted and not _is_measured(case, report, record)):
@@ -82,27 +82,26 @@ def judge_trial(plan: TrialPlan, tried: Tried) -> TrialResult:
     )
 
 
-def _is_measured(case: TrialCase, report: CaseReport, record: TestRecord | None) -> bool:
+def _is_measured(case: TrialCase, report: CaseReport, record: TestRecord) -> bool:
     """Return True if the run has what an accepted case needs."""
-    parts = record.measurements if record is not None else {}
+    parts = record.measurements
     checked = [one.correctness.passed for one in parts.values() if one.correctness is not None]
     timed = report.times is not None and TIMED in parts and parts[TIMED].timing is not None
     return bool(checked) and all(checked) and (timed or not case.timed)
 
 
-def _judge_case(
-    case: TrialCase, report: CaseReport | None, record: TestRecord | None, gpu: GpuInfo
-) -> CaseResult:
+def _judge_case(case: TrialCase, report: CaseReport | None, record: TestRecord, gpu: GpuInfo) -> CaseResult:
     if report is None:
         return CaseResult(name=case.name, arguments=case.arguments, verdict=None, correct=False)
-    times = report.times
+    times, measured = report.times, record.measurements.get(TIMED)
+    floor = floor_of(measured, gpu) if measured is not None else None
     return CaseResult(
         name=case.name,
         arguments=case.arguments,
         verdict=report.verdict,
         correct=report.verdict in RIGHT,
         reasons=() if report.accepted else reasons_in(report.text),
-        notes=tuple(_notes(record, times)),
+        notes=tuple(_notes(measured, times)),
         seeds=report.seeds,
         seconds=report.seconds,
         error=_worst(record),
@@ -110,7 +109,7 @@ def _judge_case(
         solution_us=round(geometric_mean(times.solution_rounds_us), 6) if times else 0.0,
         mode=times.in_turn.mode if times else None,
         speed_up=_speed_up(times) if times else None,
-        floor=_floor(record, gpu),
+        floor=floor if floor is not None and floor.time_us else None,
     )
 
 
@@ -126,19 +125,14 @@ def reasons_in(text: str) -> tuple[str, ...]:
     return tuple("\n".join(lines[:LONGEST_REASON]) for lines in reasons)
 
 
-def _worst(record: TestRecord | None) -> Correctness | None:
-    checked = [
-        measurement.correctness
-        for measurement in (record.measurements.values() if record is not None else ())
-        if measurement.correctness is not None
-    ]
+def _worst(record: TestRecord) -> Correctness | None:
+    checked = [one.correctness for one in record.measurements.values() if one.correctness is not None]
     return max(checked, key=lambda one: (not one.passed, one.max_abs_diff), default=None)
 
 
-def _notes(record: TestRecord | None, times: CaseTimes | None) -> Iterator[str]:
+def _notes(measured: Measurement | None, times: CaseTimes | None) -> Iterator[str]:
     if times is not None and times.restored_bytes:
         yield f"both times hold the copy of {times.restored_bytes:,} bytes of inputs that a side changes"
-    measured = record.measurements.get(TIMED) if record is not None else None
     if measured is None:
         return
     if measured.correctness is not None and measured.correctness.low_signal:
@@ -146,14 +140,6 @@ def _notes(record: TestRecord | None, times: CaseTimes | None) -> Iterator[str]:
     verification = measured.timing.verification if measured.timing is not None else None
     if verification is not None and verification.not_verified:
         yield f"the timed calls were not verified: {verification.not_verified}"
-
-
-def _floor(record: TestRecord | None, gpu: GpuInfo) -> SolutionFloor | None:
-    measured = record.measurements.get(TIMED) if record is not None else None
-    found = floor_of(measured, gpu) if measured is not None else None
-    if found is None or not found.time_us:
-        return None
-    return SolutionFloor(time_us=found.time_us, arithmetic=found.arithmetic)
 
 
 def _speed_up(times: CaseTimes) -> Interval | None:

@@ -14,8 +14,7 @@ from pytest_gpuperf.features.page import measurement_pictures as pictures_module
 from pytest_gpuperf.features.page.picture import Picture, Points, Polyline
 from pytest_gpuperf.features.page.svg import svg
 from pytest_gpuperf.judge.screen import Origin, screen
-from pytest_gpuperf.judge.times import compare_restarts
-from pytest_gpuperf.records import AgainstTiming, Measurement, MetricValue, Settlement
+from pytest_gpuperf.records import Measurement, MetricValue
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
 from run_builders import measured, timing
 
@@ -89,23 +88,6 @@ def test_counters_read_in_another_way_are_not_compared() -> None:
     now, other = measured(5.0, COUNTERS), msgspec.structs.replace(BASELINE, counters_by="cupti/none")
     assert "DRAM before" in points(pictures_of(now, baseline=BASELINE)["Roofline"])
     assert "DRAM before" not in points(pictures_of(now, baseline=other)["Roofline"])
-
-
-def test_restarts_tell_which_side_went_first() -> None:
-    against = AgainstTiming(
-        ref="main",
-        commit="c0ffee12",
-        log_ratios=(0.01, 0.02, 0.01, 0.02),
-        new_first=(True, False) * 2,
-        new_us=5.0,
-    )
-    comparison = compare_restarts(against)
-    found = pictures_of(
-        Measurement(settlement=Settlement(how="in turn", against=against)), comparison=comparison
-    )
-    marks = points(found["Change against main in each restart"])
-    assert marks["new code first"].x == (1, 3)
-    assert marks["old code first"].x == (2, 4)
 
 
 _TIMES = st.floats(0.1, 1e5)
