@@ -355,6 +355,12 @@ class TestRecord(Record, frozen=True, kw_only=True):
         return {label: one for label, one in self.measurements.items() if label not in static}, static
 
     @property
+    def trace_files(self) -> list[str]:
+        """Names of its Chrome traces."""
+        traces = [one.trace for one in self.measurements.values() if one.trace is not None]
+        return [trace.file for trace in traces if trace.file]
+
+    @property
     def failed(self) -> bool:
         """True if the test was ended by an exception, other than one by which it skips itself."""
         return self.failure not in ("", "Skipped", "SkipTest", "XFailed")

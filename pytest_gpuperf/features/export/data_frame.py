@@ -72,7 +72,7 @@ def to_frame(run: Run) -> pd.DataFrame:
     frame: pd.DataFrame = pd.DataFrame(rows(run), columns=list(COLUMNS))
     # The types of the columns do not depend on the run, which may be empty.
     frame = frame.astype({"launch": "Int64", "value": "float64", "failed": "bool", "dirty": "boolean"})
-    frame["date"] = pd.to_datetime(frame["date"], utc=True, errors="coerce")
+    frame["date"] = pd.to_datetime(run.started_at, utc=True, errors="coerce")
     return frame
 
 

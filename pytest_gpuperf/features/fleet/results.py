@@ -113,8 +113,7 @@ class ModelResults:
         for run in self.runs():
             path = store.folder / run.id / RUN_FILES[0]
             paths.append(path)
-            measurements = (measured for test in run.tests for measured in test.measurements.values())
-            names = [one.trace.file for one in measurements if one.trace is not None]
-            traces = {file_of_run(path, name): self._files[name] for name in names if name in self._files}
+            names = [name for test in run.tests for name in test.trace_files if name in self._files]
+            traces = {file_of_run(path, name): self._files[name] for name in names}
             write_files({path: encode_run(run), **traces})
         return paths

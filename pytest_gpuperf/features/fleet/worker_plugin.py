@@ -73,8 +73,7 @@ class ResultCollector:
 
 
 def _traces(results: Sequence[TestResult], run_file: Path) -> list[tuple[str, bytes]]:
-    measurements = [one for result in results for one in result.record.measurements.values()]
-    names = [one.trace.file for one in measurements if one.trace is not None and one.trace.file]
+    names = [name for result in results for name in result.record.trace_files]
     paths = [(name, file_of_run(run_file, name)) for name in names]
     return [(name, path.read_bytes()) for name, path in paths if path.is_file()]
 

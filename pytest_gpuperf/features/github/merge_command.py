@@ -16,7 +16,7 @@ from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.run_store import RUN_FILES, encode_run, file_of_run, load_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pytest_gpuperf.records import Run, TestRecord
 
@@ -52,7 +52,7 @@ def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
     target_of = {_key(run, test): target for target, run in targets.items() for test in run.tests}
     for path, run in zip(paths, loaded, strict=True):
         for test in run.tests:
-            for name in _traces(test):
+            for name in test.trace_files:
                 if (trace := file_of_run(path, name)).is_file():
                     files[file_of_run(target_of[_key(run, test)], name)] = trace.read_bytes()
     write(files, *(f"wrote {show_path(to)} ({count_tests(run.tests)})" for to, run in targets.items()))
@@ -72,9 +72,3 @@ def _targets(output: Path, runs: Sequence[Run]) -> dict[Path, Run]:
 
 def _key(run: Run, test: TestRecord) -> tuple[str, str]:
     return run.environment.gpu.slug, test.nodeid
-
-
-def _traces(test: TestRecord) -> Iterator[str]:
-    for measurement in test.measurements.values():
-        if measurement.trace is not None and measurement.trace.file:
-            yield measurement.trace.file

@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from pytest_gpuperf.records.environment import Environment
     from pytest_gpuperf.records.run import Run
 
 
@@ -53,7 +52,7 @@ def merge_runs(runs: Sequence[Run]) -> Merged:
         _refuse_twice(of_model)
         joined: list[list[Run]] = []
         for run in of_model:
-            own = next((group for group in joined if _is_alike(group[0], run)), None)
+            own = next((group for group in joined if not _differences(group[0], run)), None)
             joined.append([run]) if own is None else own.append(run)
         merged += map(_join, joined)
         first = joined[0][0]
@@ -88,15 +87,6 @@ def _refuse_twice(runs: Sequence[Run]) -> None:
                 )
 
 
-def _is_alike(one: Run, other: Run) -> bool:
-    alike = one.counters_unavailable == other.counters_unavailable
-    return alike and _without_card(one.environment) == _without_card(other.environment)
-
-
-def _without_card(environment: Environment) -> Environment:
-    return replace(environment, gpu=replace(environment.gpu, uuid=""))
-
-
 def _join(runs: Sequence[Run]) -> Run:
     first = runs[0].environment.gpu.uuid
     cards = {nodeid: card for run in runs for nodeid, card in run.cards.items() if card != first}
@@ -104,20 +94,17 @@ def _join(runs: Sequence[Run]) -> Run:
     return replace(runs[0], complete=all(run.complete for run in runs), tests=tests)
 
 
-def _differences(one: Run, other: Run) -> Iterator[str]:
-    """Name the parts of two environments that differ, with both values."""
-    pairs = [
-        *zip(_facts(one), _facts(other), strict=True),
-        (("reason without counters", one.counters_unavailable), ("", other.counters_unavailable)),
+def _differences(one: Run, other: Run) -> list[str]:
+    """Name the parts of two environments that differ, except the card, with both values."""
+    facts, others = _facts(one), _facts(other)
+    return [
+        f"{name} ({value or 'unknown'} and {others[name] or 'unknown'})"
+        for name, value in facts.items()
+        if value != others[name]
     ]
-    for (name, value), (_, known) in pairs:
-        if value != known:
-            yield f"{name} ({value or 'unknown'} and {known or 'unknown'})"
 
 
-def _facts(run: Run) -> list[tuple[str, object]]:
-    environment = run.environment
-    gpu, toolchain = environment.gpu, environment.toolchain
-    facts = [(f"GPU {name}", getattr(gpu, name)) for name in gpu.__struct_fields__ if name != "uuid"]
-    facts += [(name, getattr(toolchain, name)) for name in toolchain.__struct_fields__]
-    return [*facts, ("dirty", environment.dirty)]
+def _facts(run: Run) -> dict[str, object]:
+    gpu = {f"GPU {name}": value for name, value in asdict(run.environment.gpu).items() if name != "uuid"}
+    facts = {**gpu, **asdict(run.environment.toolchain), "dirty": run.environment.dirty}
+    return {**facts, "reason without counters": run.counters_unavailable}

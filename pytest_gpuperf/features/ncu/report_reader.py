@@ -19,7 +19,7 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.file_kernel import FileKernel
 from pytest_gpuperf.features.ncu.rule_results import rules_from_report
-from pytest_gpuperf.measure.ncu.tool import ncu_path
+from pytest_gpuperf.processes.cuda_toolkit import find_tool
 from pytest_gpuperf.processes.module_process import ask_apart, serve
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def ncu_python_dirs(ncu: Path | None) -> tuple[Path, ...]:
         looks next to itself and in `/opt/nvidia`, so these folders follow, the newest version first.
     """
     if ncu is None:
-        found = ncu_path()
+        found = find_tool("ncu")
         ncu = Path(found) if found else None
     dirs: list[Path] = []
     for parent in ncu.resolve().parents if ncu else ():

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.children import version_of
+from pytest_gpuperf.processes.cuda_toolkit import find_tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 NAME = "compute-sanitizer"
 PADDING_BYTES = 4096
@@ -75,7 +73,7 @@ def find_sanitizer() -> Sanitizer:
     Raises:
         GpuperfError: No compute-sanitizer was found, or it does not answer.
     """
-    path = next((hit for hit in map(shutil.which, _candidates()) if hit), None)
+    path = find_tool(NAME)
     if path is None:
         raise GpuperfError(
             f"{NAME} was found neither on PATH nor in a CUDA installation",
@@ -86,15 +84,3 @@ def find_sanitizer() -> Sanitizer:
     if not version:
         raise GpuperfError(f"{path} does not answer --version like {NAME}", expected=f"NVIDIA's {NAME}")
     return Sanitizer(Path(path), version)
-
-
-def _candidates(system: Path = Path("/usr/local")) -> Iterator[str]:
-    yield NAME
-    named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    others = sorted(system.glob("cuda-*"), key=_release, reverse=True)
-    for toolkit in (*named, system / "cuda", *others):
-        yield str(toolkit / "bin" / NAME)
-
-
-def _release(toolkit: Path) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", toolkit.name)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import tempfile
 from functools import lru_cache
@@ -13,6 +11,7 @@ from typing import NamedTuple
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.static.kernel_record import CudaOutput, CudaSource, shortened
 from pytest_gpuperf.processes.children import version_of
+from pytest_gpuperf.processes.cuda_toolkit import find_tool
 
 
 class Nvcc(NamedTuple):
@@ -25,10 +24,7 @@ class Nvcc(NamedTuple):
 
 def find() -> Nvcc | None:
     """Return the nvcc on PATH or in the CUDA installation; None if no nvcc runs."""
-    roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
-    found = shutil.which("nvcc") or next(
-        (hit for root in roots if root and (hit := shutil.which(f"{root}/bin/nvcc"))), None
-    )
+    found = find_tool("nvcc")
     return _nvcc(found) if found else None
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import importlib.util
-import os
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.static.kernel_record import CudaOutput, CudaSource, shortened
+from pytest_gpuperf.processes.cuda_toolkit import toolkits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @lru_cache(maxsize=1)
 def find() -> ctypes.CDLL | None:
     """Return the library of NVIDIA's wheels, of the CUDA installation or of the system; None without one."""
-    for name in (*_in_wheels("lib/libnvrtc.so.*"), *_installed(), ctypes.util.find_library("nvrtc")):
+    installed = (path for root in toolkits() for path in sorted(root.glob("lib64/libnvrtc.so*")))
+    for name in (*_in_wheels("lib/libnvrtc.so.*"), *installed, ctypes.util.find_library("nvrtc")):
         if name is not None:
             try:
                 return ctypes.CDLL(str(name))
@@ -34,12 +35,6 @@ def _in_wheels(pattern: str) -> Iterator[Path]:
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec and spec.submodule_search_locations) or ():
         yield from sorted(Path(folder).glob(f"*/{pattern}"), reverse=True)
-
-
-def _installed() -> Iterator[Path]:
-    for root in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
-        if root:
-            yield from sorted(Path(root).glob("lib64/libnvrtc.so*"))
 
 
 def run(library: ctypes.CDLL, source: CudaSource, arch: str) -> CudaOutput:

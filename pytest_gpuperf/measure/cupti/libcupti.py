@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.ncu_failures import BUSY_ADVICE, PERMISSION_ADVICE
+from pytest_gpuperf.processes.cuda_toolkit import toolkits
 from pytest_gpuperf.records.timing import OTHER_CLIENT
 
 if TYPE_CHECKING:
@@ -181,12 +182,10 @@ def _loaded() -> list[Path]:
 
 def copies() -> list[tuple[str, Path]]:
     """List the copies of this environment in the order to use them: the owner and the path of each."""
-    roots = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    toolkits = [Path(root) / below for root in filter(None, roots) for below in _OF_TOOLKIT]
     # nvidia/cu13/lib from CUDA 13 on, nvidia/cuda_cupti/lib before.
     folders = {
         WHEELS: sorted(_package_folders("nvidia", "*/lib"), key=lambda one: one.parts[-2], reverse=True),
-        TOOLKIT: toolkits,
+        TOOLKIT: [root / below for root in toolkits() for below in _OF_TOOLKIT],
         TRITON: _package_folders("triton", "backends/nvidia/lib/cupti*"),
     }
     return [

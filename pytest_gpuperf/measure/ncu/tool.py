@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.children import version_of
+from pytest_gpuperf.processes.cuda_toolkit import find_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,7 +77,7 @@ def find_ncu(path: str = "") -> Ncu | None:
                 expected="the path of Nsight Compute's ncu",
             )
     else:
-        found = ncu_path()
+        found = find_tool("ncu")
         if found is None:
             return None
     version = version_of(found, r"Version (\d+(?:\.\d+)+)")
@@ -86,11 +86,3 @@ def find_ncu(path: str = "") -> Ncu | None:
             return None
         raise GpuperfError(f"{path!r} does not answer --version like ncu", expected="Nsight Compute's ncu")
     return Ncu(Path(found), version)
-
-
-def ncu_path() -> str | None:
-    """Find the ncu on PATH or in the CUDA installation, without running it; None if there is none."""
-    roots = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
-    return shutil.which("ncu") or next(
-        (hit for root in roots if root and (hit := shutil.which(f"{root}/bin/ncu"))), None
-    )

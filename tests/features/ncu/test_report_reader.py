@@ -11,8 +11,8 @@ import pytest
 from fake_ncu import LIBRARY
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.report_reader import ncu_python_dirs, read_report
-from pytest_gpuperf.measure.ncu.tool import ncu_path
 from pytest_gpuperf.metrics import COMPILED_ONLY, METRICS, source_names
+from pytest_gpuperf.processes.cuda_toolkit import find_tool
 
 ncu_report = pytest.importorskip("ncu_report")
 
@@ -177,7 +177,7 @@ def test_newest_copy_of_nvidia_packages_is_found_without_ncu(
     for python in pythons:
         python.mkdir(parents=True)
     monkeypatch.setattr("pytest_gpuperf.features.ncu.report_reader.NVIDIA_PACKAGES", tmp_path)
-    monkeypatch.setattr("pytest_gpuperf.features.ncu.report_reader.ncu_path", lambda: None)
+    monkeypatch.setattr("pytest_gpuperf.features.ncu.report_reader.find_tool", lambda _: None)
     assert ncu_python_dirs(None) == tuple(pythons)
 
 
@@ -189,7 +189,7 @@ def test_ncu_of_a_cuda_installation_is_found(
     monkeypatch.setattr("shutil.which", lambda name: name if name in present else None)
     monkeypatch.setenv("CUDA_HOME", home)
     monkeypatch.delenv("CUDA_PATH", raising=False)
-    assert ncu_path() == found
+    assert find_tool("ncu") == found
 
 
 def test_ncu_is_searched_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 import fake_sanitizer
 from pytest_gpuperf.features.sanitizer.markers import BODIES, marker_name, marker_ptx
-from pytest_gpuperf.features.sanitizer.tool import Sanitizer, _candidates, environment, find_sanitizer
+from pytest_gpuperf.features.sanitizer.tool import Sanitizer, environment, find_sanitizer
+from pytest_gpuperf.processes.cuda_toolkit import toolkits
 
 LOG = Path("/tmp/50%/sanitizer.log")
 
@@ -40,8 +41,8 @@ def test_toolkit_sanitizer_is_the_fallback(nowhere: Path, monkeypatch: pytest.Mo
 def test_linked_toolkit_first_then_the_newest(nowhere: Path) -> None:
     for name in ("cuda-12.9", "cuda-13.0", "cuda-9.2"):
         (nowhere / name).mkdir()
-    found = [Path(path).relative_to(nowhere).parts for path in list(_candidates(nowhere))[1:]]
-    assert [toolkit for toolkit, *_ in found] == ["cuda", "cuda-13.0", "cuda-12.9", "cuda-9.2"]
+    found = [toolkit.name for toolkit in toolkits(nowhere)]
+    assert found == ["cuda", "cuda-13.0", "cuda-12.9", "cuda-9.2"]
 
 
 @pytest.mark.parametrize("tool", BODIES)
