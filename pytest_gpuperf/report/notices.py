@@ -8,7 +8,7 @@ from pytest_gpuperf.judge.counters import LEFT_OUT
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.timing import OTHER_CLIENT
-from pytest_gpuperf.report.number_format import count, not_captured
+from pytest_gpuperf.report.number_format import count, listed, not_captured
 from pytest_gpuperf.report.rows import split_names
 
 if TYPE_CHECKING:
@@ -198,5 +198,4 @@ def _tests(number: int) -> str:
 
 def _names(results: Sequence[TestResult]) -> str:
     _, names = split_names([result.record.nodeid for result in results])
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+    return listed(names, SHOWN)

@@ -28,6 +28,12 @@ def count(number: int, singular: str, plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Show the first names, and the number of the others: `a, b and 3 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def show_size(size: int) -> str:
     """Show a number of bytes: `340 kB`, `12 MB`, `3.4 GB`."""
     if size >= 10**9:

@@ -14,7 +14,11 @@ is too long; `unit`, `number` and `outcome` are never cut; `prose` is wrapped in
 `detail` stands below its row. Markdown shows each of them as a column."""
 Tone = Literal["", "bad", "unsure", "new", "good", "pass", "worse", "better", "absent"]
 """The meaning of a cell, which a renderer shows as a colour or a mark."""
+EFFECTS: Mapping[bool | None, Tone] = {True: "worse", False: "better", None: ""}
+"""Tone of a change, by whether it is one for the worse."""
 RIGHT: frozenset[Place] = frozenset({"number", "outcome"})
+KERNEL_COLUMNS = 44
+"""Width to which the names of kernels are cut if a row then fits on one line."""
 
 
 @dataclass(frozen=True)

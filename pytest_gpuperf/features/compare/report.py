@@ -9,22 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.report.number_format import show_duration, show_metric, show_movement
-from pytest_gpuperf.report.table import Column, Report, Table
+from pytest_gpuperf.report.table import EFFECTS, KERNEL_COLUMNS, Column, Report, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.features.compare.comparison import Comparison, MetricLine, ValueCell
-    from pytest_gpuperf.report.table import Tone
 
 NOT_COMPARED = "not compared"
-NAME_COLUMNS = 44
-"""Longer names are cut if a launch then fits on one line."""
 COLUMNS_SHOWN = 8
 """Maximum number of columns of measurements."""
 MOVERS_SHOWN = 8
 """Maximum number of metrics of a pair of launches, unless all are asked for."""
-_EFFECTS: dict[bool | None, Tone] = {True: "worse", False: "better", None: ""}
 
 
 def comparison_report(found: Comparison, source: Sequence[str]) -> Report:
@@ -110,7 +106,7 @@ def _data(cell: ValueCell) -> dict[str, Any]:
     return {
         "value": cell.value,
         "change_pct": change.change_pct if change else None,
-        "effect": _EFFECTS[change.worse] if change else "",
+        "effect": EFFECTS[change.worse] if change else "",
         "compared": not cell.not_compared,
     }
 
@@ -136,7 +132,7 @@ def _columns(
 def _duration_columns(lines: Sequence[MetricLine], titles: Sequence[str]) -> list[Column]:
     if not lines:
         return []
-    names = Column("kernel", [line.subject for line in lines], "name", code=True, most=NAME_COLUMNS)
+    names = Column("kernel", [line.subject for line in lines], "name", code=True, most=KERNEL_COLUMNS)
     return [names, *_value_columns(lines, titles, _duration)]
 
 
@@ -147,7 +143,7 @@ def _value_columns(
     columns = []
     for index, title in enumerate(titles):
         cells = [line.cells[index] for line in lines]
-        tones = [_EFFECTS[cell.change.worse] if cell.change else "" for cell in cells]
+        tones = [EFFECTS[cell.change.worse] if cell.change else "" for cell in cells]
         moves = [_movement(line, cell) for line, cell in zip(lines, cells, strict=True)]
         columns.append(Column(title, [show(line, index) for line in lines]))
         columns.append(Column("change", moves, tones=tones, follows=True))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import lines_of
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.report.number_format import show_time
-from pytest_gpuperf.report.table import Column, Report, Table
+from pytest_gpuperf.report.table import KERNEL_COLUMNS, Column, Report, Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,8 +19,6 @@ CALL = "the call"
 """Name of the row that is no kernel."""
 MOST_SHOWN = 20
 """Maximum number of measurements in a table."""
-NAME_COLUMNS = 44
-"""Longer names are cut if a row then fits on one line."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def _table(above: Sequence[str], found: Sequence[ExplainedMeasurement]) -> Table
     lines = [lines_of(row.diagnoses) or [row.undiagnosed] for row in rows]
     columns = [
         Column("test", [one.title for one in shown for _ in one.rows], "group"),
-        Column("kernel", [row.title for row in rows], "name", code=True, most=NAME_COLUMNS),
+        Column("kernel", [row.title for row in rows], "name", code=True, most=KERNEL_COLUMNS),
         Column("launches", [str(row.launches) if row.launches > 1 else "" for row in rows]),
         Column("time", [show_time(row.times_us[1]) if row.times_us else "" for row in rows]),
         Column("from … to", list(map(_spread, rows))),

@@ -15,7 +15,7 @@ from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.forms.as_markdown import MARKS, code
-from pytest_gpuperf.report.number_format import count
+from pytest_gpuperf.report.number_format import count, listed
 from pytest_gpuperf.report.overwrite_check import COMMENT as TAG
 from pytest_gpuperf.report.rows import (
     SEVERITY,
@@ -199,21 +199,16 @@ def _remarks(judged: Sequence[JudgedRun], notes: Sequence[str]) -> list[str]:
         ]
         slower = sorted((-change, result.record.nodeid) for change, result in suspects if change > 0)
         if slower:
-            names = _list([f"{_code(nodeid)} +{-change:.1f} %" for change, nodeid in slower])
+            names = listed([f"{_code(nodeid)} +{-change:.1f} %" for change, nodeid in slower], NAMES_SHOWN)
             what = count(len(slower), "slowdown")
             remarks.append(f"{what} that the baselines of this pull request accept on {one.gpu}: {names}")
         if one.missing:
             missing = count(len(one.missing), "test")
-            names = _list(list(map(_code, one.missing)))
+            names = listed(list(map(_code, one.missing)), NAMES_SHOWN)
             remarks.append(f"{missing} with a baseline not measured on {one.gpu}: {names}")
         if tolerant := sum(result.record.tolerance_pct > 0 for result in one.results):
             remarks.append(f"{count(tolerant, 'test')} on {one.gpu} with a tolerance in the test's marker")
     return remarks
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
-    return ", ".join(names[:NAMES_SHOWN]) + more
 
 
 def _all_times(judged: Sequence[JudgedRun], room: int) -> list[str]:

@@ -26,7 +26,7 @@ from pytest_gpuperf.report.number_format import (
     show_stall,
     show_time,
 )
-from pytest_gpuperf.report.table import Column, Report, Table
+from pytest_gpuperf.report.table import KERNEL_COLUMNS, Column, Report, Table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.ncu.rule_results import RuleResult
     from pytest_gpuperf.records import MetricValue
 
-NAME_COLUMNS = 44
-"""Longer names are cut if a launch then fits on one line."""
 RULES_SHOWN = 3
 """Maximum number of rules of a launch, unless all are asked for."""
 OVERVIEW = frozenset(
@@ -148,7 +146,7 @@ def overview_table(kernels: Sequence[ReportKernel], *, each: bool = False) -> Ta
         *dict.fromkeys(stalls),
     ]
     columns = [
-        Column("kernel", names, "name", code=True, most=NAME_COLUMNS),
+        Column("kernel", names, "name", code=True, most=KERNEL_COLUMNS),
         Column("grid", [*(show_extent(group.first.grid) for group in groups), *blank]),
         Column("block", [*(show_extent(group.first.block) for group in groups), *blank]),
         Column("regs", [show_number(row, "registers_per_thread") for row in rows]),

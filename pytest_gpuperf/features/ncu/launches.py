@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.features.ncu.report_file import ReportKernel
-from pytest_gpuperf.report.number_format import number_in
+from pytest_gpuperf.report.number_format import listed, number_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -110,7 +110,7 @@ def failure_note(kernels: Sequence[ReportKernel]) -> str:
     failed = [kernel for kernel in kernels if kernel.failed]
     if not failed:
         return ""
-    names = ", ".join(map(launch_name, failed[:5])) + (" …" if len(failed) > 5 else "")
+    names = listed(list(map(launch_name, failed)), 5)
     return f"{len(failed)} of {len(kernels)} launches failed and count nowhere: {names}"
 
 

@@ -24,7 +24,7 @@ from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kinds import kind_of, refuse_trace
 from pytest_gpuperf.records.files import unpacked
-from pytest_gpuperf.report.number_format import count
+from pytest_gpuperf.report.number_format import count, listed
 
 if TYPE_CHECKING:
     import os
@@ -255,8 +255,9 @@ def _no_kernel(path: Path, regex: str | None, kernels: Sequence[FileKernel]) -> 
             expected="kernels that ncu has profiled",
             next_step="see the output of ncu from that time",
         )
+    names = list(dict.fromkeys(kernel.name for kernel in kernels))
     return GpuperfError(
-        f"no kernel of {path.name} matches {regex!r}; it holds {_listed(kernel.name for kernel in kernels)}",
+        f"no kernel of {path.name} matches {regex!r}; it holds {listed(names, NAMES_SHOWN)}",
         expected="a regex found in a kernel's function or demangled name",
     )
 
@@ -276,9 +277,3 @@ def _no_metric(path: Path, name: str, launches: Collection[int], plain: Path) ->
         if near
         else "profile again with `--metrics` or `--set full`",
     )
-
-
-def _listed(names: Iterable[str]) -> str:
-    distinct = list(dict.fromkeys(names))
-    more = len(distinct) - NAMES_SHOWN
-    return ", ".join(distinct[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -15,7 +15,7 @@ from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.number_format import show_movement, show_reader
 from pytest_gpuperf.report.rows import TONES
-from pytest_gpuperf.report.table import Column, Table
+from pytest_gpuperf.report.table import EFFECTS, Column, Table
 from pytest_gpuperf.report.terminal_table import kernel_columns
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.records.change import Change
-    from pytest_gpuperf.report.table import Tone
 
 KERNELS_SHOWN = 40
 """Maximum number of kernels in a table; `gpuperf trace` shows all of a trace."""
@@ -33,7 +32,6 @@ LINES_SHOWN = 60
 """Maximum number of lines below a finding."""
 COLUMNS_BESIDE = 4
 """Maximum number of columns of a table next to another part."""
-_EFFECTS: dict[bool | None, Tone] = {True: "worse", False: "better", None: ""}
 
 
 def details_of(section: Section, result: TestResult, label: str) -> str:
@@ -117,6 +115,6 @@ def _moved_table(changes: Sequence[Change]) -> Table:
             Column("baseline", [old for old, _ in pairs]),
             Column("now", [new for _, new in pairs]),
             Column("unit", units, "unit"),
-            Column("change", moves, tones=[_EFFECTS[change.worse] for change in changes]),
+            Column("change", moves, tones=[EFFECTS[change.worse] for change in changes]),
         ]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from pytest_gpuperf.features.page.section import SourceLinks
 from pytest_gpuperf.processes.git import GitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 _REMOTE = re.compile(
@@ -21,21 +19,17 @@ _REMOTE = re.compile(
 """A remote of git, without its user name and password."""
 
 
-def source_links(root: Path, environ: Mapping[str, str] = os.environ) -> SourceLinks:
+def source_links(root: Path) -> SourceLinks:
     """Find the repository of a project on GitHub or GitLab; the links are empty without one.
 
     Args:
         root: pytest's rootdir.
-        environ: The environment variables, in which GitHub and GitLab name the repository.
     """
     with suppress(GitError):
         repository = Repository(root)
-        prefix = repository.git("rev-parse", "--show-prefix").strip().strip("/")
-        site = _of_ci(environ)
-        with suppress(GitError):
-            site = site or web_site(repository.git("remote", "get-url", "origin"))
-        return SourceLinks(site, prefix)
-    return SourceLinks(_of_ci(environ))
+        site = web_site(repository.git("remote", "get-url", "origin"))
+        return SourceLinks(site, repository.git("rev-parse", "--show-prefix").strip().strip("/"))
+    return SourceLinks()
 
 
 def web_site(remote: str) -> str:
@@ -44,9 +38,3 @@ def web_site(remote: str) -> str:
     if found is None or not re.search(r"github|gitlab", found["host"]):
         return ""
     return f"https://{found['host']}/{found['path'].strip('/')}"
-
-
-def _of_ci(environ: Mapping[str, str]) -> str:
-    if environ.get("GITHUB_REPOSITORY"):
-        return f"{environ.get('GITHUB_SERVER_URL', 'https://github.com')}/{environ['GITHUB_REPOSITORY']}"
-    return environ.get("CI_PROJECT_URL", "")

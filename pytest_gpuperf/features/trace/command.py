@@ -16,10 +16,12 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.selectors import choose
 from pytest_gpuperf.features.trace.kernel_table import short_name
 from pytest_gpuperf.features.trace.report import FoundTrace, trace_report
+from pytest_gpuperf.features.trace.summary import NAMES_SHOWN
 from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
 from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.run_store import RUN_FILES, file_of_run, load_run
+from pytest_gpuperf.report.number_format import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 _RUN_AND_TEST = 2
-_NAMES_SHOWN = 8
-"""Maximum number of tests or kernels that an error names."""
 
 
 @click.command("trace")
@@ -123,11 +123,12 @@ def _with_kernel(found: Sequence[FoundTrace], regex: str) -> list[FoundTrace]:
     chosen = [_only(one, regex) for one in found]
     if not any(one.trace.kernels for one in chosen):
         names = list(dict.fromkeys(short_name(row.name) for one in found for row in one.trace.kernels))
-        shown = ", ".join([*names[:_NAMES_SHOWN], *(["…"] if len(names) > _NAMES_SHOWN else [])])
         where = found[0].title if len(found) == 1 else f"the {len(found)} traces"
         raise GpuperfError(
             f"no kernel of {where} matches {regex!r}",
-            expected=f"a regex found in the name of one of {shown}" if names else "a trace of kernels",
+            expected=f"a regex found in the name of one of {listed(names, NAMES_SHOWN)}"
+            if names
+            else "a trace of kernels",
         )
     return chosen
 

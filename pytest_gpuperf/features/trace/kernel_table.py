@@ -15,14 +15,12 @@ from pytest_gpuperf.report.number_format import (
     show_time,
     three_digits,
 )
-from pytest_gpuperf.report.table import Column, Table
+from pytest_gpuperf.report.table import KERNEL_COLUMNS, Column, Table
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Trace
     from pytest_gpuperf.records.trace import SpanSource
 
-NAME_COLUMNS = 44
-"""Longer names are cut."""
 KERNELS_SHOWN = 8
 """Maximum number of kernels below the row of a call; `gpuperf trace` shows all."""
 _SOURCES: dict[SpanSource, str] = {
@@ -141,12 +139,12 @@ def transfers(trace: Trace) -> list[TracedKernel]:
 
 
 def short_name(name: str) -> str:
-    """Shorten the name of a kernel to `NAME_COLUMNS`, first by the parts that many kernels share."""
+    """Shorten the name of a kernel to `KERNEL_COLUMNS`, first by the parts that many kernels share."""
     plain = _COMMON.sub("", name)
     if "<" not in plain:
-        return cut_middle(plain, NAME_COLUMNS)
+        return cut_middle(plain, KERNEL_COLUMNS)
     # The first template arguments tell ATen's elementwise kernels apart, the last are types.
-    return plain if len(plain) <= NAME_COLUMNS else f"{plain[: NAME_COLUMNS - 1]}…"
+    return plain if len(plain) <= KERNEL_COLUMNS else f"{plain[: KERNEL_COLUMNS - 1]}…"
 
 
 def _positive(value: float | None) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.trace import SpanSource
 
 NAMES_SHOWN = 8
-"""Maximum number of annotations that an error names."""
+"""Maximum number of annotations or kernels that an error names."""
 
 _DIRECTION = re.compile(r"\b(?:[HDPA]to[HDPA])\b")
 

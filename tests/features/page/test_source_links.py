@@ -37,15 +37,12 @@ def test_project_below_the_top_of_its_repository_has_a_prefix(tmp_path: Path) ->
     remote = "git@github.com:o/r.git"
     subprocess.run(["git", "-C", str(tmp_path), "remote", "add", "origin", remote], check=True)
     (tmp_path / "perf").mkdir()
-    links = source_links(tmp_path / "perf", {})
+    links = source_links(tmp_path / "perf")
     assert links == SourceLinks("https://github.com/o/r", "perf")
     assert links.of_test("c0ffee", "test_a b.py::test", 3) == (
         "https://github.com/o/r/blob/c0ffee/perf/test_a%20b.py#L3"
     )
 
 
-def test_ci_names_the_repository(tmp_path: Path) -> None:
-    github = {"GITHUB_SERVER_URL": "https://git.example", "GITHUB_REPOSITORY": "o/r"}
-    assert source_links(tmp_path, github).repository == "https://git.example/o/r"
-    assert source_links(tmp_path, {"CI_PROJECT_URL": "https://lab/o/r"}).repository == "https://lab/o/r"
-    assert source_links(tmp_path, {}) == SourceLinks()
+def test_project_in_no_repository_has_no_links(tmp_path: Path) -> None:
+    assert source_links(tmp_path) == SourceLinks()
