@@ -260,14 +260,6 @@ def test_baselines_of_other_gpus_are_named(there: Machine) -> None:
     assert doctor.baselines(other).text == "none for nvidia-a100 (there are some for nvidia-h200)"
 
 
-def test_broken_baseline_is_a_problem(there: Machine) -> None:
-    accept(one_test(), there.project.store, "all", 5.0)
-    next(there.project.baselines.glob("*/*.json")).write_text("<<<<<<< HEAD")
-    found = doctor.examine(there)["baselines"]
-    assert found.state == "problem"
-    assert "git restore" in found.fix
-
-
 def test_command_works_without_a_gpu(tmp_path: Path) -> None:
     environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", "HOME": str(tmp_path / "alice")}
     command = [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "doctor"]

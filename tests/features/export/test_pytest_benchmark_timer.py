@@ -147,17 +147,17 @@ def test_own_options_are_kept_except_for_the_timer(suite: Suite) -> None:
     assert (one["options"]["timer"], one["options"]["min_time"]) == ("gpu_clock", 1e-4)
 
 
-def test_without_the_flag_a_marked_test_is_skipped(suite: Suite) -> None:
-    result = suite.run(MARKED)
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*is timed by the GPU; run pytest with --gpuperf"])
-
-
-def test_without_a_gpu_a_marked_test_is_skipped(suite: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [([], "; run pytest with --gpuperf"), (["--gpuperf"], ", and torch sees no CUDA GPU")],
+)
+def test_without_flag_or_gpu_a_marked_test_is_skipped(
+    suite: Suite, monkeypatch: pytest.MonkeyPatch, arguments: list[str], why: str
+) -> None:
     monkeypatch.setattr("pytest_gpuperf.session.live_runner.why_not_live", lambda: "torch sees no CUDA GPU")
-    result = suite.run(MARKED, "--gpuperf")
+    result = suite.run(MARKED, *arguments)
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*is timed by the GPU, and torch sees no CUDA GPU"])
+    result.stdout.fnmatch_lines([f"SKIPPED*is timed by the GPU{why}"])
 
 
 def test_a_replay_skips_a_marked_test(suite: Suite) -> None:

@@ -261,19 +261,6 @@ def test_new_label_does_not_hide_the_baseline(files: Path) -> None:
     assert "(other)` | 5.30 µs ±0.1 % | new | 🆕 new |" in text
 
 
-@pytest.mark.parametrize(
-    ("part", "value", "place"), [("ranks", {"ranks": []}, "ranks.ranks"), ("spread_pct", 1e300, "spread_pct")]
-)
-def test_impossible_run_is_refused_by_its_place(files: Path, part: str, value: object, place: str) -> None:
-    found = json.loads(encode_run(one_test()))
-    found["tests"][0]["measurements"]["main"]["timing"][part] = value
-    (files / "run.json").write_text(json.dumps(found))
-    for command in (["comment", "-o", "comment.md"], ["report", "-o", "r.html"], ["explain"]):
-        done = gpuperf(command[0], "run.json", *command[1:], status=2)
-        assert place in done.output
-    assert "nothing was judged" in (files / "comment.md").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("partial", [False, True])
 def test_missing_tests_are_named_unless_some_were_chosen(files: Path, partial: bool) -> None:
     other = write(files, run(record("suites/test_square.py::test_new", main=measured())))

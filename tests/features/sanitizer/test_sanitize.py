@@ -143,8 +143,8 @@ def test_without_the_tool_nothing_runs(
     (project / "compute-sanitizer").unlink()
     with (project / "conftest.py").open("a") as stream:
         stream.write(
-            "import pytest_gpuperf.features.sanitizer.tool as tool\n"
-            "tool._candidates = lambda: iter(['compute-sanitizer'])\n"
+            "import pytest_gpuperf.processes.cuda_toolkit as cuda_toolkit\n"
+            "cuda_toolkit.toolkits = lambda: []\n"
         )
     result = gpuperf(pytester, "--gpuperf-sanitize=memcheck")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

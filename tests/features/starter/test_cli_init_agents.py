@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from command_line import gpuperf
 from pytest_gpuperf.features.starter.command import SKILLS, packaged
 
@@ -24,14 +22,6 @@ def test_only_skill_files_are_written(project: Path) -> None:
     written = {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
     assert written == {*SKILLS}
     assert {(project / path).read_text(encoding="utf-8") for path in written} == {TEXT}
-
-
-@pytest.mark.parametrize("name", SKILLS)
-def test_file_of_others_is_never_overwritten(project: Path, name: str) -> None:
-    (project / name).parent.mkdir(parents=True)
-    (project / name).write_text("mine", encoding="utf-8")
-    assert f"kept   {name}" in init()
-    assert (project / name).read_text(encoding="utf-8") == "mine"
 
 
 def test_linked_folder_gets_one_file(project: Path) -> None:

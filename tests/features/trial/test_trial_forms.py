@@ -17,18 +17,10 @@ from pytest_gpuperf.features.trial.problem_forms import FORMS, form_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-KERNELBENCH = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
-GPU_MODE = "def generate_input(size, seed): ...\ndef ref_kernel(data): ...\n"
-
 
 def written(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize(("text", "form"), [(KERNELBENCH, "kernelbench"), (GPU_MODE, "gpu-mode")])
-def test_names_tell_the_form(tmp_path: Path, text: str, form: str) -> None:
-    assert form_of(written(tmp_path / "p.py", text)) == form
 
 
 def test_problem_of_no_form_names_what_is_missing(tmp_path: Path) -> None:
