@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_gpuperf.features.trace.files import GpuTrace, read_traces
+from pytest_gpuperf.features.trace.files import FoundTrace, read_traces
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def _times(spans: list[Span]) -> dict[str, float]:
 
 def differences(path: Path) -> list[str]:
     """Return a line for each value of a file that `gpuperf trace` computes otherwise."""
-    read = read_traces([path]).gpus
+    read, _ = read_traces([path])
     expected = brute_force(path.read_bytes())
     if {one.trace.device for one in read} != expected.keys():
         return [f"other GPUs: {sorted(expected)}"]
@@ -94,7 +94,7 @@ def differences(path: Path) -> list[str]:
     return lines
 
 
-def _values(one: GpuTrace) -> dict[str, float]:
+def _values(one: FoundTrace) -> dict[str, float]:
     trace = one.trace
     assert trace.communication is not None
     assert trace.idle is not None

@@ -64,7 +64,7 @@ def package_values(path: Path) -> Values:
     """
     found: Values = {}
     if kind_of(path) in ("trace", "json"):
-        for gpu in read_traces([path]).gpus:
+        for gpu in read_traces([path])[0]:
             here, trace = f"GPU {gpu.trace.device}: ", gpu.trace
             found |= {
                 f"{here}{name}": float(getattr(trace, name)) for name in ("launches", "copies", "span_us")

@@ -79,6 +79,7 @@ def _fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(name, fake)
     monkeypatch.setenv(HELD_ENV, H200.uuid)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "x.md")
 
 
 class Broken(NamedTuple):
@@ -152,7 +153,7 @@ def test_own_error_is_one_line_and_the_run_goes_on(
 ) -> None:
     pytester.makepyfile(test_k=TESTS)
     monkeypatch.setattr(each.name, broken)
-    result = pytester.runpytest("--gpuperf", "--override-ini=gpuperf_markdown=x.md", *each.arguments)
+    result = pytester.runpytest("--gpuperf", *each.arguments)
     assert result.ret == each.status
     text = result.stdout.str() + result.stderr.str()
     if each.ends:

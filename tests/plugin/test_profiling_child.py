@@ -158,7 +158,7 @@ def test_options_that_stop_or_write_have_no_effect(pytester: pytest.Pytester) ->
     run(
         pytester.path,
         *("-x", "--pdb", "--trace", "--stepwise", "--junitxml=out/x.xml", "--log-file=out/x.log"),
-        *("-ogpuperf_markdown=out/x.md", "--gpuperf-update=all", "--color=yes"),
+        *("--gpuperf-update=all", "--color=yes"),
         tests=("test_fails", "test_k"),
     )
     assert profiled(pytester.path) == ["test_k.py::test_k main"]

@@ -23,17 +23,6 @@ class ValueCell:
     """True if it is another quantity than the value in the first column."""
 
 
-@dataclass(frozen=True)
-class Launches:
-    """The launches in two files that a line is about."""
-
-    kernel: str
-    """Empty for the line that combines all launches."""
-    old_launch: int | None = None
-    """Place in the old file; None if several or none."""
-    new_launch: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class MetricLine:
     """One metric in all columns."""
@@ -43,8 +32,6 @@ class MetricLine:
     metric: str
     unit: str
     cells: tuple[ValueCell, ...]
-    launches: Launches | None = None
-    """None for measurements."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -97,8 +96,7 @@ def _line(line: MetricLine) -> dict[str, Any]:
 
 
 def _names(line: MetricLine) -> dict[str, Any]:
-    launches = asdict(line.launches) if line.launches else {}
-    return {"subject": line.subject, **launches, "metric": line.metric, "unit": line.unit}
+    return {"subject": line.subject, "metric": line.metric, "unit": line.unit}
 
 
 def _data(cell: ValueCell) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Results on GitHub: annotations, the summary of a step, a comment on a pull request, merged shards.
 
 Commands: `gpuperf comment`, `gpuperf merge`.
-Key: `gpuperf_markdown`; the file of `GITHUB_STEP_SUMMARY` is its default.
+Appends a summary in Markdown to the file of `GITHUB_STEP_SUMMARY`.
 Adds `::error` lines below the summary under GitHub Actions.
 Public to other features: `merging`.
 """
@@ -9,8 +9,6 @@ Public to other features: `merging`.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from pytest_gpuperf.registry import Option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,16 +22,6 @@ def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["comment"] = "pytest_gpuperf.features.github.comment_command"
     registry.commands["merge"] = "pytest_gpuperf.features.github.merge_command"
-    registry.options.append(
-        Option(
-            "markdown",
-            "",
-            "append the summary as Markdown to this file",
-            metavar="FILE",
-            unset="$GITHUB_STEP_SUMMARY",
-            key_only=True,
-        )
-    )
     registry.outputs.append(_write_markdown)
     registry.log_lines.append(_annotations)
 
@@ -41,7 +29,7 @@ def register(registry: Registry) -> None:
 def _write_markdown(report: RunReport, _end: End) -> None:
     from pytest_gpuperf.features.github.step_summary import write_markdown
 
-    write_markdown(report.summary(), report.judge.settings.of_features["markdown"])
+    write_markdown(report.summary())
 
 
 def _annotations(summary: Summary) -> Iterable[str]:

@@ -90,17 +90,13 @@ def folded(title: str, parts: Sequence[str]) -> str:
     return "\n\n".join([f"<details><summary>{title}</summary>", *parts, "</details>"])
 
 
-def write_markdown(summary: Summary, name: str) -> None:
-    """Append the summary to the file that the user or GitHub names.
-
-    Args:
-        summary: The run.
-        name: The file that the user names; empty for GitHub's.
+def write_markdown(summary: Summary) -> None:
+    """Append the summary to the file that GitHub names.
 
     Raises:
         OSError: The file cannot be written.
     """
-    name = name or os.environ.get("GITHUB_STEP_SUMMARY", "")
+    name = os.environ.get("GITHUB_STEP_SUMMARY", "")
     if name and summary.results:
         with named(Path(name)), Path(name).open("a", encoding="utf-8") as stream:
             stream.write(summary_markdown(summary))

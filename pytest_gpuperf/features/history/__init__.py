@@ -1,15 +1,12 @@
 """The times of many runs, the commits at which they changed, and a page of them.
 
 Commands: `gpuperf history add` and `gpuperf history show`.
-Key: `gpuperf_history`, a folder.
 `store` keeps `lines`; `change_points` searches a `series`; `dashboard` writes the page.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from pytest_gpuperf.registry import Option
 
 if TYPE_CHECKING:
     from pytest_gpuperf.registry import Registry
@@ -18,13 +15,3 @@ if TYPE_CHECKING:
 def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["history"] = "pytest_gpuperf.features.history.command"
-    registry.options.append(
-        Option(
-            "history",
-            "",
-            "folder of `gpuperf history`",
-            metavar="FOLDER",
-            unset="perf-history",
-            key_only=True,
-        )
-    )

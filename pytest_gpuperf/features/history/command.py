@@ -40,9 +40,7 @@ _CASES = 3
 _STORE = click.option(
     "--store",
     metavar="DIR",
-    default="",
-    help="Choose the folder of the history (default: gpuperf_history of pytest's configuration, otherwise "
-    f"{DEFAULT_FOLDER}, below the root).",
+    help=f"Choose the folder of the history (default: {DEFAULT_FOLDER}, below the root).",
 )
 
 
@@ -62,7 +60,7 @@ def command() -> None:
 @click.option("--url", metavar="URL", default="", callback=_web_address, help="Link the runs to this CI job.")
 @_STORE
 @project_options
-def add_command(project: Project, store: str, runs: tuple[str, ...], url: str) -> None:
+def add_command(project: Project, store: str | None, runs: tuple[str, ...], url: str) -> None:
     """Add the times of RUNS to the history.
 
     A run is an id, the start of an id, a run.json, or its folder; the newest run by default. Adding a run
@@ -108,7 +106,7 @@ def _left_out(left_out: Sequence[tuple[str, str]]) -> Iterator[str]:
 @project_options
 def show_command(
     project: Project,
-    store: str,
+    store: str | None,
     test: str,
     last: int,
     site: Path | None,
@@ -135,13 +133,12 @@ def show_command(
         show(overview(series, ranges, order), form)
 
 
-def _open(project: Project, store: str) -> HistoryStore:
+def _open(project: Project, store: str | None) -> HistoryStore:
     """Return the store in a folder; without a name, that of the project. It may be empty."""
-    own = project.values.get("gpuperf_history", "").strip()
-    return HistoryStore(Path(store) if store else project.root / (own or DEFAULT_FOLDER))
+    return HistoryStore(Path(store) if store else project.root / DEFAULT_FOLDER)
 
 
-def _search(project: Project, store: str, test: str) -> tuple[list[TimeSeries], list[Range], Order]:
+def _search(project: Project, store: str | None, test: str) -> tuple[list[TimeSeries], list[Range], Order]:
     """Read a history and find the steps in the series of a test, or of all tests.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.compare.comparison import Comparison, Launches, MetricLine, ValueCell
+from pytest_gpuperf.features.compare.comparison import Comparison, MetricLine, ValueCell
 from pytest_gpuperf.features.compare.pairing import pair_the_rest, pair_up
 from pytest_gpuperf.features.compare.value_change import change_of, size_of, visibly_worse
 from pytest_gpuperf.features.ncu.launches import difference_notes, launch_name, measured
@@ -56,8 +56,7 @@ def compare_kernels(
     if renamed:
         notes.append(f"{len(renamed)} renamed: paired by their order")
     for one, other in pairs:
-        pair = Launches(other.name, one.launch, other.launch)
-        lines += _lines(_pair_name(one, other), pair, one.metrics, other.metrics, metrics, units)
+        lines += _lines(_pair_name(one, other), one.metrics, other.metrics, metrics, units)
     for side, kernels in enumerate((old, new)):
         alone = [kernels[row[side]] for row in rows if row.keys() == {side}]
         for kernel in alone:
@@ -66,9 +65,8 @@ def compare_kernels(
             notes.append(f"only in {TITLES[side]}: {', '.join(map(launch_name, alone))}")
     if len(old) > 1 or len(new) > 1:
         counts = [f"all {len(old)}"] * (len(old) != len(new)) + [f"all {len(new)}"]
-        everything = Launches("")
         both = combine_both(measured(old), measured(new))
-        lines += _lines(" -> ".join(counts), everything, *both, metrics, units)
+        lines += _lines(" -> ".join(counts), *both, metrics, units)
     return Comparison(sources, TITLES, tuple(lines), tuple(notes))
 
 
@@ -80,7 +78,6 @@ def _pair_name(old: ReportKernel, new: ReportKernel) -> str:
 
 def _lines(
     subject: str,
-    launches: Launches,
     old: Mapping[str, MetricValue],
     new: Mapping[str, MetricValue],
     metrics: Sequence[str],
@@ -90,15 +87,14 @@ def _lines(
     for change in sorted(found, key=size_of, reverse=True):
         seen = replace(change, worse=visibly_worse(change))
         cells = (ValueCell(change.baseline), ValueCell(change.actual, seen))
-        yield MetricLine(subject, change.metric, units.get(change.metric, ""), cells, launches)
+        yield MetricLine(subject, change.metric, units.get(change.metric, ""), cells)
 
 
 def _lone_lines(
     kernel: ReportKernel, side: int, metrics: Sequence[str], units: Mapping[str, str]
 ) -> Iterator[MetricLine]:
-    launches = Launches(kernel.name, **{f"{TITLES[side]}_launch": kernel.launch})
     for name in metrics:
         if name in kernel.metrics:
             cells = (ValueCell(kernel.metrics[name]), ValueCell())
             both = cells if side == 0 else cells[::-1]
-            yield MetricLine(launch_name(kernel), name, units.get(name, ""), both, launches)
+            yield MetricLine(launch_name(kernel), name, units.get(name, ""), both)

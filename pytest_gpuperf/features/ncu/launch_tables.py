@@ -13,7 +13,6 @@ from pytest_gpuperf.features.ncu.launches import (
     launch_name,
     measured,
 )
-from pytest_gpuperf.features.ncu.weights import weights_used
 from pytest_gpuperf.metrics.combination import combine
 from pytest_gpuperf.report.number_format import (
     count,
@@ -137,14 +136,6 @@ def overview_table(kernels: Sequence[ReportKernel], *, each: bool = False) -> Ta
         # The least theoretical occupancy of all is not the whole of which the mean achieved one is a part.
         rows.append({name: whole[name] for name in whole if name != "theoretical_occupancy"})
     blank = [""] * (len(rows) - len(groups))
-    stalls = [name for row in rows for name in row if name.startswith("stall.")]
-    shown = [
-        "sm_throughput",
-        "memory_throughput",
-        "dram_gb_per_s",
-        "achieved_occupancy",
-        *dict.fromkeys(stalls),
-    ]
     columns = [
         Column("kernel", names, "name", code=True, most=KERNEL_COLUMNS),
         Column("grid", [*(show_extent(group.first.grid) for group in groups), *blank]),
@@ -158,7 +149,7 @@ def overview_table(kernels: Sequence[ReportKernel], *, each: bool = False) -> Ta
         Column("top stall", [show_stall(row) for row in rows], left=True),
         Column("of several", [*map(_spread, groups), *blank], "detail"),
     ]
-    return Table(columns, notes=[*_group_notes(groups), *_weight_notes(kernels, shown)])
+    return Table(columns, notes=_group_notes(groups))
 
 
 def _whole(kernels: Sequence[ReportKernel]) -> dict[str, MetricValue]:
@@ -228,8 +219,7 @@ def metric_tables(
             for title, row in rows.items()
         ),
     ]
-    notes = [*_group_notes(groups), *_weight_notes(kernels, shown)]
-    return [Table(legend), Table(columns, notes=notes)]
+    return [Table(legend), Table(columns, notes=_group_notes(groups))]
 
 
 def rule_table(kernels: Sequence[ReportKernel], *, everything: bool, each: bool = False) -> Table:
@@ -281,17 +271,6 @@ def _scope(rule: RuleResult, speedup_pct: float, kernel: ReportKernel) -> str:
 def _first_sentence(message: str) -> str:
     sentence, stop, rest = message.partition(". ")
     return f"{sentence}." if stop and rest[:1].isupper() else message
-
-
-def _weight_notes(kernels: Sequence[ReportKernel], metrics: Sequence[str]) -> list[str]:
-    """Name the weights of the means in the combined row; empty without a mean."""
-    used = weights_used(measured(kernels), metrics) if _whole(kernels) else {}
-    families = {
-        weight: dict.fromkeys("stalls" if name.startswith("stall.") else name for name in names)
-        for weight, names in used.items()
-    }
-    text = "; ".join(f"{', '.join(names)} by {weight}" for weight, names in families.items())
-    return [f"{_whole_name(kernels)}, weighted means: {text}"] if text else []
 
 
 def _by_size(names: list[str], rows: Sequence[Mapping[str, MetricValue]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The weights behind combined means, and two sides whose means are weighted alike."""
+"""Two sides whose combined means are weighted alike."""
 
 from __future__ import annotations
 
@@ -26,16 +26,13 @@ def combine_both(
         the same launches would differ.
     """
     rows = combine(old), combine(new)
-    by_old, by_new = (
-        {name: weight for weight, names in weights_used(kernels, row).items() for name in names}
-        for kernels, row in zip((old, new), rows, strict=True)
-    )
+    by_old, by_new = (weights_used(kernels, row) for kernels, row in zip((old, new), rows, strict=True))
     unlike = {name for name in by_old.keys() & by_new.keys() if by_old[name] != by_new[name]}
     before, after = ({name: row[name] for name in row if name not in unlike} for row in rows)
     return before, after
 
 
-def weights_used(kernels: Sequence[KernelProfile], names: Iterable[str]) -> dict[str, list[str]]:
+def weights_used(kernels: Sequence[KernelProfile], names: Iterable[str]) -> dict[str, str]:
     """Find the weight of each mean of the combined row.
 
     Args:
@@ -43,13 +40,9 @@ def weights_used(kernels: Sequence[KernelProfile], names: Iterable[str]) -> dict
         names: Metrics of the combined row.
 
     Returns:
-        Metrics by weight (`cycles`, `sectors`, `duration` …), without metrics that are not a mean or that are
+        Weights (`cycles`, `sectors`, `duration` …) by metric, without metrics that are not a mean or that are
         the same in all launches.
     """
     rows = [{**kernel.weights, **kernel.metrics} for kernel in kernels]
-    used: dict[str, list[str]] = {}
-    for name in names:
-        weight = combined_value(name, rows)[1] if rows and all(name in row for row in rows) else ""
-        if weight:
-            used.setdefault(weight, []).append(name)
-    return used
+    known = [name for name in names if rows and all(name in row for row in rows)]
+    return {name: weight for name in known if (weight := combined_value(name, rows)[1])}

@@ -14,8 +14,9 @@ from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.selectors import choose
+from pytest_gpuperf.features.trace.files import FoundTrace, read_traces
 from pytest_gpuperf.features.trace.kernel_table import short_name
-from pytest_gpuperf.features.trace.report import FoundTrace, trace_report
+from pytest_gpuperf.features.trace.report import trace_report
 from pytest_gpuperf.features.trace.summary import NAMES_SHOWN
 from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kinds import kind_of, type_of
@@ -59,14 +60,14 @@ def command(
     if kernel is not None:
         check_regex(kernel, "of --kernel")
     paths = [Path(source) for source in sources]
-    remarks: tuple[str, ...] = ()
+    remarks: list[str] = []
     of_run = not paths or not _is_trace(paths[0])
     if not of_run:
         if strange := [source for source, path in zip(sources, paths, strict=True) if not type_of(path)]:
             raise click.UsageError(
                 f"{strange[0]!r} is neither a file nor a folder; TEST chooses among the tests of a run"
             )
-        found, remarks = _of_files(paths, annotation)
+        found, remarks = read_traces(paths, annotation)
     elif annotation is not None:
         raise click.UsageError("--annotation is for a trace file; a run holds the table of one call")
     elif len(sources) > _RUN_AND_TEST:
@@ -86,13 +87,6 @@ def _is_trace(path: Path) -> bool:
     return type_of(path) == "file" and kind_of(path) != "run"
 
 
-def _of_files(paths: Sequence[Path], annotation: str | None) -> tuple[list[FoundTrace], tuple[str, ...]]:
-    from pytest_gpuperf.features.trace.files import read_traces
-
-    read = read_traces(paths, annotation)
-    return [FoundTrace("", "", one.trace, one.file, one) for one in read.gpus], read.remarks
-
-
 def _of_run(project: Project, ref: str, test: str | None = None) -> list[FoundTrace]:
     path = Path()
 
@@ -103,7 +97,7 @@ def _of_run(project: Project, ref: str, test: str | None = None) -> list[FoundTr
 
     choice = choose(ref, load)
     found = [
-        FoundTrace(entry.test.nodeid, entry.label, trace, file_of_run(path, trace.file))
+        FoundTrace(trace, file_of_run(path, trace.file), entry.test.nodeid, entry.label)
         for entry in choice.entries
         if (trace := entry.measurement.trace) is not None and (test is None or test in entry.test.nodeid)
     ]

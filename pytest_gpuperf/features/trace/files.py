@@ -10,6 +10,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trace.chrome_traces import read_chrome_trace
 from pytest_gpuperf.features.trace.regions import CALL_MARK, STEPS, annotations_of, regions_of
 from pytest_gpuperf.features.trace.summary import devices_of, no_annotation, summarise_gpu, table
+from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.records.file_kinds import kind_of
 from pytest_gpuperf.records.files import show_path
 
@@ -28,41 +29,58 @@ _NAMES = ("*.json", "*.json.gz")
 
 
 @dataclass(frozen=True)
-class GpuTrace:
-    """Activities of one GPU in one file."""
+class FoundTrace:
+    """One trace from a run, or of one GPU in a file."""
 
-    file: Path
-    rank: int | None
-    """From the trace, else from the name of the file; None if neither tells."""
-    world_size: int | None
-    """Number of ranks; None if the trace does not have it."""
     trace: Trace
-    """The whole file, or the median occurrence of the annotation."""
-    steps: tuple[Trace, ...]
-    """Every occurrence of the annotation, or every step of the profiler."""
+    """Of a file the whole, or the median occurrence of the annotation."""
+    file: Path
+    """The Chrome trace, which a recording does not have."""
+    nodeid: str = ""
+    """Empty for a file."""
+    label: str = ""
+    rank: int | None = None
+    """From the trace, else from the name of the file; None for a run, or if neither tells."""
+    world_size: int | None = None
+    """Number of ranks; None if the trace does not have it."""
+    steps: tuple[Trace, ...] = ()
+    """Of a file every occurrence of the annotation, or every step of the profiler."""
+
+    @property
+    def title(self) -> str:
+        """The test, or the file."""
+        return with_label(self.nodeid or show_path(self.file), self.label)
+
+    @property
+    def has_file(self) -> bool:
+        """True for a test of a run of this machine, whose Chrome trace is still there."""
+        return bool(self.nodeid) and self.file.is_file()
+
+    @property
+    def heading(self) -> str:
+        """The title, with rank and GPU if it is a file."""
+        if self.nodeid:
+            return self.title
+        of = f" of {self.world_size}" if self.world_size else ""
+        rank = "" if self.rank is None else f"rank {self.rank}{of}, "
+        return f"{rank}GPU {self.trace.device}, {self.title}"
 
 
-@dataclass(frozen=True)
-class TraceFiles:
-    """Traces of files and folders, and the files that are left out."""
-
-    gpus: tuple[GpuTrace, ...]
-    """By rank, file and GPU."""
-    remarks: tuple[str, ...]
-    """Lines about files that cannot be used, and about doubtful times in the others."""
-
-
-def read_traces(paths: Sequence[Path], annotation: str | None = None) -> TraceFiles:
+def read_traces(paths: Sequence[Path], annotation: str | None = None) -> tuple[list[FoundTrace], list[str]]:
     """Read files, and all traces in folders and the folders in them.
 
     Args:
         paths: Files and folders.
         annotation: See `summarise`.
 
+    Returns:
+        The traces by rank, file and GPU; and lines about files that cannot be used, and about doubtful times
+        in the others.
+
     Raises:
         GpuperfError: One of the files cannot be used, or none in the folders.
     """
-    found: list[GpuTrace] = []
+    found: list[FoundTrace] = []
     remarks: list[str] = []
     for path in paths:
         if not path.is_dir():
@@ -84,10 +102,10 @@ def read_traces(paths: Sequence[Path], annotation: str | None = None) -> TraceFi
         remarks += [f"left out: {error.found}" for error in errors]
     if len(paths) == 1 or len({one.rank for one in found}) > 1:
         found.sort(key=_place)
-    return TraceFiles(tuple(found), tuple(remarks))
+    return found, remarks
 
 
-def _place(one: GpuTrace) -> tuple[object, ...]:
+def _place(one: FoundTrace) -> tuple[object, ...]:
     # Numbers in the names of files are ordered by their value: worker10 after worker9.
     parts = [int(part) if part.isdigit() else part for part in _NUMBERS.split(str(one.file))]
     return one.rank is None, one.rank or 0, parts, one.trace.device
@@ -98,7 +116,7 @@ def _traces_in(folder: Path) -> Iterator[Path]:
     return (file for file in sorted(files) if kind_of(file) == "trace")
 
 
-def _add(path: Path, annotation: str | None, found: list[GpuTrace], remarks: list[str]) -> None:
+def _add(path: Path, annotation: str | None, found: list[FoundTrace], remarks: list[str]) -> None:
     """Add the GPUs of one file, its remarks, and a line for each GPU without activity in the annotation."""
     trace = read_chrome_trace(path)
     in_name = _RANK.findall(path.name)
@@ -110,7 +128,8 @@ def _add(path: Path, annotation: str | None, found: list[GpuTrace], remarks: lis
         raise no_annotation(trace, annotation or CALL_MARK)
     for device in busy:
         made = summarise_gpu(trace, device, annotation=annotation)
-        found.append(GpuTrace(path, rank, trace.world_size, made, _steps(trace, device, annotation)))
+        steps = _steps(trace, device, annotation)
+        found.append(FoundTrace(made, path, rank=rank, world_size=trace.world_size, steps=steps))
     remarks += [f"{show_path(path)}: {remark}" for remark in trace.remarks]
     remarks += [
         f"left out: GPU {device} of {show_path(path)}, which has no activity in these annotations"

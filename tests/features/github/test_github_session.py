@@ -32,15 +32,17 @@ def test_unwritable_markdown_is_one_line_and_does_not_lose_the_run(
     finished: list[bool] = []
     monkeypatch.setattr(RunReport, "finish", lambda _, *, complete, passed: finished.append(complete))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    result = pytester.runpytest("--gpuperf", "-ogpuperf_markdown=nowhere/x.md")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "nowhere/x.md")
+    result = pytester.runpytest("--gpuperf")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stdout.fnmatch_lines(["gpuperf: error: *nowhere/x.md*"])
     assert finished == [True]
 
 
 def test_markdown_is_written_without_a_terminal(
-    pytester: pytest.Pytester, replay: None, forked_runs: None
+    pytester: pytest.Pytester, replay: None, forked_runs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "x.md")
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n")
-    pytester.runpytest_subprocess("--gpuperf", "-p", "no:terminal", "-ogpuperf_markdown=x.md")
+    pytester.runpytest_subprocess("--gpuperf", "-p", "no:terminal")
     assert "5.30 µs" in (pytester.path / "x.md").read_text()

@@ -101,8 +101,8 @@ def test_long_message_does_not_displace_others() -> None:
     assert "gpuperf: short" in text
 
 
-def test_file_of_github_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "githubs"))
-    for name in ("", str(tmp_path / "named")):
-        write_markdown(Summary([result()], ENVIRONMENT, None), name)
-    assert (tmp_path / "githubs").read_text() == (tmp_path / "named").read_text() == markdown_of([result()])
+def test_summary_is_appended_to_the_file_of_github(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "x.md"))
+    for _ in range(2):
+        write_markdown(Summary([result()], ENVIRONMENT, None))
+    assert (tmp_path / "x.md").read_text() == 2 * markdown_of([result()])

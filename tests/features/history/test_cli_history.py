@@ -140,10 +140,3 @@ def test_unknown_test_lists_the_next_command(project: Path) -> None:
     result = history("show", "nothing", status=2)
     assert "the history has no test 'nothing'" in result.output
     assert "gpuperf history show lists the tests" in result.output
-
-
-def test_ini_key_names_the_store(project: Path) -> None:
-    keep(project, run(record(main=measured())))
-    (project / "pytest.ini").write_text("[pytest]\ngpuperf_history = times/here\n")
-    assert history("add").output.endswith("1 new line in times/here\n")
-    assert history("add", "--store", "other").output.endswith("1 new line in other\n")

@@ -40,9 +40,6 @@ def test_report_has_one_line_per_launch_and_one_for_all() -> None:
             "#1 matmul_kernel  32x32    256   110    201 µs     70/83 %   739    25/25 %  barrier 30 %",
             "#2 matmul_kernel  64x32    256    60    276 µs     52/86 %   572    37/38 %  long_scoreboard 36 %",  # noqa: E501
             "all 3                            110    481 µs     59/84 %   648       32 %  long_scoreboard 34 %",  # noqa: E501
-            "",
-            "all 3, weighted means: sm_throughput, achieved_occupancy by cycles; memory_throughput, dram_gb_per_s",  # noqa: E501
-            "  by duration; stalls by instructions * warp_cycles_per_instruction",
         ]
     )
 

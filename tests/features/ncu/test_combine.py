@@ -75,7 +75,7 @@ def test_means_are_weighted_by_what_they_are_shares_of(
     kernels = weighted(*zip(metrics, weights, strict=True))
     combined = combine(kernels)
     assert combined[name] == pytest.approx(expected)
-    assert weights_used(kernels, combined) == {used: [name]}
+    assert weights_used(kernels, combined) == {name: used}
     assert not combined.keys() & weights[0].keys()
 
 
@@ -140,8 +140,8 @@ def test_issue_cycles_replace_issued_instructions() -> None:
     assert combined["warp_cycles_per_instruction"] == 20.0  # 8000 / 400
     assert combined["stall.wait"] == 14.0  # (400 + 720) / 8000
     used = {
-        "instructions": ["warp_cycles_per_instruction"],
-        "instructions * warp_cycles_per_instruction": ["stall.wait"],
+        "warp_cycles_per_instruction": "instructions",
+        "stall.wait": "instructions * warp_cycles_per_instruction",
     }
     assert weights_used(kernels, combined) == used
 

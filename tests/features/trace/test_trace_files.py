@@ -21,7 +21,7 @@ def distributed(number: int) -> dict[str, object]:
 def test_ranks_of_a_folder_are_sorted(tmp_path: Path) -> None:
     for number in (10, 2, 0):
         rank(number).write(tmp_path / f"worker{number}.123.pt.trace.json.gz", **distributed(number))
-    found = read_traces([tmp_path]).gpus
+    found, _ = read_traces([tmp_path])
     assert [(one.rank, one.world_size, one.trace.device) for one in found] == [
         (0, 2, 0),
         (2, 2, 2),
@@ -30,7 +30,7 @@ def test_ranks_of_a_folder_are_sorted(tmp_path: Path) -> None:
 
 
 def test_name_of_the_file_tells_the_rank(tmp_path: Path) -> None:
-    [found] = read_traces([rank(3).write(tmp_path / "trace_rank-3.json")]).gpus
+    [found], _ = read_traces([rank(3).write(tmp_path / "trace_rank-3.json")])
     assert found.rank == 3
 
 
@@ -38,17 +38,16 @@ def test_folder_leaves_out_unusable_traces_and_says_so(tmp_path: Path) -> None:
     rank(0).write(tmp_path / "a.pt.trace.json")
     TraceBuilder().write(tmp_path / "b.pt.trace.json")
     (tmp_path / "config.json").write_text('{"a": 1}')
-    found = read_traces([tmp_path])
-    assert [one.file.name for one in found.gpus] == ["a.pt.trace.json"]
-    assert [line.partition(" has ")[2] for line in found.remarks] == ["no activity of a GPU"]
+    found, remarks = read_traces([tmp_path])
+    assert [one.file.name for one in found] == ["a.pt.trace.json"]
+    assert [line.partition(" has ")[2] for line in remarks] == ["no activity of a GPU"]
 
 
 def test_gpu_without_the_annotation_is_named(tmp_path: Path) -> None:
     both = rank(0, steps=1)
     both.kernel("k", 5000.0, 5.0, device=1)
-    read = read_traces([both.write(tmp_path / "x.json")], "ProfilerStep#.*")
-    assert [one.trace.device for one in read.gpus] == [0]
-    [line] = read.remarks
+    found, [line] = read_traces([both.write(tmp_path / "x.json")], "ProfilerStep#.*")
+    assert [one.trace.device for one in found] == [0]
     assert line.startswith("left out: GPU 1 of ")
 
 
