@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import diagnose_call
+from pytest_gpuperf.features.explain.diagnosis import diagnose_call
 from pytest_gpuperf.features.trace.capture import capture
 from suites.kernels.graphed import Graphed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
@@ -65,8 +65,7 @@ def find_axis(names: Sequence[Name], wanted: str | None = None) -> Parameter:
             return Parameter(named, named=named)
     found = _candidates(names)
     if len(found) == 1:
-        named, place = found[0]
-        return Parameter(wanted or named or "size", named=named, place=place)
+        return replace(found[0], title=wanted or found[0].title)
     raise GpuperfError(
         "more than one parameter of these tests is a number"
         if found
@@ -76,8 +75,8 @@ def find_axis(names: Sequence[Name], wanted: str | None = None) -> Parameter:
     )
 
 
-def _candidates(names: Iterable[Name]) -> list[tuple[str, int]]:
-    """Return name and place of each number that differs in a function; place 0 for a named one."""
+def _candidates(names: Iterable[Name]) -> list[Parameter]:
+    """Return each number that differs in a function; place 0 for a named one."""
     values: dict[tuple[str, str, int], set[float]] = {}
     words = set()
     for name in names:
@@ -90,7 +89,7 @@ def _candidates(names: Iterable[Name]) -> list[tuple[str, int]]:
                 values.setdefault(key, set()).add(number[1])
     return list(
         dict.fromkeys(
-            (named, place)
+            Parameter(named or "size", named, place)
             for (function, named, place), found in values.items()
             if len(found) > 1 and (function, place) not in words
         )
@@ -100,9 +99,8 @@ def _candidates(names: Iterable[Name]) -> list[tuple[str, int]]:
 def _described(names: Sequence[Name]) -> list[str]:
     """`--x 1 (224, 448)`, `--x N (1024, 4096)`."""
     texts = []
-    for named, place in _candidates(names):
-        axis = Parameter("", named=named, place=place)
+    for axis in _candidates(names):
         values = sorted({found[1] for name in names if (found := axis.of(name)) is not None})
         shown = ", ".join(f"{value:g}" for value in values[:3]) + (", …" if len(values) > 3 else "")
-        texts.append(f"--x {named or place - _FIRST + 1} ({shown})")
+        texts.append(f"--x {axis.named or axis.place - _FIRST + 1} ({shown})")
     return texts

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.explain import bottleneck_rules, cause_rules
+from pytest_gpuperf.features.explain.call_evidence import evidence_of
 from pytest_gpuperf.features.explain.evidence import Evidence
+from pytest_gpuperf.records.change import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.records import MetricValue, Timing
+    from pytest_gpuperf.records import MetricValue, Timing, Trace
 
 
 RULES = (*bottleneck_rules.RULES, *cause_rules.RULES)
@@ -62,6 +64,21 @@ def diagnose(
     )
     found = [(rule, rule.says(evidence, rule.threshold)) for rule in RULES]
     return tuple(Diagnosis(rule.code, *said) for rule, said in found if said is not None)
+
+
+def diagnose_call(trace: Trace) -> tuple[Diagnosis, ...]:
+    """Diagnose a call by its kernel table."""
+    values, products = evidence_of(trace)
+    return diagnose(values, name=products)
+
+
+def lines_of(diagnoses: Sequence[Diagnosis]) -> list[str]:
+    """Return a line for each diagnosis, and one below it for the next step."""
+    return [
+        printable(line)
+        for diagnosis in diagnoses
+        for line in (str(diagnosis), f"  next: {diagnosis.next_step}")
+    ]
 
 
 def _clock_mhz(timing: Timing) -> float:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import diagnose_call, diagnose_kernel, lines_of
+from pytest_gpuperf.features.explain.diagnosis import diagnose, diagnose_call, lines_of
 from pytest_gpuperf.features.explain.report import CALL, Explained, ExplainedMeasurement
 from pytest_gpuperf.features.ncu.launches import groups_of, launch_place
 from pytest_gpuperf.features.ncu.report_file import ReportKernel
@@ -94,7 +94,8 @@ def explain_kernels(
         kernel = group.typical
         durations = group.durations_us
         share_pct = 100 * group.total_us / total_us if durations and len(groups) > 1 and total_us else None
-        found = diagnose_kernel(kernel, chip or _chip_of(kernel), timing)
+        both = f"{kernel.name} {kernel.demangled}"
+        found = diagnose(kernel.metrics, name=both, chip=chip or _chip_of(kernel), timing=timing)
         unknown = "unknown: too few counters were measured"
         name = group.first.name
         place = places[id(group.first)] if names[name] > 1 else None

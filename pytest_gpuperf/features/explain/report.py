@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import lines_of
+from pytest_gpuperf.features.explain.diagnosis import lines_of
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.report.number_format import show_time
 from pytest_gpuperf.report.table import KERNEL_COLUMNS, Column, Report, Table

@@ -86,7 +86,8 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
             entries: list[Entry] = []
             if measured.correctness is not None:
                 entries += _numbers(measured.correctness, _CORRECTNESS)
-                entries += _errors(measured.correctness)
+            if measured.accuracy is not None:
+                entries += _values(measured.accuracy.values)
             if (timing := measured.timing) is not None:
                 entries += _numbers(timing, _TIMING, timing.mode)
                 entries += _by_source(timing)
@@ -120,15 +121,13 @@ def _by_source(timing: Timing) -> Iterator[Entry]:
             yield "", None, f"{source}_us", timing.mode, _number(time_us), "us", ""
 
 
-def _errors(correctness: Correctness) -> Iterator[Entry]:
-    if correctness.accuracy is not None:
-        for name, value in correctness.accuracy.values.items():
-            yield "", None, name, "", _number(value), VALUES[name].unit, ""
+def _values(values: Mapping[str, float]) -> Iterator[Entry]:
+    for name, value in values.items():
+        yield "", None, name, "", _number(value), VALUES[name].unit, ""
 
 
 def _traced(trace: Trace) -> Iterator[Entry]:
-    for name, value in trace.values.items():
-        yield "", None, name, "", _number(value), VALUES[name].unit, ""
+    yield from _values(trace.values)
     for place, kernel in enumerate(trace.kernels):
         yield kernel.name, place, "trace.kernel_class", "", None, "", kernel.kernel_class
         for name, unit in _TRACED_KERNEL.items():

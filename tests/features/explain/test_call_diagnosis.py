@@ -9,8 +9,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from command_line import gpuperf
+from pytest_gpuperf.features.explain.diagnosis import diagnose_call
 from pytest_gpuperf.features.explain.diagnosis_rows import explain_lines
-from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import diagnose_call
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile, Trace, TracedKernel
 from pytest_gpuperf.records.run_store import RunStore
 from run_builders import record, run

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pytest_gpuperf.features.explain.diagnosis import diagnose
-from pytest_gpuperf.features.explain.kernel_and_call_diagnosis import diagnose_kernel
 from pytest_gpuperf.features.ncu.csv_reader import read_csv
 from pytest_gpuperf.metrics import METRICS
 from run_builders import BUSY
@@ -33,7 +32,7 @@ def test_captured_kernels_have_known_diagnoses(captured: dict[str, KernelProfile
     lines = [
         f"{name[:40]}: {str(diagnosis).partition(';')[0]}"
         for name, kernel in captured.items()
-        for diagnosis in diagnose_kernel(kernel)
+        for diagnosis in diagnose(kernel.metrics, name=f"{kernel.name} {kernel.demangled}")
     ]
     assert "\n".join(lines) == snapshot("""\
 radixSortKVInPlace: memory-bound: L1 and shared memory are at 71 % of their peak
