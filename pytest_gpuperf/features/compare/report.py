@@ -49,23 +49,17 @@ def movers_report(found: Comparison, source: Sequence[str], *, everything: bool)
     paired = [line for line in found.lines if all(cell.value is not None for cell in line.cells)]
     durations = [line for line in paired if line.metric == "duration_us"]
     shown: list[MetricLine] = []
-    remarks: list[str] = []
-    still = []
-    for subject, group in groupby(paired, lambda line: line.subject):
-        lines = list(group)
+    hidden, still = 0, []
+    for subject, lines in groupby(paired, lambda line: line.subject):
         moved = [line for line in lines if line.cells[0].value != line.cells[1].value]
         kept = moved if everything else moved[:MOVERS_SHOWN]
         shown += kept
-        left = [f"{len(moved) - len(kept)} moved less, --preset=all shows them"] if moved[len(kept) :] else []
-        left += [f"{len(lines) - len(moved)} did not move"] if len(moved) < len(lines) else []
-        if moved:
-            remarks += [*[""] * (len(kept) - 1), "; ".join(left)]
-        else:
-            still.append(subject)
-    notes = [f"nothing moved in {', '.join(still)}"] if still else []
-    movers = [*_columns(shown, found.columns, group="kernel"), Column("", remarks, "detail")] if shown else ()
+        hidden += len(moved) - len(kept)
+        still += [] if moved else [subject]
+    notes = [f"{hidden} moved less: --preset=all shows them"] if hidden else []
+    notes += [f"nothing moved in {', '.join(still)}"] if still else []
     tables = [Table(_duration_columns(durations, found.columns), source, found.notes)]
-    return _report(found, [*tables, Table(movers, notes=notes)])
+    return _report(found, [*tables, Table(_columns(shown, found.columns, group="kernel"), notes=notes)])
 
 
 def _report(found: Comparison, tables: Sequence[Table]) -> Report:

@@ -63,20 +63,6 @@ class ChosenMeasurements:
     """At least one, in the order of the run."""
 
 
-def choose(ref: str, load: Callable[[str | None], Run]) -> ChosenMeasurements:
-    """Find the measurements that an argument names in one run.
-
-    Args:
-        ref: As for `choose_all`.
-        load: Reads the run of a name, the newest for None.
-
-    Raises:
-        GpuperfError: As `choose_all`.
-    """
-    [choice] = choose_all(ref, lambda name: [load(name)])
-    return choice
-
-
 def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[ChosenMeasurements]:
     """Find the measurements that an argument names, in each run of a merged run.
 

@@ -38,11 +38,7 @@ def explain_lines(measurement: Measurement) -> tuple[str, ...]:
         kernel table.
     """
     lines = lines_of(diagnose_call(measurement.trace)) if measurement.trace else []
-    profile = measurement.profile
-    if profile is None or profile.unavailable:
-        return tuple(lines)
-    timing = measurement.timing if len(profile.kernels) == 1 else None
-    rows, _ = explain_kernels(profile.kernels, profile.chip, timing)
+    rows, _ = _of_kernels(measurement, None)
     for row in rows:
         if row.share_pct is not None and row.share_pct < WORTH_SHOWING_PCT:
             continue
@@ -64,19 +60,19 @@ def explain_measurement(
         regex: Found in the names of the kernels to explain; None for the call and all kernels.
     """
     measurement = test.measurements[label]
+    shown, left_out = _of_kernels(measurement, regex)
     trace = measurement.trace if regex is None else None
+    rows = [*([_of_call(trace)] if trace is not None else []), *shown]
+    return ExplainedMeasurement(test.nodeid, label, rows, left_out) if rows else None
+
+
+def _of_kernels(measurement: Measurement, regex: str | None) -> tuple[list[Explained], int]:
     profile = measurement.profile
-    measured = () if profile is None or measurement.is_static else profile.kernels
-    kernels = measured if regex is None else _chosen(measured, regex)
-    if not kernels and trace is None:
-        return None
-    rows = [_of_call(trace)] if trace is not None else []
-    left_out = 0
-    if profile is not None and kernels:
-        timing = measurement.timing if len(measured) == 1 else None
-        shown, left_out = explain_kernels(kernels, profile.chip, timing)
-        rows += shown
-    return ExplainedMeasurement(test.nodeid, label, rows, left_out)
+    if profile is None or measurement.is_static:
+        return [], 0
+    kernels = profile.kernels if regex is None else _chosen(profile.kernels, regex)
+    timing = measurement.timing if len(profile.kernels) == 1 else None
+    return explain_kernels(kernels, profile.chip, timing)
 
 
 def explain_kernels(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.change import printable, printable_lines
-from pytest_gpuperf.report.rows import failures, split_names
+from pytest_gpuperf.report.rows import failures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,8 +18,6 @@ from pytest_gpuperf.report.rows import Summary
 
 MOST = 10
 """GitHub shows ten errors of a step and drops the others."""
-NAMES_SHOWN = 20
-"""Maximum number of tests in the annotation that sums up the rest."""
 
 
 def annotate(summary: Summary) -> list[str]:
@@ -36,7 +34,7 @@ def annotate(summary: Summary) -> list[str]:
 def error_annotations(
     results: Sequence[TestResult], *, lines: Mapping[str, int] | None = None, prefix: str = ""
 ) -> list[str]:
-    """Return `::error` commands for failed tests, the worst first; the tenth sums up the rest.
+    """Return `::error` commands for the failed tests that GitHub shows, the worst first.
 
     Names and messages may come from a pull request. They are escaped in the same way as by GitHub's own
     toolkit, so that none of them can start a command.
@@ -46,17 +44,8 @@ def error_annotations(
         lines: Line of a test in its file, counted from 1, by node id.
         prefix: Folder of pytest's rootdir in the repository, such as `packages/kernels`; empty for its top.
     """
-    failed = failures(results)
-    single = failed if len(failed) <= MOST else failed[: MOST - 1]
-    commands = [_annotation(result, (lines or {}).get(result.record.nodeid), prefix) for result in single]
-    rest = failed[len(single) :]
-    if rest:
-        _, names = split_names([result.record.nodeid for result in rest])
-        named = [f"{name}: {result.status.value}" for name, result in zip(names, rest, strict=True)]
-        more = [f"and {len(rest) - NAMES_SHOWN:,} more"] if len(rest) > NAMES_SHOWN else []
-        title = f"gpuperf: {len(rest):,} more failed"
-        commands.append(_command({"title": title}, "\n".join([*named[:NAMES_SHOWN], *more])))
-    return commands
+    failed = failures(results)[:MOST]
+    return [_annotation(result, (lines or {}).get(result.record.nodeid), prefix) for result in failed]
 
 
 def _annotation(result: TestResult, line: int | None, prefix: str) -> str:
@@ -67,12 +56,8 @@ def _annotation(result: TestResult, line: int | None, prefix: str) -> str:
         "line": "" if line is None else str(line),
         "title": f"gpuperf: {status}: {name}",
     }
-    return _command(properties, result.message())
-
-
-def _command(properties: Mapping[str, str], message: str) -> str:
     written = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
-    return f"::error {written}::{_data(message)}"
+    return f"::error {written}::{_data(result.message())}"
 
 
 def _data(text: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.compare.selectors import choose
+from pytest_gpuperf.features.compare.selectors import choose_all
 from pytest_gpuperf.features.trace.files import FoundTrace, read_traces
 from pytest_gpuperf.features.trace.kernel_table import short_name
 from pytest_gpuperf.features.trace.report import trace_report
@@ -90,12 +90,12 @@ def _is_trace(path: Path) -> bool:
 def _of_run(project: Project, ref: str, test: str | None = None) -> list[FoundTrace]:
     path = Path()
 
-    def load(run_ref: str | None) -> Run:
+    def load(run_ref: str | None) -> list[Run]:
         nonlocal path
         path = project.find(run_ref)
-        return load_run(path)
+        return [load_run(path)]
 
-    choice = choose(ref, load)
+    [choice] = choose_all(ref, load)
     found = [
         FoundTrace(trace, file_of_run(path, trace.file), entry.test.nodeid, entry.label)
         for entry in choice.entries

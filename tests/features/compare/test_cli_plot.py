@@ -12,7 +12,7 @@ from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.curve_picture import picture_of_curves
 from pytest_gpuperf.features.compare.curves import Curves, curves_of
-from pytest_gpuperf.features.compare.selectors import choose
+from pytest_gpuperf.features.compare.selectors import choose_all
 from pytest_gpuperf.features.page.picture import Polyline
 from pytest_gpuperf.records import GpuInfo, Measurement
 from pytest_gpuperf.records.run_store import RunStore
@@ -40,7 +40,7 @@ plot = partial(gpuperf, "plot")
 
 
 def curves(kept: Run, ref: str = "latest", **options: str) -> Curves:
-    return curves_of([choose(ref, lambda _: kept)], **options)
+    return curves_of(choose_all(ref, lambda _: [kept]), **options)
 
 
 def test_each_function_is_a_line_over_the_sizes(project: Path) -> None:

@@ -21,14 +21,12 @@ def test_passed_tests_are_not_annotated() -> None:
     assert error_annotations([result(status=s) for s in Status if not s.fails]) == []
 
 
-def test_tenth_annotation_sums_up_the_rest() -> None:
+def test_the_ten_worst_failures_are_annotated() -> None:
     failed = [result(f"t.py::test_{number}", Status.LIMIT, line="x") for number in range(40)]
     failed[39] = result("t.py::test_39", Status.WRONG, line="x")
     commands = error_annotations(failed)
     assert len(commands) == 10
     assert "test_39" in commands[0]
-    assert commands[9].startswith("::error title=gpuperf%3A 31 more failed::test_8: limit%0Atest_9: limit")
-    assert commands[9].endswith("and 11 more")
 
 
 @given(st.text(), st.text())

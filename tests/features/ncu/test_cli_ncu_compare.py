@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from inline_snapshot import snapshot
 
@@ -49,7 +51,6 @@ def test_comparison_shows_durations_then_the_largest_movers() -> None:
             "  dram_throughput    %      24.4  25.7 +1.3 points  better",
             "  sm_throughput      %      11.8  10.6 -1.2 points  worse",
             "  issue_active       %      20.9  20.4 -0.4 points  worse",
-            "      13 did not move",
             "all 3 -> all 1",
             "  duration_us        us     14.8  4.64     -68.5 %  better",
             "  grid_size          block  5469  1823     -66.7 %",
@@ -59,7 +60,6 @@ def test_comparison_shows_durations_then_the_largest_movers() -> None:
             "  sm_throughput      %      11.7  10.6 -1.1 points  worse",
             "  l1_throughput      %      41.6  42.3 +0.7 points  better",
             "  issue_active       %      20.7  20.4 -0.3 points  worse",
-            "      12 did not move",
         ]
     )
 
@@ -69,7 +69,7 @@ def test_only_the_largest_movers_are_shown_without_a_preset() -> None:
     few, every = (
         shown(FULL, "--compare", PASS, "--kernel=square", *preset) for preset in ([], ["--preset=all"])
     )
-    assert few.count("      19 moved less, --preset=all shows them; 24 did not move") == 1
+    assert any(re.fullmatch(r"\d+ moved less: --preset=all shows them", line) for line in few)
     assert len(every) > len(few)
     assert not any("moved less" in line for line in every)
 

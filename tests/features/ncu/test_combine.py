@@ -29,10 +29,6 @@ CAPTURES = ROOT / "tests" / "data" / "captures"
 COMBINED = json.loads((CAPTURES / "combined.json").read_text())
 
 
-def test_no_launches_have_no_row() -> None:
-    assert combine([]) == {}
-
-
 def weighted(*rows: tuple[Mapping[str, MetricValue], Mapping[str, MetricValue]]) -> list[KernelProfile]:
     """Return launches with metrics and the raw values that weight them."""
     return [KernelProfile(name="k", metrics=dict(row), weights=dict(weights)) for row, weights in rows]

@@ -13,7 +13,6 @@ from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Hints, Status, TestResult
 from pytest_gpuperf.judge.verdict import Expected, judge
-from pytest_gpuperf.plugin.reports import properties
 from pytest_gpuperf.records import Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.call import Call
@@ -80,12 +79,6 @@ def test_baseline_keeps_exact_trace_values(tmp_path: Path) -> None:
     assert found is not None
     exact = {"launches": 202, "copies": 0, "synchronizations": 0}
     assert found.tests[NODEID].measurements["main"] == MeasurementBaseline(trace=exact)
-
-
-def test_junit_has_trace_values() -> None:
-    written = dict(properties(judged(BLOCK)))
-    assert written["gpuperf.main.launches"] == "202"
-    assert written["gpuperf.main.launch_gap"] == "2"
 
 
 def test_trace_is_usable_in_assertions_without_tracing() -> None:
