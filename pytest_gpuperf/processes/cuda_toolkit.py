@@ -1,10 +1,12 @@
-"""Find NVIDIA's tools: on PATH, or in an installation of the CUDA toolkit."""
+"""Find NVIDIA's tools and libraries: on PATH, in the CUDA toolkit, or in Python packages."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -15,7 +17,7 @@ def toolkits(system: Path = Path("/usr/local")) -> list[Path]:
         system: The folder in which NVIDIA installs them.
     """
     named = [Path(root) for name in ("CUDA_HOME", "CUDA_PATH") if (root := os.environ.get(name))]
-    return [*named, system / "cuda", *sorted(system.glob("cuda-*"), key=_release, reverse=True)]
+    return [*named, system / "cuda", *sorted(system.glob("cuda-*"), key=release, reverse=True)]
 
 
 def find_tool(name: str) -> str | None:
@@ -24,5 +26,15 @@ def find_tool(name: str) -> str | None:
     return next(filter(None, map(shutil.which, candidates)), None)
 
 
-def _release(toolkit: Path) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", toolkit.name)]
+def release(folder: Path) -> list[int]:
+    """Return the numbers in the name of an installation, by which a newer one comes later."""
+    return [int(number) for number in re.findall(r"\d+", folder.name)]
+
+
+def package_paths(name: str, below: str) -> list[Path]:
+    """List paths in a package without importing it; several distributions can share a package."""
+    spec = None
+    with suppress(ValueError):  # a stand-in, which some tests put in its place
+        spec = find_spec(name)
+    roots = (spec and spec.submodule_search_locations) or ()
+    return [path for root in roots for path in sorted(Path(root).glob(below))]

@@ -85,11 +85,8 @@ def compare_measurements(choices: Sequence[ChosenMeasurements], metrics: Sequenc
     names = _metrics(metrics, entries)
     lines = [line for row in rows for line in _lines(row, names, usual=not metrics)]
     notes += [note for row in rows for note in _notes(row, columns, names)]
-    return Comparison(_runs(choices), tuple(columns), tuple(lines), tuple(dict.fromkeys(notes)))
-
-
-def _runs(choices: Iterable[ChosenMeasurements]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(choice.run.id for choice in choices))
+    runs = dict.fromkeys(choice.run.id for choice in choices)
+    return Comparison(tuple(runs), tuple(columns), tuple(lines), tuple(dict.fromkeys(notes)))
 
 
 def _run_titles(choices: Iterable[ChosenMeasurements]) -> dict[str, str]:

@@ -68,7 +68,7 @@ def explain_measurement(
 
 def _of_kernels(measurement: Measurement, regex: str | None) -> tuple[list[Explained], int]:
     profile = measurement.profile
-    if profile is None or measurement.is_static:
+    if profile is None or profile.unavailable or measurement.is_static:
         return [], 0
     kernels = profile.kernels if regex is None else _chosen(profile.kernels, regex)
     timing = measurement.timing if len(profile.kernels) == 1 else None

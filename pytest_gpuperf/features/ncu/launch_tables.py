@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.features.ncu.details_labels import by_speedup
 from pytest_gpuperf.features.ncu.launches import (
+    between,
     clocks_mhz,
     failure_note,
     gpu_names,
@@ -115,8 +116,7 @@ def header_lines(file: NcuFile) -> list[str]:
     facts = gpu_names(file.kernels)
     facts += [f"ncu {file.ncu_version}"] * bool(file.ncu_version)
     if clocks := clocks_mhz(file.kernels):
-        low, high = (f"{clock:.0f}" for clock in clocks)
-        facts.append(f"SM clock {low if low == high else f'{low} to {high}'} MHz")
+        facts.append(f"SM clock {between(*clocks)} MHz")
     return [", ".join(facts)] if facts else []
 
 

@@ -137,7 +137,7 @@ def difference_notes(old: Sequence[ReportKernel], new: Sequence[ReportKernel]) -
     before, after = (clocks_mhz(kernels) for kernels in (old, new))
     if before and after and abs(sum(after) / sum(before) - 1) > CLOCKS_DIFFER_PCT / 100:
         notes.append(
-            f"other clocks: the SMs ran at {_between(*before)} MHz in old and {_between(*after)} in new"
+            f"other clocks: the SMs ran at {between(*before)} MHz in old and {between(*after)} in new"
         )
     for title, kernels in (("old", old), ("new", new)):
         if note := failure_note(kernels):
@@ -158,7 +158,8 @@ def _key(kernel: KernelProfile) -> tuple[object, ...]:
     return (kernel.name, kernel.demangled, size, kernel.block, is_timed, *facts, *gpu)
 
 
-def _between(low: float, high: float) -> str:
+def between(low: float, high: float) -> str:
+    """Show one number, or both: `1785 to 1786`."""
     return f"{low:.0f}" if f"{low:.0f}" == f"{high:.0f}" else f"{low:.0f} to {high:.0f}"
 
 

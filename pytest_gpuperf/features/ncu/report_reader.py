@@ -19,7 +19,7 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.file_kernel import FileKernel
 from pytest_gpuperf.features.ncu.rule_results import rules_from_report
-from pytest_gpuperf.processes.cuda_toolkit import find_tool
+from pytest_gpuperf.processes.cuda_toolkit import find_tool, release
 from pytest_gpuperf.processes.module_process import ask_apart, serve
 
 if TYPE_CHECKING:
@@ -50,15 +50,11 @@ def ncu_python_dirs(ncu: Path | None) -> tuple[Path, ...]:
         ncu = Path(found) if found else None
     dirs: list[Path] = []
     for parent in ncu.resolve().parents if ncu else ():
-        toolkits = sorted(parent.glob("nsight-compute-*"), key=_version, reverse=True)
+        toolkits = sorted(parent.glob("nsight-compute-*"), key=release, reverse=True)
         dirs += [folder / "extras" / "python" for folder in (parent, *toolkits)]
-    packages = sorted(NVIDIA_PACKAGES.glob("*"), key=_version, reverse=True)
+    packages = sorted(NVIDIA_PACKAGES.glob("*"), key=release, reverse=True)
     dirs += [folder / "extras" / "python" for folder in packages]
     return tuple(path for path in dirs if path.is_dir())
-
-
-def _version(folder: Path) -> tuple[int, ...]:
-    return tuple(int(part) for part in folder.name.rpartition("-")[2].split(".") if part.isdigit())
 
 
 class _Request(msgspec.Struct, frozen=True):

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import importlib.util
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.static.kernel_record import CudaOutput, CudaSource, shortened
-from pytest_gpuperf.processes.cuda_toolkit import toolkits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from pytest_gpuperf.processes.cuda_toolkit import package_paths, toolkits
 
 
 @lru_cache(maxsize=1)
 def find() -> ctypes.CDLL | None:
     """Return the library of NVIDIA's wheels, of the CUDA installation or of the system; None without one."""
     installed = (path for root in toolkits() for path in sorted(root.glob("lib64/libnvrtc.so*")))
-    for name in (*_in_wheels("lib/libnvrtc.so.*"), *installed, ctypes.util.find_library("nvrtc")):
+    # The packages `nvidia-*` are all below the folder `nvidia`.
+    wheels = reversed(package_paths("nvidia", "*/lib/libnvrtc.so.*"))
+    for name in (*wheels, *installed, ctypes.util.find_library("nvrtc")):
         if name is not None:
             try:
                 return ctypes.CDLL(str(name))
             except OSError:
                 continue
     return None
-
-
-def _in_wheels(pattern: str) -> Iterator[Path]:
-    """Yield files of the packages `nvidia-*`, which all are below the folder `nvidia`."""
-    spec = importlib.util.find_spec("nvidia")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        yield from sorted(Path(folder).glob(f"*/{pattern}"), reverse=True)
 
 
 def run(library: ctypes.CDLL, source: CudaSource, arch: str) -> CudaOutput:
@@ -49,7 +38,7 @@ def run(library: ctypes.CDLL, source: CudaSource, arch: str) -> CudaOutput:
         library,
         library.nvrtcCreateProgram(ctypes.byref(program), source.text.encode(), name.encode(), 0, None, None),
     )
-    folders = dict.fromkeys(path.parent for path in _in_wheels("include/cuda_fp16.h"))
+    folders = dict.fromkeys(path.parent for path in package_paths("nvidia", "*/include/cuda_fp16.h"))
     own = [f"-I{source.path.parent}"] if source.path else []
     options = [
         f"--gpu-architecture={arch}",

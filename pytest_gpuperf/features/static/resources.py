@@ -6,13 +6,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.static.kernel_record import Resources
+from pytest_gpuperf.processes.cuda_toolkit import package_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,14 +24,8 @@ _REGISTER_BYTES = 4
 
 def find_tool(name: str) -> Path:
     """Return the path of a tool that Triton brings, else of the one on PATH; Triton is not imported."""
-    triton = None
-    with suppress(ValueError):  # a stand-in, which some tests put in its place
-        triton = find_spec("triton")
-    for folder in (triton.submodule_search_locations or ()) if triton else ():
-        path = Path(folder, "backends", "nvidia", "bin", name)
-        if path.exists():
-            return path
-    return Path(shutil.which(name) or name)
+    own = package_paths("triton", f"backends/nvidia/bin/{name}")
+    return own[0] if own else Path(shutil.which(name) or name)
 
 
 def read_cubin(cubin: bytes, kernel: str) -> Resources:

@@ -15,7 +15,6 @@ subscribed, which looks like a client that is at work.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
 import re
 import sys
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.ncu_failures import BUSY_ADVICE, PERMISSION_ADVICE
-from pytest_gpuperf.processes.cuda_toolkit import toolkits
+from pytest_gpuperf.processes.cuda_toolkit import package_paths, toolkits
 from pytest_gpuperf.records.timing import OTHER_CLIENT
 
 if TYPE_CHECKING:
@@ -184,9 +183,9 @@ def copies() -> list[tuple[str, Path]]:
     """List the copies of this environment in the order to use them: the owner and the path of each."""
     # nvidia/cu13/lib from CUDA 13 on, nvidia/cuda_cupti/lib before.
     folders = {
-        WHEELS: sorted(_package_folders("nvidia", "*/lib"), key=lambda one: one.parts[-2], reverse=True),
+        WHEELS: sorted(package_paths("nvidia", "*/lib"), key=lambda one: one.parts[-2], reverse=True),
         TOOLKIT: [root / below for root in toolkits() for below in _OF_TOOLKIT],
-        TRITON: _package_folders("triton", "backends/nvidia/lib/cupti*"),
+        TRITON: package_paths("triton", "backends/nvidia/lib/cupti*"),
     }
     return [
         (source, path)
@@ -195,13 +194,6 @@ def copies() -> list[tuple[str, Path]]:
         # The longest name has the whole version; the others are links to it.
         for path in sorted(folder.glob("libcupti.so*"), reverse=True)[:1]
     ]
-
-
-def _package_folders(name: str, below: str) -> list[Path]:
-    """List folders of a package without importing it; several distributions can share a package."""
-    spec = importlib.util.find_spec(name)
-    roots = (spec and spec.submodule_search_locations) or ()
-    return [folder for root in roots for folder in sorted(Path(root).glob(below))]
 
 
 _MULTIPLE_SUBSCRIBERS = 39
