@@ -19,7 +19,6 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     path = Path(name)
     if path.is_file() and not path.is_symlink():
-        with path.open("rb") as file:
-            head = file.read(100)
+        head = path.read_bytes()[:100]
         if head.startswith(b'{"schema":') and b'"gpuperf":' in head:
             path.unlink()

@@ -50,11 +50,10 @@ def error_annotations(
 
 def _annotation(result: TestResult, line: int | None, prefix: str) -> str:
     file, _, name = result.record.nodeid.partition("::")
-    status = result.status.value
     properties = {
         "file": posixpath.join(prefix, file),
         "line": "" if line is None else str(line),
-        "title": f"gpuperf: {status}: {name}",
+        "title": f"gpuperf: {result.status.value}: {name}",
     }
     written = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
     return f"::error {written}::{_data(result.message())}"

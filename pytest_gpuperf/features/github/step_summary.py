@@ -96,7 +96,6 @@ def write_markdown(summary: Summary) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    name = os.environ.get("GITHUB_STEP_SUMMARY", "")
-    if name and summary.results:
+    if (name := os.environ.get("GITHUB_STEP_SUMMARY")) and summary.results:
         with named(Path(name)), Path(name).open("a", encoding="utf-8") as stream:
             stream.write(summary_markdown(summary))

@@ -61,7 +61,7 @@ def overview(series: Sequence[TimeSeries], ranges: Sequence[Range], order: Order
             [found[0].status if found else "" for found in newest],
             "outcome",
             left=True,
-            tones=[TONES[found[0].status] if found else "" for found in newest],
+            tones=[TONES.get(found[0].status, "") if found else "" for found in newest],
         ),
     ]
     records = [

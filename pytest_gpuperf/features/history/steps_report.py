@@ -16,13 +16,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.history.series import TimeSeries
     from pytest_gpuperf.report.table import Tone
 
-TONES: dict[Status, Tone] = {
-    "slower": "bad",
-    "faster": "good",
-    "returned": "",
-    "accepted": "",
-    "other card": "",
-}
+TONES: dict[Status, Tone] = {"slower": "bad", "faster": "good"}
+"""The other ends of a step are neither good nor bad."""
 _FEW_POINTS = 4
 """Below this number of points no step can be found."""
 
@@ -63,7 +58,7 @@ def steps_table(one: Range) -> Table:
             [each.status for each in found],
             "outcome",
             left=True,
-            tones=[TONES[each.status] for each in found],
+            tones=[TONES.get(each.status, "") for each in found],
         ),
         Column("details", ["\n".join(_details(each, one)) for each in found], "detail"),
     ]

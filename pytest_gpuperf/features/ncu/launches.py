@@ -56,7 +56,9 @@ class LaunchGroup:
     @property
     def durations_us(self) -> tuple[float, float, float] | None:
         """Return the least, the median and the largest duration in µs; None without one."""
-        times = [time for kernel in self.kernels if (time := _duration_us(kernel)) is not None]
+        times = [
+            time for kernel in self.kernels if (time := number_in(kernel.metrics, "duration_us")) is not None
+        ]
         if not times:
             return None
         return min(times), statistics.median(times), max(times)
@@ -64,7 +66,7 @@ class LaunchGroup:
     @property
     def total_us(self) -> float:
         """Return the sum of the durations in µs."""
-        return sum(_duration_us(kernel) or 0.0 for kernel in self.kernels)
+        return sum(number_in(kernel.metrics, "duration_us") or 0.0 for kernel in self.kernels)
 
 
 def groups_of(kernels: Iterable[KernelProfile], *, each: bool = False) -> list[LaunchGroup]:
@@ -80,10 +82,6 @@ def groups_of(kernels: Iterable[KernelProfile], *, each: bool = False) -> list[L
     return [LaunchGroup(tuple(some)) for some in found.values()]
 
 
-def _duration_us(kernel: KernelProfile) -> float | None:
-    return number_in(kernel.metrics, "duration_us")
-
-
 def has_failed(kernel: KernelProfile) -> bool:
     """Return True if ncu could not measure a launch."""
     return isinstance(kernel, ReportKernel) and kernel.failed
@@ -92,7 +90,7 @@ def has_failed(kernel: KernelProfile) -> bool:
 def measured(kernels: Sequence[ReportKernel]) -> list[ReportKernel]:
     """Return the launches to combine: none that failed, and only those with a time if any has one."""
     found = [kernel for kernel in kernels if not kernel.failed]
-    return [kernel for kernel in found if _duration_us(kernel) is not None] or found
+    return [kernel for kernel in found if number_in(kernel.metrics, "duration_us") is not None] or found
 
 
 def launch_name(kernel: ReportKernel) -> str:
@@ -154,7 +152,7 @@ def _key(kernel: KernelProfile) -> tuple[object, ...]:
     ]
     if size is None or has_failed(kernel):
         return ("failed", kernel.name, gpu) if has_failed(kernel) else ()
-    is_timed = _duration_us(kernel) is not None
+    is_timed = number_in(kernel.metrics, "duration_us") is not None
     return (kernel.name, kernel.demangled, size, kernel.block, is_timed, *facts, *gpu)
 
 

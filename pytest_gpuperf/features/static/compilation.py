@@ -73,6 +73,6 @@ def _check_options(options: Mapping[str, Any]) -> None:
         value = options.get(name, 0)
         if type(value) is not int or not 0 <= value < 2**31:
             raise GpuperfError(f"{name}={show_repr(value)}", expected="a whole number, at least 0")
-    texts = isinstance(flags, (list, tuple)) and all(isinstance(flag, str) for flag in flags)
-    if not texts or not all(flag.isprintable() for flag in flags):
+    many = flags if isinstance(flags, (list, tuple)) else (None,)
+    if not all(isinstance(flag, str) and flag.isprintable() for flag in many):
         raise GpuperfError(f"flags={show_repr(flags)}", expected="a list of the compiler's options: ['-O3']")
