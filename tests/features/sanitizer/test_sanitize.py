@@ -24,8 +24,8 @@ pytestmark = pytest.mark.usefixtures("forked_runs")
 WITH_TORCH = """
 from importlib import import_module
 
-# `check` needs the functions of torch that this module keeps.
-del sys.modules["pytest_gpuperf.measure.device.originals"]
+# `check` needs the functions of torch and the first calls that these modules keep.
+del sys.modules["pytest_gpuperf.measure.device.originals"], sys.modules["pytest_gpuperf.measure.first_calls"]
 import_module("pytest_gpuperf.measure.device.originals").Originals = lambda _: None
 """
 TESTS = """
