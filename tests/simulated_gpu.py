@@ -77,7 +77,7 @@ class SimulatedGpu:
             "now": lambda: self.now / 1e6,
             "synchronize": self.synchronize,
             "event": lambda: _Event(self),
-            "record": lambda event, stream=None: event.record(),
+            "record": lambda event, stream=None: event.record(stream),
             "has_passed": lambda event: event.has_passed(),
             "elapsed_us": lambda start, end: start.elapsed_us(end),
             "current_stream": lambda: SimpleNamespace(cuda_stream=0),
@@ -222,7 +222,7 @@ class _Event:
         self._gpu = gpu
         self.at = -1.0
 
-    def record(self) -> None:
+    def record(self, _stream: object) -> None:
         self._gpu.log.append("record")
         self.at = self._gpu.done_at()
 

@@ -19,7 +19,7 @@ from benchmarks.gate_power.samples import Began, Failed, SessionSample, model_ke
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.environment import environment
-from pytest_gpuperf.measure.device.originals import elapsed_us, event
+from pytest_gpuperf.measure.device.originals import elapsed_us, event, record
 from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.timing.timer import Timer
 from pytest_gpuperf.statistics.clock_model import ClockModel
@@ -134,9 +134,9 @@ def _launches(call: Call) -> list[float]:
     pairs = [(event(), event()) for _ in range(LAUNCHES)]
     block_gpu(LAUNCHES_BLOCKED_US)
     for start, end in pairs:
-        start.record()
+        record(start)
         call()
-        end.record()
+        record(end)
     torch.cuda.synchronize()
     return [elapsed_us(start, end) for start, end in pairs]
 

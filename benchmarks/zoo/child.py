@@ -42,7 +42,6 @@ LONGEST_MESSAGE = 300
 NOT_IN_THIS_MODE = (
     "needs a callable",
     "too short to be timed cold",
-    "launched nothing on the GPU, on the current stream",
 )
 """Parts of messages that a mode cannot time a callable."""
 REFERENCE_CALLS = 20

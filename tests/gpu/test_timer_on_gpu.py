@@ -244,7 +244,7 @@ def test_cold_refuses_calls_that_cannot_be_captured(timer: Timer) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "hot", "cold", "queued", "kernels", "host"])
 def test_a_callable_that_launches_nothing_is_refused(timer: Timer, mode: str) -> None:
-    with pytest.raises(GpuperfError, match="launched nothing on the GPU"):
+    with pytest.raises(GpuperfError, match="nothing on the "):
         timer.time(lambda: torch.ones(3).sum(), mode=mode)
 
 

@@ -68,7 +68,7 @@ class _Clock:
                 "gpu_clock times with CUDA events, and torch sees no CUDA GPU",
                 next_step="mark the test with @pytest.mark.gpuperf(benchmark=True), which skips it here",
             )
-        end = originals.event()
+        end: Any = originals.event()
         originals.record(end)
         originals.synchronize()
         if self._start is not None and self._start.device == end.device:

@@ -28,7 +28,7 @@ from pytest_gpuperf.features.trace.summary import summarise, with_span
 from pytest_gpuperf.features.trace.triton_tensor_cores import TritonCode
 from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
-from pytest_gpuperf.measure.device.originals import elapsed_us, event
+from pytest_gpuperf.measure.device.originals import elapsed_us, event, record
 from pytest_gpuperf.records.timing import OTHER_CLIENT
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ def _by_events(fn: Callable[[], object]) -> float:
     for _ in range(CALLS):
         start, end = event(), event()
         torch.cuda.synchronize()
-        start.record()
+        record(start)
         fn()
-        end.record()
+        record(end)
         torch.cuda.synchronize()
         times.append(elapsed_us(start, end))
     return statistics.median(times)

@@ -108,22 +108,22 @@ def finish(value: object = None) -> None:
         synchronize()
 
 
-def event() -> Any:
+def event() -> object:
     """Return a CUDA event with timing, for the other functions of this module."""
     return _EVENT(enable_timing=True)
 
 
-def record(one: Any, stream: Any = None) -> None:
+def record(one: object, stream: Any = None) -> None:
     """Record an event on a stream, by default the current one."""
     _EVENT.record(one, current_stream() if stream is None else stream)
 
 
-def has_passed(one: Any) -> bool:
+def has_passed(one: object) -> bool:
     """Return True if the work before a recorded event is done."""
     return bool(_EVENT.query(one))
 
 
-def elapsed_us(start: Any, end: Any) -> float:
+def elapsed_us(start: object, end: object) -> float:
     """Return the microseconds between two events that have passed."""
     return 1e3 * float(_EVENT.elapsed_time(start, end))
 

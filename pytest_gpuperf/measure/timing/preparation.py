@@ -92,7 +92,7 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
         reason = error.found
     except NothingLaunchedError:
         elsewhere, reason = True, "it launches nothing on the current stream"
-        if mode != "auto":
+        if mode == "queued":
             raise
     if mode in ("hot", "cold"):
         raise GpuperfError(
