@@ -275,10 +275,10 @@ class Settler:
         except OutOfTimeError:
             spent = f"the {allowed_s:.0f} s of gpuperf_settle_seconds are spent"
             why |= {label: spent for label in able if label not in found}
-        commit_named = self._against.commit if self._against is not None else None
+        named = self._against.commit if self._against is not None else None
+        none = AgainstTiming(ref=named.ref, commit=named.id) if named is not None else None
         return {
-            label: found.get(label)
-            or Settlement(how="impossible", against=_none(commit_named), reason=reason)
+            label: found.get(label) or Settlement(how="impossible", against=none, reason=reason)
             for label, reason in why.items()
         }
 
@@ -415,10 +415,6 @@ def _is_alike(series: Series) -> bool:
 
 def _is_recorded(measured: Measurement) -> bool:
     return measured.timing is not None and measured.timing.source == "cupti"
-
-
-def _none(commit: Commit | None) -> AgainstTiming | None:
-    return AgainstTiming(ref=commit.ref, commit=commit.id) if commit is not None else None
 
 
 def _fresh(
