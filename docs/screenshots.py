@@ -37,16 +37,17 @@ class Screenshot(NamedTuple):
     height: int
     """Of the window, in pixels."""
     opened: str = ""
-    """Text of the row to open; empty for the table alone."""
+    """Text of the row to open; empty for the table alone. The run has other counters than the baselines, so it
+    is shown without them."""
 
 
 SCREENSHOTS = (
     Screenshot("report_table.png", ("20261122-235542",), scheme="light", height=700),
     Screenshot(
         "report_details.png",
-        ("benchmarks/results/roofline_run.json",),
+        (str(ROOT / "benchmarks/results/roofline_run.json"),),
         scheme="dark",
-        height=1500,
+        height=1180,
         opened="test_large_triton",
     ),
     Screenshot("dashboard.png", (), scheme="light", height=860),
@@ -74,9 +75,9 @@ def browser() -> Iterator[Browser]:
             chromium.close()
 
 
-def write_report(arguments: Sequence[str], output: Path) -> None:
-    """Write a report with the baselines and recordings of this repository."""
-    cli.main(["report", *arguments, "-o", str(output), "--root", str(ROOT)], standalone_mode=False)
+def write_report(arguments: Sequence[str], output: Path, root: Path = ROOT) -> None:
+    """Write a report with the baselines and recordings of this repository, or of another one."""
+    cli.main(["report", *arguments, "-o", str(output), "--root", str(root)], standalone_mode=False)
 
 
 def write_dashboard(folder: Path) -> Path:
@@ -95,7 +96,7 @@ def main() -> None:
         for shot in SCREENSHOTS:
             report = Path(folder) / "report.html"
             if shot.arguments:
-                write_report(shot.arguments, report)
+                write_report(shot.arguments, report, Path(folder) if shot.opened else ROOT)
             else:
                 report = write_dashboard(Path(folder))
             page = chromium.new_page(
