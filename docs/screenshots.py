@@ -37,8 +37,7 @@ class Screenshot(NamedTuple):
     height: int
     """Of the window, in pixels."""
     opened: str = ""
-    """Text of the row to open; empty for the table alone. The run has other counters than the baselines, so it
-    is shown without them."""
+    """Text of the row to open, without baselines: the run has other counters; empty for the table alone."""
 
 
 SCREENSHOTS = (
