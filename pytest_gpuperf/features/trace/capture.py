@@ -28,7 +28,7 @@ from pytest_gpuperf.features.trace.summary import summarise, with_span
 from pytest_gpuperf.features.trace.triton_tensor_cores import TritonCode
 from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
-from pytest_gpuperf.measure.device.originals import elapsed_us, event, record
+from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.records.timing import OTHER_CLIENT
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def capture(fn: Callable[[], object], file: Path) -> Trace:
     """
     for _ in range(WARM_UP_CALLS):
         fn()
-    torch.cuda.synchronize()
+    originals.synchronize()
     event_us = _by_events(fn)
     recorded = _by_cupti(fn)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -93,13 +93,13 @@ def _by_events(fn: Callable[[], object]) -> float:
     """Return the median microseconds between an event before a call and one after it."""
     times = []
     for _ in range(CALLS):
-        start, end = event(), event()
-        torch.cuda.synchronize()
-        record(start)
+        start, end = originals.event(), originals.event()
+        originals.synchronize()
+        originals.record(start)
         fn()
-        record(end)
-        torch.cuda.synchronize()
-        times.append(elapsed_us(start, end))
+        originals.record(end)
+        originals.synchronize()
+        times.append(originals.elapsed_us(start, end))
     return statistics.median(times)
 
 
@@ -108,7 +108,7 @@ def _by_cupti(fn: Callable[[], object]) -> Span | None:
     try:
         with activity.recorded() as activities:
             for _ in range(CALLS):
-                torch.cuda.synchronize()
+                originals.synchronize()
                 fn()
     except CuptiError as error:
         if OTHER_CLIENT in error.found:

@@ -7,7 +7,7 @@ import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import torch
+import pytest
 
 from pytest_gpuperf.features.trace import capture, chrome_traces
 from pytest_gpuperf.features.trace.capture import CALLS, Span, median_call, with_shortest
@@ -16,14 +16,13 @@ from pytest_gpuperf.features.trace.triton_tensor_cores import TritonCode
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.session.live_source import trace_file_name
+from simulated_gpu import SimulatedGpu
 from trace_builders import TraceBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from typing import NoReturn
-
-    import pytest
 
     from pytest_gpuperf.records import Trace
 
@@ -80,12 +79,12 @@ def test_calls_with_different_kernels_give_no_span() -> None:
 
 def test_all_three_record_a_call_and_its_trace_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    doing = ["warm-up"]
+    doing = ["before"]
+    gpu = SimulatedGpu(monkeypatch)
 
-    def by_events(fn: Callable[[], object]) -> float:
-        doing.append("events")
-        fn()
-        return 30.0
+    def fn() -> None:
+        calls.append(doing[-1])
+        gpu.launch(30)
 
     def by_cupti() -> NoReturn:
         raise CuptiError("another profiler holds it")
@@ -98,15 +97,14 @@ def test_all_three_record_a_call_and_its_trace_stays(tmp_path: Path, monkeypatch
             trace.kernel("k", start, 5.0)
         file.write_bytes(gzip.compress(trace.data()))
 
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(capture, "_by_events", by_events)
     monkeypatch.setattr("pytest_gpuperf.measure.cupti.activity.recorded", by_cupti)
     monkeypatch.setattr(capture, "_profile", profile)
-    found = capture.capture(lambda: calls.append(doing[-1]), tmp_path / "traces" / "x.json.gz")
+    found = capture.capture(fn, tmp_path / "traces" / "x.json.gz")
     # The warm-up compiles and tunes before the measured calls, and the profiler comes last.
-    assert calls == ["warm-up"] * 3 + ["events", "profiler"]
+    assert calls == ["before"] * (3 + CALLS) + ["profiler"]
     assert (found.file, found.launches) == ("traces/x.json.gz", 3)
-    assert (found.span_source, found.span_us) == ("events", 30.0)
+    assert found.span_source == "events"
+    assert found.span_us == pytest.approx(30, abs=2)
 
 
 class CompiledKernel:
