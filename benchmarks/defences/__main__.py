@@ -91,7 +91,7 @@ def _tried(one: Outcome, result: str, theme: str = "") -> Tried:
 
 
 def measure(out: Path, minutes: float, only: tuple[str, ...]) -> None:
-    """Run what is named in `only`, and write the results after each."""
+    """Run the parts in `only`, and write the results after each."""
     from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
 

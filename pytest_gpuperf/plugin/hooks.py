@@ -209,7 +209,8 @@ class Hooks:
         given = [item.nodeid for item in session.items]
         if self._link is not None:
             given = self._link.orders.spread(given)[self._link.orders.worker]
-        own = {item.stash[STATE].nodeid for item in measuring if item.nodeid in set(given)}
+        names = {item.nodeid: item.stash[STATE].nodeid for item in measuring}
+        own = {names[nodeid] for nodeid in given if nodeid in names}
         reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
