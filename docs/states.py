@@ -31,7 +31,7 @@ from pytest_gpuperf.records.run_store import RunStore, encode_run, load_run, new
 ROOT = Path(__file__).parent.parent
 CAPTURES = ROOT / "tests" / "data" / "captures"
 GALLERY = "test_third_party"
-H100 = "nvidia-h100-80gb-hbm3"
+H100, H200 = "nvidia-h100-80gb-hbm3", "nvidia-h200"
 SQUARE = "suites/test_square.py::test_square_"
 FIRST_TEST = "perf/test_square.py::test_square"
 FIRST_TEST_CODE = """\
@@ -50,7 +50,7 @@ def test_square(gpuperf):
 
 
 def copy_project(root: Path, project: Path) -> None:
-    """Copy the suites, baselines and recordings; the largest recording is also the newest run.
+    """Copy the suites, baselines and recordings of H200s; the largest recording is also the newest run.
 
     The gallery and other GPUs, whose recordings may be newer, are left out.
     """
@@ -58,7 +58,8 @@ def copy_project(root: Path, project: Path) -> None:
     left_out = shutil.ignore_patterns("__pycache__", f"{GALLERY}.*", H100)
     for folder in ("suites", "baselines"):
         shutil.copytree(root / folder, project / folder, ignore=left_out)
-    shutil.copy(root / "pyproject.toml", project)
+    path = project / "pyproject.toml"
+    path.write_text((root / path.name).read_text(encoding="utf-8").replace(H100, H200), encoding="utf-8")
     for run in newest_recordings(project / "baselines"):
         if is_of_gallery(run):
             recording_path(project / "baselines", run).unlink()
@@ -75,8 +76,8 @@ def gallery(project: Path) -> None:
     """Let the project have the kernels of other packages, too."""
     shutil.copy(ROOT / "suites" / f"{GALLERY}.py", project / "suites")
     for folder in ("", "recordings"):
-        for path in (ROOT / "baselines" / "nvidia-h200" / folder).glob("*.json*"):
-            shutil.copy(path, project / "baselines" / "nvidia-h200" / folder)
+        for path in (ROOT / "baselines" / H200 / folder).glob("*.json*"):
+            shutil.copy(path, project / "baselines" / H200 / folder)
 
 
 def is_of_gallery(run: Run) -> bool:
@@ -104,7 +105,7 @@ def first_test_on_h100(project: Path) -> None:
     two_h100s(project)
     first_test(project)
     path = project / "pyproject.toml"
-    path.write_text(path.read_text(encoding="utf-8").replace("nvidia-h200", H100), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace(H200, H100), encoding="utf-8")
 
 
 def first_test_slower(project: Path) -> None:
