@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_gpuperf.judge.result import Finding, Status, TestResult
-from pytest_gpuperf.judge.screen import TimeComparison
+from pytest_gpuperf.judge.result import Finding, Status, TestResult, TimeComparison
 from pytest_gpuperf.records import (
     Conditions,
     Environment,

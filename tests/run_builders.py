@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.judge.screen import Origin
+from pytest_gpuperf.judge.times import Origin
 from pytest_gpuperf.records import (
     RUN_SCHEMA,
     AgainstTiming,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally
 from pytest_gpuperf.baseline.sessions import merged_time
-from pytest_gpuperf.judge.screen import Origin, screen
-from pytest_gpuperf.judge.times import compare_fresh
+from pytest_gpuperf.judge.settlement import compare_fresh
+from pytest_gpuperf.judge.times import Origin, screen
 from pytest_gpuperf.records import Settlement
 from pytest_gpuperf.records.baseline import RunNote
 from pytest_gpuperf.statistics.clock_model import normalise_blocks
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from benchmarks.gate_power.samples import SessionSample
-    from pytest_gpuperf.judge.screen import TimeComparison
+    from pytest_gpuperf.judge.result import TimeComparison
     from pytest_gpuperf.records import Timing
     from pytest_gpuperf.records.baseline import TimeBaseline
 

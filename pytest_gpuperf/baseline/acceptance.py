@@ -17,7 +17,8 @@ from pytest_gpuperf.judge.counters import (
     distinct_kernels,
 )
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.judge.times import STORED_OFF, judge_time, other_call
+from pytest_gpuperf.judge.settlement import STORED_OFF
+from pytest_gpuperf.judge.times import judge_time, other_call
 from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
 from pytest_gpuperf.records.change import Change, show_value
 from pytest_gpuperf.records.run import STATIC_SOURCE
@@ -26,7 +27,8 @@ from pytest_gpuperf.statistics.decision import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_gpuperf.judge.screen import Origin, TimeComparison
+    from pytest_gpuperf.judge.result import TimeComparison
+    from pytest_gpuperf.judge.times import Origin
     from pytest_gpuperf.records import Measurement, Timing
     from pytest_gpuperf.records.baseline import TimeBaseline
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.acceptance import OF_PART, Accepted, Effect, update
 from pytest_gpuperf.baseline.rounding import round_to_digits
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.judge.time_lower_bound import impossible_time
+from pytest_gpuperf.judge.times import Origin
 from pytest_gpuperf.records import NO_GPU, Measurement, Run
 from pytest_gpuperf.records.baseline import (
     BASELINE_SCHEMA,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Hints, TestResult
-from pytest_gpuperf.judge.screen import Origin
+from pytest_gpuperf.judge.times import Origin
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.files import show_path

@@ -26,8 +26,8 @@ from msgspec.structs import replace
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.result import Finding, Status
-from pytest_gpuperf.judge.screen import spread_pct
-from pytest_gpuperf.judge.times import SpeedUp, speed_up
+from pytest_gpuperf.judge.settlement import SpeedUp, speed_up
+from pytest_gpuperf.judge.times import spread_pct
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
 from pytest_gpuperf.records.value_names import COMPILE, PEAK_MEMORY, VALUES, is_of

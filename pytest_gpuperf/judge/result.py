@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Literal
 
 import msgspec
 
-from pytest_gpuperf.judge.screen import TimeComparison
 from pytest_gpuperf.records import TestRecord
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.passes import SelectedTest
-from pytest_gpuperf.statistics.decision import Outcome
+from pytest_gpuperf.statistics.decision import Decision, Outcome
 
 
 class Status(str, Enum):
@@ -68,6 +68,39 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     def more(self) -> tuple[str, ...]:
         """Lines below the first: the evidence and the next step."""
         return (*self.details, *filter(None, [self.next_step]))
+
+
+class TimeComparison(msgspec.Struct, frozen=True, gc=False):
+    """Time compared with its baseline."""
+
+    decision: Decision
+    actual_us: float
+    """New time at `at_mhz`, like `baseline_us`."""
+    baseline_us: float
+    """Geometric mean over the sessions, or the time of the old code."""
+    at_mhz: float = 0.0
+    """SM clock that both were brought to; 0 if they are compared as measured."""
+    actual_mhz: float = 0.0
+    """Mean SM clock of the new time; 0 if unknown."""
+    baseline_mhz: float = 0.0
+    """Mean SM clock of the sessions; 0 if unknown."""
+    how: Literal["screen", "in turn", "fresh"] = "screen"
+    """Way of the comparison, so that `decision.replicates` counts sessions, restarts or processes."""
+    stored: int = 0
+    """Number of stored sessions, of which only those of the same card may count; 0 in turn."""
+    against: str = ""
+    """Older code of a comparison in turn, as the user named it or by its commit."""
+    why: tuple[str, ...] = ()
+    """Facts that decided, besides the restarts or the screen."""
+    too_noisy: bool = False
+    """True if its own error is larger than the screen: it does not pass by that."""
+    suspect: bool = False
+    """True if it has to be settled."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome of the comparison."""
+        return self.decision.outcome
 
 
 class TestResult(msgspec.Struct, frozen=True, gc=False, tag=True):

@@ -1,40 +1,143 @@
-"""Judgement of a time next to its baseline: by the screen, old and new code in turn, or fresh processes."""
+"""Judgement of a time next to its baseline: by the screen, and by the settlement of a suspect.
+
+The screen compares a time with the stored sessions, at one SM clock. Nothing fails because of it: a time
+outside is a suspect, which is settled.
+"""
 
 from __future__ import annotations
 
 import math
-from statistics import fmean, median
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+import msgspec
 
 from pytest_gpuperf.judge.code_changes import is_same_code
-from pytest_gpuperf.judge.result import Finding, Status
-from pytest_gpuperf.judge.screen import TimeComparison, screen
+from pytest_gpuperf.judge.result import Finding, Status, TimeComparison
+from pytest_gpuperf.judge.settlement import compare_restarts, judge_settlement
+from pytest_gpuperf.records import Toolchain
+from pytest_gpuperf.records.baseline import RunNote, Session, card_of
 from pytest_gpuperf.records.change import show_pair
-from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
-from pytest_gpuperf.statistics.sequential import decide_restarts
-from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, LARGE_PCT, MACHINE_PCT
+from pytest_gpuperf.statistics.clock_model import (
+    ClockModel,
+    normalisation_error,
+    normalise,
+    normalise_blocks,
+    pool_models,
+)
+from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct, standard_error, trimmed_mean
+from pytest_gpuperf.statistics.sequential import LOSS_PCT
+from pytest_gpuperf.statistics.thresholds import HELD_BACK, MACHINE_PCT, NOISY_PCT, SCREEN_PCT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.judge.screen import Origin
-    from pytest_gpuperf.records import (
-        AgainstTiming,
-        Measurement,
-        Settlement,
-        Timing,
-        TimingMode,
-    )
+    from pytest_gpuperf.records import Measurement, Timing, TimingMode
     from pytest_gpuperf.records.baseline import MeasurementBaseline, TimeBaseline
 
+PACKAGES = ("torch", "triton", "cuda", "python")
+"""Parts of the toolchain that can change a kernel, besides the packages by name."""
 BY_SESSIONS = "without --gpuperf-against the stored sessions decide"
 AGAIN = "time it again while nothing else uses the GPU"
-NOT_SETTLED = "not settled"
-"""Why a suspect stays undecided, if nothing else is known."""
-STORED_OFF = "the stored session is off"
 _REPLICATES = {"screen": "stored session", "in turn": "restart", "fresh": "fresh process"}
+_OF_MACHINE = ("driver", "gpuperf", "allocator")
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """Origin of a new time, and of the sessions that it is compared with."""
+
+    card: str = ""
+    """UUID of the GPU of the new time."""
+    toolchain: Toolchain = Toolchain()
+    """Versions with which it was taken."""
+    runs: Mapping[str, RunNote] = {}
+    """Origins of the sessions, by run id."""
+
+    def counted(self, sessions: Iterable[Session]) -> list[list[Session]]:
+        """Return the sessions that a new time is compared with, by card.
+
+        They are those of the same card, driver and plugin; or else of the same card; or else of all cards.
+        """
+        cards: dict[str, list[Session]] = {}
+        for session in sessions:
+            cards.setdefault(card_of(session, self.runs), []).append(session)
+        own = cards.get(self.card, [])
+        alike = [session for session in own if not self._changed(session, _OF_MACHINE)]
+        return [alike or own] if own else list(cards.values())
+
+    def differences(self, sessions: Sequence[Session]) -> tuple[list[str], list[str]]:
+        """Compare a new time with the newest of the sessions that it is compared with.
+
+        Returns:
+            Packages that can change a kernel, as `torch 2.11.0 -> 2.12.0`; then card, driver and this plugin.
+        """
+        groups = self.counted(sessions)
+        newest = max((group[-1] for group in groups), key=sessions.index)
+        before = card_of(newest, self.runs)
+        other = ["another card"] if before and self.card and before != self.card else []
+        return self._changed(newest, PACKAGES), [*other, *self._changed(newest, _OF_MACHINE)]
+
+    def _changed(self, session: Session, names: Sequence[str]) -> list[str]:
+        before = self.runs[session.run].toolchain if session.run in self.runs else Toolchain()
+        pairs = [(name, getattr(before, name), getattr(self.toolchain, name)) for name in names]
+        if names is PACKAGES:
+            now = self.toolchain.packages
+            pairs += [(name, old, now.get(name, "")) for name, old in before.packages.items()]
+        return [f"{name} {old} -> {new}" for name, old, new in pairs if old and new and old != new]
+
+
+class OneClock(msgspec.Struct, frozen=True, gc=False):
+    """The clock and the model for all times of a test."""
+
+    model: ClockModel
+    at_mhz: float
+    """The SM clock that times are brought to; 0 if they stay as measured."""
+
+    @classmethod
+    def of(cls, times: TimeBaseline, timing: Timing) -> OneClock:
+        """Pool the models of stored sessions, or take that of a new time if they have none.
+
+        If no model is known, times stay as measured.
+        """
+        models = [session.clock_model for session in times.sessions if session.clock_model is not None]
+        models = models or list(filter(None, [timing.clock_model]))
+        if not models:
+            return cls.as_measured(times)
+        at_mhz = times.reference_mhz or models[0].reference_mhz
+        return cls(pool_models(models, at_mhz), at_mhz)
+
+    @classmethod
+    def as_measured(cls, times: TimeBaseline) -> OneClock:
+        """Leave times as they are, with the error of clocks that differ from the mean one of the sessions.
+
+        The share of a time that depends on the clock may be from 0 to 1: its root mean square counts.
+        """
+        clocks = [session.sm_clock_mhz for session in times.sessions]
+        mhz, error = (fmean(clocks), 1 / math.sqrt(3)) if all(clocks) else (1.0, 0.0)
+        return cls(ClockModel(cycles=0.0, fixed_us=1.0, reference_mhz=mhz, share_error=error), 0.0)
+
+    def logs(self, times: TimeBaseline) -> dict[Session, float]:
+        """Return the logarithm of each session's time in µs, without those whose own clock is not known."""
+        return {one: math.log(us) for one in times.sessions if (us := self._stored_us(one)) > 0}
+
+    def _stored_us(self, session: Session) -> float:
+        own, mhz = session.clock_model, session.sm_clock_mhz
+        if not self.at_mhz:
+            return session.time_us
+        if not mhz:
+            return session.normalised_us
+        # Its blocks were brought to the one clock one by one, by its own model.
+        measured_us = normalise(session.normalised_us, self.at_mhz, own, mhz) if own else session.time_us
+        return normalise(measured_us, mhz, self.model, self.at_mhz)
+
+    def blocks(self, times_us: Sequence[float], clocks: Sequence[float]) -> list[float]:
+        """Return blocks at the one clock, in µs."""
+        return normalise_blocks(times_us, clocks, self.model, self.at_mhz) if self.at_mhz else [*times_us]
+
+    def error(self, mhz: float) -> float:
+        """Return the relative error of a time from an SM clock, in MHz; 0 if the clock is not known."""
+        return normalisation_error(mhz, self.model, self.at_mhz) if mhz else 0.0
 
 
 def judge_time(
@@ -71,7 +174,7 @@ def judge_time(
         if time.outcome is not Outcome.PASS:
             sides = (measurement.code, settlement.against.code if settlement and settlement.against else None)
             same = any(is_same_code(code, baseline.code) for code in sides)
-            time, drift = _settled(time, settlement, known, same, origin, tolerance_pct)
+            time, drift = judge_settlement(time, settlement, known, same, origin, tolerance_pct)
     if time is None or (time.outcome is Outcome.PASS and not time.why):
         return time, None
     noisy = time.too_noisy and time.outcome is Outcome.INCONCLUSIVE
@@ -87,124 +190,79 @@ def other_call(measurement: Measurement, baseline: MeasurementBaseline) -> str:
     return now.difference(before) if now is not None and before is not None else ""
 
 
-def _settled(
-    time: TimeComparison,
-    settlement: Settlement | None,
-    known: TimeBaseline,
-    is_same: bool,
-    origin: Origin,
-    tolerance_pct: float,
-) -> tuple[TimeComparison, str]:
-    """Judge a time outside the screen by its settlement, unless that is of other sessions.
+def screen(
+    timing: Timing, known: TimeBaseline, origin: Origin, tolerance_pct: float = 0.0
+) -> TimeComparison | None:
+    """Compare a time with the stored sessions: `pass` within the screen, else `inconclusive`, a suspect.
+
+    The sessions of one card together weigh as much as those of another.
 
     Returns:
-        The comparison that decides, and the other causes that moved the time: `driver 580 -> 590`; empty if
-        nothing did.
+        None if the new time is not of the mode and source of the sessions.
     """
-    if settlement is None or not {one.run for one in known.sessions}.issuperset(settlement.sessions):
-        return replace(time, why=(NOT_SETTLED,), suspect=True), ""
-    packages, machine = map(", ".join, origin.differences(known.sessions))
-    # By the host's clock, another machine's time may be anything.
-    on_other = math.inf if known.mode == "host" else MACHINE_PCT
-    fresh = compare_fresh(settlement, time, tolerance_pct, on_other if machine else 0.0)
-    if settlement.how == "fresh" and fresh is not None:
-        return _because(fresh, f"old code could not be timed in turn: {settlement.reason}"), ""
-    turn = compare_restarts(settlement.against, tolerance_pct)
-    if settlement.how != "in turn" or turn is None:
-        return _because(time, settlement.reason or NOT_SETTLED), ""
-    tolerated = ALIKE_PCT < turn.decision.change_pct <= tolerance_pct
-    if turn.decision.outcome is not Outcome.PASS or tolerated:
-        return turn, ""
-    alike = "old and new code are alike in turn"
-    if machine and packages:
-        return _because(time, alike, f"the machine and packages changed: {machine}, {packages}"), ""
-    if packages:
-        if fresh is None:
-            return _because(time, alike, f"{packages}, and no fresh processes confirm it"), ""
-        return _because(fresh, alike, f"by the toolchain: {packages}"), ""
-    if time.decision.low_pct <= 0 <= time.decision.high_pct:
-        return turn, ""  # only its own error made it a suspect: nothing has to be explained
-    # If neither side had the machine code of the newest session, both may have what made it slower. Hashes
-    # leave out copies and all that is outside of git, so they do not explain a large difference.
-    if not (machine or (is_same and abs(time.decision.change_pct) <= LARGE_PCT)):
-        return _because(time, alike, "nothing that is known differs from the baseline"), ""
-    passed = replace(time, decision=replace(time.decision, outcome=Outcome.PASS))
-    cause = machine or STORED_OFF
-    return _because(passed, alike, cause), cause
-
-
-def _because(time: TimeComparison, *why: str) -> TimeComparison:
-    return replace(time, why=why)
-
-
-def compare_restarts(against: AgainstTiming | None, tolerance_pct: float = 0.0) -> TimeComparison | None:
-    """Judge a time against older code, both measured in turn on one GPU; None without restarts."""
-    if against is None or not against.log_ratios:
+    found = timing.by(known.source)
+    if found is None or found.mode != known.mode or timing.only_host:
         return None
-    ratios, raw, first = against.log_ratios, against.raw_log_ratios, against.new_first
-    by_host = against.mode == "host"
-    decision = decide_restarts(ratios, tolerance_pct, final=True, raw=raw, new_first=first, by_host=by_host)
-    # The decision is on the ratio of restarts; the mean of all blocks may differ from it a little.
-    old_us = against.new_us / (1 + decision.change_pct / 100)
-    at_one_clock = raw not in ((), ratios) and not decision.as_measured
+    measured = OneClock.as_measured(known)
+    for clock in (OneClock.of(known, found) if found.sm_clock_mhz else measured, measured):
+        logs, blocks = clock.logs(known), clock.blocks(found.blocks_us, found.blocks_mhz)
+        time_us = trimmed_mean(blocks) if clock.at_mhz else found.time_us
+        # Cold blocks below 0 may outweigh the others by the model of another session.
+        if logs and time_us > 0:
+            break
+    groups = origin.counted(logs)
+    sessions = [session for group in groups for session in group]
+    new_card = card_of(sessions[0], origin.runs) != origin.card
+    expected = fmean(fmean(map(logs.__getitem__, group)) for group in groups)
+    error = math.hypot(
+        standard_error(blocks) / time_us,
+        clock.error(found.sm_clock_mhz),
+        fmean(clock.error(session.sm_clock_mhz) for session in sessions) if clock.at_mhz else 0.0,
+    )
+    widest = math.log1p(_width_pct(found, sessions, new_card=new_card) / 100)
+    replicates = len(groups) if new_card else len(sessions)
+    # More sessions narrow the share of the screen that is theirs.
+    width = widest * math.sqrt((1 + 1 / replicates) / 2)
+    # Small losses add up: nothing passes that the oldest sessions alone do not let pass.
+    oldest = fmean(logs[group[0]] for group in groups)
+    expected = min(max(expected, oldest - widest + width), oldest + widest - width)
+    change, width = math.log(time_us) - expected, width + error
+    too_noisy = error > max(widest, math.log1p(tolerance_pct / 100))
+    inside = not too_noisy and (abs(change) <= width or 0 < as_pct(change) <= tolerance_pct)
+    clocks = [session.sm_clock_mhz for session in sessions]
     return TimeComparison(
-        decision=decision,
-        actual_us=against.new_us,
-        baseline_us=old_us,
-        at_mhz=fmean((against.new_mhz, against.old_mhz)) if at_one_clock else 0.0,
-        actual_mhz=against.new_mhz,
-        baseline_mhz=against.old_mhz,
-        how="in turn",
-        against=against.ref
-        if not against.commit or against.commit.startswith(against.ref)
-        else f"{against.ref} ({against.commit[:7]})",
+        decision=Decision(
+            Outcome.PASS if inside else Outcome.INCONCLUSIVE,
+            as_pct(change),
+            as_pct(change - width),
+            as_pct(change + width),
+            len(sessions),
+            new_card=new_card,
+        ),
+        actual_us=time_us,
+        baseline_us=math.exp(expected),
+        at_mhz=clock.at_mhz,
+        actual_mhz=found.sm_clock_mhz,
+        baseline_mhz=fmean(clocks) if all(clocks) else 0.0,
+        stored=len(known.sessions),
+        too_noisy=too_noisy,
     )
 
 
-class SpeedUp(NamedTuple):
-    """Time of one callable over that of another, give or take three standard errors."""
-
-    value: float
-    low: float
-    high: float
+def spread_pct(timing: Timing) -> float:
+    """Return how far a time of another process of the same code may be from this one, in %."""
+    return _width_pct(timing, (), new_card=False) + 100 * standard_error(timing.blocks_us) / timing.time_us
 
 
-def speed_up(against: AgainstTiming) -> SpeedUp | None:
-    """Return the old time over the new one; None without restarts."""
-    compared = compare_restarts(against)
-    if compared is None:
-        return None
-    decision = compared.decision
-    changes = (decision.change_pct, decision.high_pct, decision.low_pct)
-    return SpeedUp(*(1 / (1 + change / 100) for change in changes))
-
-
-def compare_fresh(
-    settlement: Settlement, time: TimeComparison, tolerance_pct: float, least_pct: float = 0.0
-) -> TimeComparison | None:
-    """Judge the times of fresh processes by the screen: all outside on one side, or most of them inside.
-
-    They are at the clock of `time`, the first one next to the sessions. On another machine, only changes from
-    `least_pct` on count. Returns None if there are too few.
-    """
-    changes = sorted(as_pct(math.log(us / time.baseline_us)) for us in settlement.fresh_us)
-    if len(changes) < FRESH:
-        return None
-    width = math.log((100 + time.decision.high_pct) / (100 + time.decision.low_pct)) / 2
-    low, high = as_pct(-width), max(as_pct(width), tolerance_pct)
-    inside = sum(low <= change <= high for change in changes) * (not time.too_noisy)
-    outcome = Outcome.PASS if 2 * inside > len(changes) else Outcome.INCONCLUSIVE
-    if changes[0] > max(high, least_pct):
-        outcome = Outcome.REGRESSED
-    elif changes[-1] < min(low, -least_pct):
-        outcome = Outcome.IMPROVED
-    pct = median(changes)
-    return replace(
-        time,
-        decision=Decision(outcome, pct, changes[0], changes[-1], len(changes)),
-        actual_us=time.baseline_us * (1 + pct / 100),
-        how="fresh",
-    )
+def _width_pct(timing: Timing, sessions: Sequence[Session], *, new_card: bool) -> float:
+    """Return the width for one session by the classes that are noisy, in %."""
+    if timing.mode == "host":
+        return MACHINE_PCT * (1 + new_card)
+    clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in sessions)]
+    highest = max(*clocks, timing.conditions.max_sm_clock_mhz if timing.conditions is not None else 0)
+    # A clock that is not known may have been any.
+    noisy = timing.mode == "kernels" or not all(mhz >= HELD_BACK * highest > 0 for mhz in clocks)
+    return max(SCREEN_PCT, NOISY_PCT * noisy, LOSS_PCT * new_card)
 
 
 def _not_compared(timing: Timing, known: TimeBaseline, origin: Origin) -> Finding:

@@ -14,9 +14,8 @@ from pytest_gpuperf.judge.code_changes import compare_code
 from pytest_gpuperf.judge.counters import compare_counters, counter_findings, early_warning, other_compiler
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult
-from pytest_gpuperf.judge.screen import Origin
 from pytest_gpuperf.judge.time_lower_bound import impossible_time
-from pytest_gpuperf.judge.times import judge_time
+from pytest_gpuperf.judge.times import Origin, judge_time
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.sanitizer_errors import errors_of
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.judge.limits import Limit
-    from pytest_gpuperf.judge.screen import TimeComparison
+    from pytest_gpuperf.judge.result import TimeComparison
     from pytest_gpuperf.records import AgainstTiming
 
 _RANK = {status: rank for rank, status in enumerate(Status)}

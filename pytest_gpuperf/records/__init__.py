@@ -5,6 +5,7 @@
 """
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.call import Fingerprint
 from pytest_gpuperf.records.code import LaunchedCode, LaunchedKernel
 from pytest_gpuperf.records.environment import NO_GPU, Environment, GpuInfo, Toolchain
 from pytest_gpuperf.records.fuzzing import Fuzzing
@@ -22,7 +23,7 @@ from pytest_gpuperf.records.run import (
     StaticKernel,
     TestRecord,
 )
-from pytest_gpuperf.records.settlement import AgainstTiming, Fingerprint, Settlement
+from pytest_gpuperf.records.settlement import AgainstTiming, Settlement
 from pytest_gpuperf.records.timing import (
     Conditions,
     OtherTime,

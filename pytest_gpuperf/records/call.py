@@ -1,4 +1,4 @@
-"""A call of the callable under test, the reference for its output, and the launches of it to profile."""
+"""A call of the callable under test, its fingerprint, its reference, and the launches of it to profile."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import msgspec
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
-from pytest_gpuperf.records.settlement import Fingerprint
+from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.quantities import Count
+from pytest_gpuperf.records.timing import TimingMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from pytest_gpuperf.records.timing import TimingMode
 
     Inputs: TypeAlias = Callable[[int], tuple[tuple[Any, ...], Mapping[str, Any]]]
     """Returns positional and keyword arguments for a seed."""
@@ -47,6 +47,28 @@ class Reference(msgspec.Struct, frozen=True):
     equal_nan: bool = False
     mutates: bool | Collection[int | str] = ()
     """Positions or names of the arguments that the callable may write."""
+
+
+class Fingerprint(Record, frozen=True, kw_only=True):
+    """What two calls have in common if their times may be compared."""
+
+    arguments: tuple[str, ...] = ()
+    """Type, shape and strides of each tensor, each number, and the types of other arguments, in order."""
+    mode: TimingMode
+    bytes: Count = 0
+    """Bytes that a call has to move, given by the caller; 0 if not given."""
+    flops: Count = 0
+    """Floating-point operations of a call, given by the caller; 0 if not given."""
+
+    def difference(self, other: Fingerprint) -> str:
+        """Return the first value that differs, as `this instead of that`; empty if all are the same."""
+        for name in ("mode", "bytes", "flops"):
+            one, two = getattr(self, name), getattr(other, name)
+            if one != two:
+                return f"{name} {one} instead of {two}"
+        if self.arguments != other.arguments:
+            return f"arguments {', '.join(self.arguments)} instead of {', '.join(other.arguments)}"
+        return ""
 
 
 class Call(msgspec.Struct, frozen=True):

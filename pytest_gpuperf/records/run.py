@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.records.base import Record
+from pytest_gpuperf.records.call import Fingerprint
 from pytest_gpuperf.records.code import LaunchedCode
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.fuzzing import Fuzzing
@@ -22,7 +23,7 @@ from pytest_gpuperf.records.quantities import (
     Seconds,
     ToleranceOrZero,
 )
-from pytest_gpuperf.records.settlement import AgainstTiming, Fingerprint, Settlement
+from pytest_gpuperf.records.settlement import AgainstTiming, Settlement
 from pytest_gpuperf.records.timing import Timing, WarmUp
 from pytest_gpuperf.records.trace import Trace
 from pytest_gpuperf.records.value_names import PEAK_MEMORY

@@ -6,30 +6,8 @@ from typing import Literal
 
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.code import LaunchedCode
-from pytest_gpuperf.records.quantities import Clock, Count, LogRatio, Seconds, Time, TimeOrZero
+from pytest_gpuperf.records.quantities import Clock, LogRatio, Seconds, Time, TimeOrZero
 from pytest_gpuperf.records.timing import TimingMode
-
-
-class Fingerprint(Record, frozen=True, kw_only=True):
-    """What two calls have in common if their times may be compared."""
-
-    arguments: tuple[str, ...] = ()
-    """Type, shape and strides of each tensor, each number, and the types of other arguments, in order."""
-    mode: TimingMode
-    bytes: Count = 0
-    """Bytes that a call has to move, given by the caller; 0 if not given."""
-    flops: Count = 0
-    """Floating-point operations of a call, given by the caller; 0 if not given."""
-
-    def difference(self, other: Fingerprint) -> str:
-        """Return the first value that differs, as `this instead of that`; empty if all are the same."""
-        for name in ("mode", "bytes", "flops"):
-            one, two = getattr(self, name), getattr(other, name)
-            if one != two:
-                return f"{name} {one} instead of {two}"
-        if self.arguments != other.arguments:
-            return f"arguments {', '.join(self.arguments)} instead of {', '.join(other.arguments)}"
-        return ""
 
 
 class AgainstTiming(Record, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.interpreter import PREFIX, changes, check_plugin, installed, parse
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.code_changes import compare_code
-from pytest_gpuperf.judge.screen import PACKAGES, OneClock
+from pytest_gpuperf.judge.times import PACKAGES, OneClock
 from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records import AgainstTiming, Settlement, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, suite_of

@@ -15,7 +15,7 @@ from judging import HINTS
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.screen import Origin
+from pytest_gpuperf.judge.times import Origin
 from pytest_gpuperf.judge.verdict import Expected, judge
 from pytest_gpuperf.records.run_store import encode_run, load_run
 from whole_run import KNOWN, NEW

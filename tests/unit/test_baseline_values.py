@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.acceptance import TAKES, Accepted, Effect, update
 from pytest_gpuperf.baseline.sessions import HALF, merged_time
-from pytest_gpuperf.judge.screen import Origin
+from pytest_gpuperf.judge.times import Origin
 from pytest_gpuperf.records import ClockModel, Measurement, Trace
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline
 from run_builders import at_clock, profile, timing

@@ -12,7 +12,7 @@ import pytest
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.screen import Origin, screen
+from pytest_gpuperf.judge.times import Origin, screen
 from pytest_gpuperf.records import Measurement, OtherTime
 from pytest_gpuperf.records.run_store import encode_run, load_run
 from pytest_gpuperf.statistics.decision import trimmed_mean

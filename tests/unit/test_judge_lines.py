@@ -7,7 +7,7 @@ from typing import Any
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 
-from pytest_gpuperf.judge.screen import TimeComparison
+from pytest_gpuperf.judge.result import TimeComparison
 from pytest_gpuperf.judge.times import time_line
 from pytest_gpuperf.statistics.decision import Decision, Outcome
 

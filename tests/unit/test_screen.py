@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.sessions import HALF
 from pytest_gpuperf.judge.limits import check_limit, parse_limit
-from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.judge.screen import Origin, TimeComparison, screen, spread_pct
+from pytest_gpuperf.judge.result import Status, TimeComparison
+from pytest_gpuperf.judge.times import Origin, screen, spread_pct
 from pytest_gpuperf.records import ClockModel, Conditions, Measurement, Timing, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, Session, TimeBaseline
 from pytest_gpuperf.statistics.decision import Outcome

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.judge.screen import screen
+from pytest_gpuperf.judge.times import screen
 from pytest_gpuperf.records import OtherTime, Timing
 from pytest_gpuperf.records.baseline import Session, TimeBaseline
 from pytest_gpuperf.statistics.decision import Outcome, trimmed_mean
 from run_builders import MODEL, at_clock, origin_of, timing
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.judge.screen import TimeComparison
+    from pytest_gpuperf.judge.result import TimeComparison
 
 
 def session(number: int, mhz: float = 2000.0) -> Session:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf._version import __version__
-from pytest_gpuperf.judge.result import Finding, Status
-from pytest_gpuperf.judge.screen import TimeComparison
+from pytest_gpuperf.judge.result import Finding, Status, TimeComparison
 from pytest_gpuperf.records import Environment, MetricValue, TimingMode
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.files import write_files

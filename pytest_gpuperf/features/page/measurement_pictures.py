@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_gpuperf.features.page.picture import Picture
-    from pytest_gpuperf.judge.screen import TimeComparison
+    from pytest_gpuperf.judge.result import TimeComparison
     from pytest_gpuperf.records import Measurement, MetricValue, Profile
     from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote
 

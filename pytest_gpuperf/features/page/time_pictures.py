@@ -14,7 +14,7 @@ from pytest_gpuperf.statistics.decision import Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.judge.screen import TimeComparison
+    from pytest_gpuperf.judge.result import TimeComparison
     from pytest_gpuperf.records import Timing
     from pytest_gpuperf.records.baseline import RunNote, TimeBaseline
 
