@@ -12,6 +12,7 @@ from benchmarks import clock_spread, collectives, costs, public_problems, settli
 from benchmarks.counter_agreement import results as counter_agreement
 from benchmarks.counter_agreement import tables as counters
 from benchmarks.defences import results as defences
+from benchmarks.environments import __main__ as environments
 from benchmarks.gate_power import analysis
 from benchmarks.gate_power import tables as gate
 from benchmarks.gate_power.samples import read as read_samples
@@ -48,6 +49,7 @@ ACCURACY, CLOCKS, GATE = "timing_accuracy.json", "clock_spread.json", "gate_powe
 HISTORY = "history_power.json"
 COUNTERS = "counter_agreement.json"
 PUBLIC, WORKS_WITH = public_problems.FILE.name, works_with.FILE.name
+ENVIRONMENTS = "environments.json"
 DEFENCES, COLLECTIVES = "defences.json", "collectives.json"
 COSTS, COSTS_SUITES = "costs.json", "costs_suites.json"
 SEVERAL_GPUS, SEVERAL_H100S = "several_gpus.json", "several_gpus_h100.json"
@@ -273,6 +275,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "defences_themes": _of_results(DEFENCES, defences.read, defences.themes_table),
     "defences_exceptions": _of_results(DEFENCES, defences.read, defences.exceptions),
     "zoo_summary": _shards("zoo", zoo.read, zoo.summary),
+    "environments_same": _of_results(ENVIRONMENTS, environments.read, environments.same_summary),
+    "environments": _of_results(ENVIRONMENTS, environments.read, environments.regressions_table),
     "history_summary": _of_results(HISTORY, history_power.read, history.summarised),
     "history_outcomes": _of_results(HISTORY, history_power.read, history.outcomes),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),

@@ -1,0 +1,1 @@
+"""Comparisons of environments in turn: `python -m benchmarks.environments`."""
