@@ -74,7 +74,7 @@ def find_old(state: Path, keep: int) -> list[Old]:
             path for path in run.iterdir() if is_old and _RUN_FILE.fullmatch(path.name) and _is_own(path)
         ]
         for name, some in reports[run].items():
-            files += some if is_old or run not in kept[name] else []
+            files += some if is_old or (run not in kept[name] and not _is_unfinished(run)) else []
         if files or (is_old and not any(run.iterdir())):
             found.append(Old(run, files, is_old))
     return found[::-1]

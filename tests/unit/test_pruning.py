@@ -104,12 +104,12 @@ def test_files_of_others_stay(runs: Path, project: Path) -> None:
 
 def test_run_that_may_be_going_on_stays(runs: Path) -> None:
     going_on = [RunStore(runs.parent).write(run(id="20261101-000000-aaaa", complete=False)).parent]
-    going_on.append(runs / "20261102-000000-aaaa")
-    (going_on[1] / "ncu").mkdir(parents=True)
-    (going_on[1] / "ncu/plan.json").write_text("{}")
+    going_on.append(runs / "20261102-000000-aaaa/ncu/plan.json")
+    going_on[1].parent.mkdir(parents=True)
+    going_on[1].write_text("{}")
     prune(runs, 1)
     assert [path.exists() for path in going_on] == [True, True]
-    for path in (*going_on, going_on[0] / "run.json"):
+    for path in (going_on[0], going_on[0] / "run.json", going_on[1].parents[1]):
         days_ago(path, 2)
     prune(runs, 1)
     assert [path.exists() for path in going_on] == [False, False]
