@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -42,5 +43,5 @@ def verdict(test: TestRecord, known: TestBaseline | None = None, **kwargs: Any) 
     origin = kwargs.pop("origin", None) or origin_of()
     tolerance_pct = kwargs.pop("tolerance_pct", 0.0)
     test = replace(test, limits=(*test.limits, *map(str, kwargs.pop("limits", ()))))
-    measured = Expected(known, origin, tolerance_pct, HINTS, "baselines/h200/test_square.json")
+    measured = Expected(known, origin, tolerance_pct, HINTS, Path("baselines/h200/test_square.json"))
     return judge(test, measured, **kwargs)

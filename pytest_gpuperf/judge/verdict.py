@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,7 @@ from pytest_gpuperf.judge.time_lower_bound import impossible_time
 from pytest_gpuperf.judge.times import Origin, judge_time
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
+from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.sanitizer_errors import errors_of
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.statistics.decision import Outcome
@@ -42,8 +44,8 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
     tolerance_pct: float = 0.0
     """Slowdown that is accepted, in %."""
     hints: Hints = Hints()
-    file: str = "the baseline file"
-    """Name of the file that `baseline` is from."""
+    file: Path = Path("baselines")
+    """The file that `baseline` is from."""
     gpu: GpuInfo = NO_GPU
     """GPU that measured, for the floor of its times."""
 
@@ -130,9 +132,9 @@ def _broken_limits(
     }
     found = list(check_limits(limits, "of the test", record.measurements, known))
     for part, expected in parts:
-        if expected.baseline is not None and (part or not record.measurements):
-            of_file = parse_limits(expected.baseline.limits)
-            found += check_limits(of_file, f"in {expected.file}", part, known)
+        of_file = parse_limits(expected.baseline.limits) if expected.baseline is not None else ()
+        if of_file and (part or not record.measurements):
+            found += check_limits(of_file, f"in {show_path(expected.file)}", part, known)
     done: set[str] = set()
     for finding in found:
         measurement = record.measurements.get(finding.label)
@@ -202,8 +204,8 @@ def _named(measurement: Measurement) -> AgainstTiming | None:
 def _unmeasured(part: dict[str, Measurement], expected: Expected) -> Iterator[Finding]:
     """Find the parts of a baseline that a test did not measure: its call is gone, so nothing guards it."""
     for label, baseline in expected.measurements.items():
-        if gone := baseline.missing_in(part.get(label, Measurement())):
-            line = f"{' and '.join(gone)} of {label!r} in {expected.file}: not measured by this test"
+        if gone := " and ".join(baseline.missing_in(part.get(label, Measurement()))):
+            line = f"{gone} of {label!r} in {show_path(expected.file)}: not measured by this test"
             yield Finding(Status.INVALID, line, label, next_step=expected.hints.accept)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from pytest_gpuperf.against.git import UNSHALLOW
-from pytest_gpuperf.baseline.run_verdicts import ACCEPT, Expectations
-from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.baseline.run_verdicts import ACCEPT
+from pytest_gpuperf.baseline.store import BaselineStore, Expectations
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult
 from pytest_gpuperf.judge.verdict import judge

@@ -25,7 +25,7 @@ from pytest_gpuperf.statistics.thresholds import SCREEN_PCT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pytest_gpuperf.baseline.run_verdicts import Expectations
+    from pytest_gpuperf.baseline.store import Expectations
     from pytest_gpuperf.measure.call_memory import Before
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass

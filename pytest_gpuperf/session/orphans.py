@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_gpuperf.baseline.run_verdicts import Expectations
-    from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.baseline.store import BaselineStore, Expectations
     from pytest_gpuperf.session.judge import Judge
 
 _BY_INDEX = re.compile(r"(?<=[\[-])[A-Za-z_]+(\d+)(?=[\]-])")

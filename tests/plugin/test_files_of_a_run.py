@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("forked_runs")
 MOST_FILES_OF_A_REPLAY = 30
 MOST_MOVES_OF_A_REPLAY = 191
-MOST_FILES_OF_A_LIVE_RUN = 61
+MOST_FILES_OF_A_LIVE_RUN = 60
 MATHEMATICS = re.compile(r"/(statistics|metrics)/|(param_structs|occupancy|time_lower_bound)\.py$")
 FOLLOWED = """
 import json, sys

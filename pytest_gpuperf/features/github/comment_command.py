@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.baseline.run_verdicts import Expectations, judge_run, not_measured
+from pytest_gpuperf.baseline.run_verdicts import judge_run, not_measured
+from pytest_gpuperf.baseline.store import Expectations
 from pytest_gpuperf.cli.output import output_file, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError

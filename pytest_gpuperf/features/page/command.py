@@ -27,7 +27,8 @@ def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
     tests with their verdicts; each test shows its times, counters, roofline and explanation. Limits are those
     of the baselines and those that the tests stated in the run.
     """
-    from pytest_gpuperf.baseline.run_verdicts import Expectations, judge_run
+    from pytest_gpuperf.baseline.run_verdicts import judge_run
+    from pytest_gpuperf.baseline.store import Expectations
     from pytest_gpuperf.features.page.main_table import entries_of
     from pytest_gpuperf.features.page.page import page_pieces
     from pytest_gpuperf.features.page.section import Section

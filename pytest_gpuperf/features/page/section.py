@@ -11,7 +11,7 @@ from pytest_gpuperf.records.run import STATIC_SOURCE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_gpuperf.baseline.run_verdicts import Expectations
+    from pytest_gpuperf.baseline.store import Expectations
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Run
     from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote

@@ -14,8 +14,7 @@ from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from page_parser import Page
-from pytest_gpuperf.baseline.run_verdicts import Expectations
-from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.baseline.store import BaselineStore, Expectations
 from pytest_gpuperf.features.page.page import page_pieces
 from pytest_gpuperf.features.page.section import Section, SourceLinks
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
