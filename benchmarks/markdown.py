@@ -34,6 +34,11 @@ def provenance(environment: Environment | None, date: str) -> str:
     return ", ".join(parts)
 
 
+def model(name: str) -> str:
+    """Shorten the name of a GPU: `H200` for `NVIDIA H200`, `H100` for `NVIDIA H100 80GB HBM3`."""
+    return name.removeprefix("NVIDIA ").partition(" ")[0]
+
+
 def us(value: float) -> str:
     """Format microseconds with the significant digits."""
     return f"{value:.2f}" if value < 100 else f"{value:.1f}"

@@ -1,13 +1,15 @@
 """Play changes of code in a user's project: a baseline, a commit, and a run in a fresh checkout.
 
-python -m benchmarks.settling doses FILE [--doses 0 5 10 50] [--tests NAME ...]   # added work in ‰, on a GPU
-python -m benchmarks.settling same-code FILE        # slower calls whose kernels keep code, grid and block
-python -m benchmarks.settling unchanged FILE [--minutes M]  # unchanged code in turn, until the time is up
+python -m benchmarks.settling project FOLDER                # a project and its baseline of this card
+python -m benchmarks.settling doses FILE --project FOLDER [--doses 0 5 10 20 50] [--tests NAME ...]    # in ‰
+python -m benchmarks.settling unchanged FILE [--labels N]   # unchanged code in turn, until the time is up
 python -m benchmarks.settling unchanged FILE --against python:PATH     # in a copy of this environment
+python -m benchmarks.settling same-code FILE        # slower calls whose kernels keep code, grid and block
 python -m benchmarks.settling table FILE ...
 
 Each run has `CI=1`, a checkout of its own and no `.gpuperf`. Exit status 1: a case ended as it should not.
-A baseline of another GPU: --baseline-gpu 1 takes it on the second one.
+FILE gets the cases besides those that it has. Each card has a FILE of its own, so that four can run at once.
+A FOLDER that another card made has a baseline of another card.
 """
 
 from __future__ import annotations
@@ -24,18 +26,24 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from benchmarks import results_file
 from benchmarks.children import ROOT, end_in_order_when_told, say
-from benchmarks.markdown import provenance, table
+from benchmarks.markdown import model, provenance, table
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import Environment, Record
+from pytest_gpuperf.records.baseline import Baseline
 from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import load_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-SCHEMA = 1
+    Row = tuple[str, str, str, str]
+    """Change, model, baseline and load of the host."""
+
+SCHEMA = 2
 NINE = (
     "arithmetic 3 µs",
     "arithmetic 50 µs",
@@ -51,13 +59,15 @@ NINE = (
 DOSED = """
 import pytest
 import torch
-from benchmarks.gate_power.kernels import build_again, modes
+from benchmarks.gate_power.layers import build_again, modes
 from dose import PERMILLE
 
-@pytest.mark.parametrize("name", {names!r})
-def test_dosed(gpuperf, name):
+@pytest.mark.parametrize("names", {groups!r}, ids=",".join)
+def test_dosed(gpuperf, names):
     count = torch.cuda.get_device_properties(0).multi_processor_count
-    gpuperf.time(build_again(name, PERMILLE, count), mode=modes()[name])
+    for name in names:
+        label = name if len(names) > 1 else "main"
+        gpuperf.time(build_again(name, PERMILLE, count), mode=modes()[name], label=label)
 """
 SAME_CODE = """
 import time, torch, triton, triton.language as tl
@@ -115,12 +125,13 @@ OF_TEST = {"CLONE": "test_copy", "LOOPS": "test_loops", "SERIAL": "test_streams"
 
 
 class Case(Record, frozen=True, kw_only=True):
-    """One test of one run in a fresh checkout."""
+    """One time of one run in a fresh checkout."""
 
     change: str
     """What the commit changes: a dose in ‰, a name of `CHANGES`, or `unchanged`: compared with HEAD, or by
     `unchanged, another environment` with the same code there."""
     test: str
+    """Test, and the label if it has several."""
     verdict: str
     how: str
     """How its suspect was settled; empty if it was none."""
@@ -134,31 +145,41 @@ class Case(Record, frozen=True, kw_only=True):
     exit_status: int
 
 
-class Results(Record, frozen=True, kw_only=True):
-    """Results of one or several runs of the benchmark."""
+class Part(Record, frozen=True, kw_only=True):
+    """Results of one call of the benchmark, on one card."""
 
-    schema: int
     date: str
     """UTC, ISO 8601."""
     environment: Environment
     baseline: str
-    """`same card` or `other card`."""
+    """`same card`, `other card`, or `none`."""
+    busy_neighbours: int | None = None
+    """Number of other GPUs of the host that were at work; None if unknown."""
     cases: tuple[Case, ...]
+
+
+class Results(Record, frozen=True, kw_only=True):
+    """Results of several calls."""
+
+    schema: int
+    parts: tuple[Part, ...]
 
 
 class Project:
     """A repository with kernels, their tests and the baseline of one session.
 
     Args:
-        folder: The folder for it.
+        folder: The folder for it; one that has a project is used as it is.
         files: Text of its files.
-        baseline_gpu: `CUDA_VISIBLE_DEVICES` of the session; None for that of this process.
+        baseline: True to run it once for a baseline.
     """
 
-    def __init__(self, folder: Path, files: Mapping[str, str], baseline_gpu: str | None) -> None:
+    def __init__(self, folder: Path, files: Mapping[str, str], *, baseline: bool = True) -> None:
         self._folder = folder
         self.root = folder / "repo"
-        self.root.mkdir()
+        if self.root.exists():
+            return
+        self.root.mkdir(parents=True)
         run_git(self.root, "init", "-q", "-b", "main")
         self.commit(
             self.root,
@@ -168,11 +189,17 @@ class Project:
                 **files,
             },
         )
-        visible = {} if baseline_gpu is None else {"CUDA_VISIBLE_DEVICES": baseline_gpu}
-        status, _, output = self._pytest(self.root, "--gpuperf-update=all", environment=visible)
-        if status:
-            raise SystemExit(f"the first run failed:\n{output}")
-        self.commit(self.root, {})
+        if baseline:
+            status, _, output = self._pytest(self.root, "--gpuperf-update=all", environment={})
+            if status:
+                raise SystemExit(f"the first run failed:\n{output}")
+            self.commit(self.root, {})
+
+    def cards(self) -> set[str]:
+        """Return the UUIDs of the GPUs of the baseline."""
+        paths = self.root.glob("baselines/*/*.json")
+        baselines = [msgspec.json.decode(path.read_bytes(), type=Baseline) for path in paths]
+        return {note.gpu_uuid for baseline in baselines for note in baseline.runs.values()}
 
     def commit(self, root: Path, files: Mapping[str, str]) -> None:
         """Write files of a checkout, and commit all of it."""
@@ -215,54 +242,56 @@ class Project:
         return done.returncode, time.monotonic() - begin, done.stdout + done.stderr
 
 
-def _cases(
-    change: str, path: Path, judged: Mapping[str, Any], session_s: float, status: int
-) -> Iterator[Case]:
+def _cases(name: str, path: Path, judged: Mapping[str, Any], session_s: float, status: int) -> Iterator[Case]:
     for test in load_run(path).tests:
-        settlement = test.measurements["main"].settlement if "main" in test.measurements else None
-        pair = settlement.against if settlement is not None else None
-        compared = judged[test.nodeid]["measurements"].get("main", {}).get("change")
-        yield Case(
-            change=change,
-            test=test.nodeid.partition("::")[2],
-            verdict=judged[test.nodeid]["verdict"],
-            how=f"{settlement.how} {settlement.reason}".strip() if settlement is not None else "",
-            change_pct=round(compared["change_pct"], 3) if compared else None,
-            restarts=len(pair.log_ratios) if pair is not None else 0,
-            seconds=settlement.seconds if settlement is not None else 0.0,
-            session_s=round(session_s, 1),
-            exit_status=status,
-        )
+        for label, measured in test.measurements.items():
+            settlement, found = measured.settlement, judged[test.nodeid]["measurements"][label]
+            change = found["change"]
+            pair = settlement.against if settlement is not None else None
+            alone = label == "main"
+            yield Case(
+                change=name,
+                test=test.nodeid.partition("::")[2] + ("" if alone else f" ({label})"),
+                verdict=judged[test.nodeid]["verdict"] if alone else found["verdict"],
+                how=f"{settlement.how} {settlement.reason}".strip() if settlement is not None else "",
+                change_pct=round(change["decision"]["change_pct"], 3) if change else None,
+                restarts=len(pair.log_ratios) if pair is not None else 0,
+                seconds=settlement.seconds if settlement is not None else 0.0,
+                session_s=round(session_s, 1),
+                exit_status=status,
+            )
 
 
-def doses(
-    folder: Path, baseline_gpu: str | None, permille: Sequence[int], names: Sequence[str]
-) -> Iterator[Case]:
-    """Add work to all kernels at once, dose by dose."""
-    files = {"dose.py": "PERMILLE = 0\n", "test_dosed.py": DOSED.format(names=list(names))}
-    project = Project(folder, files, baseline_gpu)
+def dosed(names: Sequence[str], labels: int) -> dict[str, str]:
+    """Return the files of a project whose tests time so many kernels each."""
+    groups = [tuple(names[at : at + labels]) for at in range(0, len(names), labels)]
+    return {"dose.py": "PERMILLE = 0\n", "test_dosed.py": DOSED.format(groups=groups)}
+
+
+def doses(project: Project, permille: Sequence[int], names: Sequence[str], minutes: float) -> Iterator[Case]:
+    """Add work to all kernels at once, dose by dose, until the time is up."""
+    end = time.monotonic() + 60 * minutes
+    tests = [f"test_dosed.py::test_dosed[{name.encode('unicode_escape').decode()}]" for name in names]
     for dose in permille:
-        yield from project.cases(f"+{dose / 10:g} %", {"dose.py": f"PERMILLE = {dose}\n", "note.txt": ""})
+        if time.monotonic() < end:
+            files = {"dose.py": f"PERMILLE = {dose}\n", "note.txt": ""}
+            yield from project.cases(f"+{dose / 10:g} %", files, *tests)
 
 
-def same_code(folder: Path, baseline_gpu: str | None) -> Iterator[Case]:
+def same_code(project: Project) -> Iterator[Case]:
     """Make each test of `SAME_CODE` slower without another machine code of a kernel."""
-
-    def values(changed: str) -> str:
-        return "".join(f"{name} = {both[name == changed]}\n" for name, both in CHANGES.items())
-
-    project = Project(folder, {"change.py": values(""), "test_same.py": SAME_CODE}, baseline_gpu)
     for change, test in OF_TEST.items():
         yield from project.cases(change, {"change.py": values(change)}, "-k", test)
 
 
-def unchanged(
-    folder: Path, baseline_gpu: str | None, minutes: float, names: Sequence[str], against: str
-) -> Iterator[Case]:
+def values(changed: str) -> str:
+    """Return the text of `change.py` after one change, or before any."""
+    return "".join(f"{name} = {both[name == changed]}\n" for name, both in CHANGES.items())
+
+
+def unchanged(project: Project, minutes: float, against: str) -> Iterator[Case]:
     """Compare unchanged code in turn with itself until the time is up."""
     end = time.monotonic() + 60 * minutes
-    files = {"dose.py": "PERMILLE = 0\n", "test_dosed.py": DOSED.format(names=list(names))}
-    project = Project(folder, files, baseline_gpu)
     took = 0.0
     while time.monotonic() + took < end:
         begin = time.monotonic()
@@ -280,21 +309,28 @@ def is_right(case: Case) -> bool:
     return case.verdict == "regressed" and case.exit_status == 1
 
 
-def report(found: Sequence[Results]) -> str:
-    """Format a row for each change and baseline: verdicts, suspects, seconds."""
+def report(found: Sequence[Part]) -> str:
+    """Format a row for each change, baseline and load of the host: verdicts, suspects, seconds."""
+    groups: dict[Row, list[Case]] = {}
+    cards: dict[Row, set[str]] = {}
+    for part in found:
+        busy = "?" if part.busy_neighbours is None else str(part.busy_neighbours)
+        for case in part.cases:
+            row = (case.change, model(part.environment.gpu.name), part.baseline, busy)
+            groups.setdefault(row, []).append(case)
+            cards.setdefault(row, set()).add(part.environment.gpu.uuid)
     rows = []
-    for results in found:
-        for change in dict.fromkeys(case.change for case in results.cases):
-            cases = [case for case in results.cases if case.change == change]
-            suspects = [case.seconds for case in cases if case.how]
-            verdicts = Counter(case.verdict for case in cases).most_common()
-            words = ", ".join(f"{count} {name}" for name, count in verdicts)
-            each = f"{sum(suspects) / len(suspects):.1f}" if suspects else ""
-            rows.append([change, results.baseline, words, str(len(suspects)), each])
-    return table(["change", "baseline of the", "verdicts", "suspects", "s a suspect"], rows)
+    for group, cases in groups.items():
+        suspects = [case.seconds for case in cases if case.how]
+        verdicts = Counter(case.verdict for case in cases).most_common()
+        words = ", ".join(f"{count} {name}" for name, count in verdicts)
+        each = f"{sum(suspects) / len(suspects):.1f}" if suspects else ""
+        rows.append([*group, str(len(cards[group])), words, str(len(suspects)), each])
+    titles = ["change", "GPU", "baseline of the", "busy neighbours", "cards", "verdicts", "suspects"]
+    return table([*titles, "s a suspect"], rows)
 
 
-def source(found: Sequence[Results]) -> str:
+def source(found: Sequence[Part]) -> str:
     """Return the GPUs, the versions and the dates."""
     return "; ".join(dict.fromkeys(provenance(one.environment, one.date) for one in found)) + ".\n"
 
@@ -304,51 +340,71 @@ def read(path: Path) -> Results:
     return results_file.read(path, Results, schema=SCHEMA)
 
 
+def parts(paths: Sequence[Path]) -> list[Part]:
+    """Read the parts of several files."""
+    return [part for path in paths for part in read(path).parts]
+
+
 def main() -> None:
     """Run a command."""
     parser = argparse.ArgumentParser(
         prog="benchmarks.settling", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=("doses", "same-code", "unchanged", "table"))
+    parser.add_argument("command", choices=("project", "doses", "same-code", "unchanged", "table"))
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    parser.add_argument("--doses", type=int, nargs="+", default=[0, 5, 10, 50], metavar="PERMILLE")
+    parser.add_argument("--project", type=Path, metavar="FOLDER", help="made before; default: a new one")
+    parser.add_argument("--doses", type=int, nargs="+", default=[0, 5, 10, 20, 50], metavar="PERMILLE")
     parser.add_argument(
         "--tests", nargs="+", default=NINE, metavar="NAME", help="kernels of benchmarks.gate_power"
     )
+    parser.add_argument("--labels", type=int, default=1, help="kernels that a test of `unchanged` times")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--against", default="HEAD", help="what unchanged code is compared with")
-    parser.add_argument("--baseline-gpu", metavar="INDEX", help="GPU that makes the baseline")
+    parser.add_argument("--busy-neighbours", type=int, metavar="N", help="other GPUs of the host at work")
     given = parser.parse_args()
     if given.command == "table":
-        found = [read(path) for path in given.files]
+        found = parts(given.files)
         print(report(found) + source(found))
         return
+    end_in_order_when_told()
+    if given.command == "project":
+        Project(given.files[0], dosed(given.tests, 1))
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = given.project or Path(name)
+        if given.command == "doses":
+            project = Project(folder, dosed(given.tests, 1))
+            cases = doses(project, given.doses, given.tests, given.minutes)
+        elif given.command == "same-code":
+            project = Project(folder, {"change.py": values(""), "test_same.py": SAME_CODE})
+            cases = same_code(project)
+        else:
+            project = Project(folder, dosed(given.tests, given.labels), baseline=False)
+            cases = unchanged(project, given.minutes, given.against)
+        part = _keep(cases, given.files[0], project.cards(), given.busy_neighbours)
+    print(report([part]) + source([part]))
+    sys.exit(not all(map(is_right, part.cases)))
+
+
+def _keep(cases: Iterable[Case], path: Path, baseline: set[str], busy: int | None) -> Part:
+    """Write each case to the file as it comes, after those that it has; return the new part."""
     from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
 
-    end_in_order_when_told()
-    date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    where = environment(gpu_info(), ROOT, "")
-    found_cases: list[Case] = []
-    results = None
-    with tempfile.TemporaryDirectory() as name:
-        folder, gpu = Path(name), given.baseline_gpu
-        if given.command == "doses":
-            cases = doses(folder, gpu, given.doses, given.tests)
-        elif given.command == "same-code":
-            cases = same_code(folder, gpu)
-        else:
-            cases = unchanged(folder, gpu, given.minutes, given.tests, given.against)
-        for case in cases:
-            found_cases.append(case)
-            baseline = "same card" if gpu is None else "other card"
-            results = Results(
-                schema=SCHEMA, date=date, environment=where, baseline=baseline, cases=tuple(found_cases)
-            )
-            write_files({given.files[0]: results_file.encode(results)})
-    if results is not None:
-        print(report([results]) + source([results]))
-    sys.exit(any(not is_right(case) for case in found_cases))
+    gpu = gpu_info()
+    before = read(path).parts if path.exists() else ()
+    part = Part(
+        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        environment=environment(gpu, ROOT, ""),
+        baseline="none" if not baseline else "same card" if baseline == {gpu.uuid} else "other card",
+        busy_neighbours=busy,
+        cases=(),
+    )
+    for case in cases:
+        part = msgspec.structs.replace(part, cases=(*part.cases, case))
+        results = Results(schema=SCHEMA, parts=(*before, part))
+        write_files({path: results_file.encode(results)})
+    return part
 
 
 if __name__ == "__main__":

@@ -116,10 +116,6 @@ def _of_results(
     return text
 
 
-def _settled(paths: Sequence[Path]) -> list[settling.Results]:
-    return [settling.read(path) for path in paths]
-
-
 def _shards(
     name: str, read: Callable[[Sequence[Path]], Found], show: Callable[[Found], str]
 ) -> Callable[[Path], str]:
@@ -283,8 +279,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_headline": _of_results(GATE, analysis.read, gate.headline),
     "gate_detection": _of_results(GATE, analysis.read, gate.detection),
     "gate_settled": _of_results(GATE, analysis.read, gate.settled),
-    "gate_live": _shards("settling", _settled, settling.report),
-    "gate_live_source": _shards("settling", _settled, settling.source),
+    "gate_live": _shards("settling", settling.parts, settling.report),
+    "gate_live_source": _shards("settling", settling.parts, settling.source),
     "synchronising": _synchronising(synchronising.verdicts),
     "synchronising_source": _synchronising(synchronising.origin),
     "host_sessions": host_sessions,

@@ -8,12 +8,13 @@ import pytest
 
 from benchmarks.gate_power import triton_kernels
 from benchmarks.gate_power.kernels import DOSES_PERMILLE, KERNELS, Dosed, tiles
+from benchmarks.gate_power.layers import ALL
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", ALL, ids=lambda kernel: kernel.name)
 def test_doses_are_exact(kernel: Dosed) -> None:
     work = [kernel.work(dose) for dose in (0, 5, 10, 20, 50)]
     assert [count / work[0] for count in work] == pytest.approx([1, 1.005, 1.01, 1.02, 1.05], rel=1e-15)

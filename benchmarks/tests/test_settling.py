@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.settling import Case, is_right, read, report, source
+from benchmarks.settling import Case, Part, is_right, parts, report, source
+from pytest_gpuperf.records import Environment
+from pytest_gpuperf.records.environment import GpuInfo, Toolchain
 
 RESULTS = sorted((Path(__file__).parents[1] / "results").glob("settling_*.json"))
 
@@ -36,7 +38,23 @@ def test_right_verdict_depends_on_the_change(
 
 
 def test_committed_results_make_a_table() -> None:
-    assert RESULTS
-    found = [read(path) for path in RESULTS]
-    assert report(found).startswith("|change|baseline of the|verdicts|suspects|s a suspect|")
+    found = parts(RESULTS)
+    assert report(found).startswith("|change|GPU|baseline of the|")
     assert " driver " in source(found)
+
+
+def test_cases_of_several_cards_share_a_row() -> None:
+    case = Case(change="+1 %", test="t", verdict="pass", how="", seconds=0, session_s=0, exit_status=0)
+    gpus = (GpuInfo(name="NVIDIA H100 80GB HBM3", slug="h100", uuid=uuid) for uuid in ("GPU-1", "GPU-2"))
+    found = [
+        Part(
+            date="",
+            environment=Environment(gpu=gpu, toolchain=Toolchain()),
+            baseline="same card",
+            busy_neighbours=3,
+            cases=(case,),
+        )
+        for gpu in gpus
+    ]
+    *_, row = report(found).splitlines()
+    assert row == "|+1 %|H100|same card|3|2|2 pass|0||"
