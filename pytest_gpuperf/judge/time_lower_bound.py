@@ -134,7 +134,7 @@ def _number(value: object) -> float:
 
 
 def _bytes(count: float) -> str:
-    return f"{show_value(count / 1e6)} MB"
+    return f"{count / 1e6:,.1f} MB"
 
 
 def _rate(gb_per_s: float) -> str:

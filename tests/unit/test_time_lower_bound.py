@@ -40,7 +40,7 @@ def test_memoised_output_is_impossible_with_its_arithmetic() -> None:
     assert found is not None
     assert found.status is Status.INVALID
     assert found.line == (
-        "time_us 1.02 is impossible: (537 MB of bytes= - 62.9 MB that L2 can hold) / 4.81 TB/s of DRAM = "
+        "time_us 1.02 is impossible: (536.9 MB of bytes= - 62.9 MB that L2 can hold) / 4.81 TB/s of DRAM = "
         "98.4 µs, 96.5 times as long"
     )
     assert found.details[0].startswith("if bytes= is too large, correct it first")
@@ -67,7 +67,7 @@ def test_bytes_beyond_arguments_and_outputs_are_no_claim() -> None:
 def test_new_outputs_are_written_without_a_declaration() -> None:
     found = impossible_time(timed(1.0, written=256 * MIB), H200)
     assert found is not None
-    assert "268 MB of new outputs" in found.line
+    assert "268.4 MB of new outputs" in found.line
     assert found.details == ()
     assert floor_us(timed(1.0)) == 0
 
@@ -90,7 +90,7 @@ def test_declared_bytes_of_a_closure_pass_l2() -> None:
     assert impossible_time(timed(30.0, arguments=0, bytes=512 * MIB), H200) is None
     found = impossible_time(timed(1.0, arguments=0, bytes=512 * MIB), H200)
     assert found is not None
-    assert found.line.startswith("time_us 1 is impossible: 537 MB of bytes= / 18.25 TB/s of L2 = 29.4 µs")
+    assert found.line.startswith("time_us 1 is impossible: 536.9 MB of bytes= / 18.25 TB/s of L2 = 29.4 µs")
 
 
 def test_operations_are_taken_in_the_fastest_type() -> None:
