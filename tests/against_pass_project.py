@@ -46,7 +46,3 @@ def reason(compared: Compared, nodeid: str = K, label: str = "main") -> str:
     result = found(compared, nodeid, label)
     assert result.reason
     return result.reason
-
-
-def log(project: Project, side: str) -> str:
-    return (project.root / ".gpuperf" / "runs" / "1" / "against" / f"{side}.log").read_text()

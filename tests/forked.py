@@ -227,6 +227,8 @@ def _start(
         os.setsid()
     for number, connection in fds:
         os.dup2(connection.fileno(), number)
+        if connection.fileno() != number:
+            connection.close()  # else its own forks would keep the other end waiting
     if any(number == 0 for number, _ in fds):
         # The streams of the server belong to a file; these are pipes.
         sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)

@@ -19,7 +19,7 @@ from pytest_gpuperf.against.messages import CollectionEnd
 from pytest_gpuperf.against.process_launcher import Launcher
 from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.against.side_commands import Sides
-from pytest_gpuperf.against.side_process import CRASH, LostError, SideProcess
+from pytest_gpuperf.against.side_process import CRASH, GOING_S, LostError, SideProcess
 from pytest_gpuperf.against.turns import RestartResult, Turns
 from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.processes.signals import signals_held_off
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.passes import Invocation, OpenProgress
     from pytest_gpuperf.statistics.sequential import Side
 
-LOGS: Mapping[Side, str] = {"A": "old.log", "B": "new.log"}
+NAMES: Mapping[Side, str] = {"A": "old", "B": "new"}
+"""The logs of the sides: `old_1.log` is that of old code in the first restart."""
 ORDERS: tuple[tuple[Side, ...], ...] = (("A", "B"), ("B", "A"))
 """Orders of the sides in a restart. The side that allocates first changes a time by tenths of a percent, so
 both orders come equally often."""
@@ -108,7 +109,10 @@ class Engine:
         self._trees: dict[str, tuple[ExitStack, Sides]] = {}
         self._launcher: Launcher | None = None
         self._folder: Path | None = None
-        self._ending: list[SideProcess] = []
+        self._going: dict[Side, SideProcess] = {}
+        """Processes of the restart that runs, or has ended."""
+        self._ahead: dict[Side, SideProcess] = {}
+        """Processes of the next one, which import meanwhile."""
 
     def close(self) -> None:
         """End the server, and remove the worktrees."""
@@ -148,11 +152,11 @@ class Engine:
             labels = [label for label, one in series.items() if not one.is_settled]
             if not labels:
                 break
-            each = partial(tick, f"restart {restart} of at most {last}")
             recorded = {label: one.recorded for label, one in series.items() if one.recorded is not None}
-            driver = test.driver if restart == 1 else None
+            text = f"restart {{}} of at most {last}"
+            start = partial(self._start, sides, test, labels, orders, text, tick)
             try:
-                taken = self._restart(sides, test, labels, orders[restart % 2], driver, recorded, each)
+                taken = self._restart(start, restart, recorded, follows=restart not in LOOKS)
             except LostError as lost:
                 whose = f"code of {commit}" if lost.side == "A" else "present code"
                 why = self._lost(lost, whose, test, sides)
@@ -171,7 +175,7 @@ class Engine:
                 why = series[label].reason or self._why_not_same(test, taken, label, commit)
                 series[label].reason = why and sides.plain(why) + sides.lacks
                 series[label].judge(test.tolerance_pct, final=restart == last)
-        self._stop()
+        self._end()
         return series
 
     def fresh(
@@ -192,9 +196,10 @@ class Engine:
         self._launch(Path(sys.executable), tick)
         sides = Sides(self._root, Path(sys.executable), None, None, self._invocation, self._working_folder())
         for number in range(1, count + 1):
-            each = partial(tick, f"fresh process {number} of {count}")
+            text = f"fresh process {{}} of {count}"
+            start = partial(self._start, sides, test, list(test.calls), (("B",),), text, tick)
             try:
-                taken = self._restart(sides, test, list(test.calls), ("B",), None, test.recorded, each)
+                taken = self._restart(start, number, test.recorded, follows=number < count)
             except LostError as lost:
                 return {}, self._lost(lost, "present code", test, sides)
             for label, call in test.calls.items():
@@ -207,7 +212,7 @@ class Engine:
                     blocks[label].append(taken.blocks[label])
             if not blocks:
                 break
-        self._stop()
+        self._end()
         return blocks, why
 
     def _working_folder(self) -> Path:
@@ -239,38 +244,60 @@ class Engine:
                 self._trees[commit.id] = stack.pop_all(), sides
         return self._trees[commit.id][1]
 
-    def _restart(
+    def _start(
         self,
         sides: Sides,
         test: TimedTest,
         labels: Sequence[str],
-        order: tuple[Side, ...],
-        driver: str | None,
-        recorded: Mapping[str, bool],
-        tick: Callable[[], None],
-    ) -> RestartResult:
-        """Run the test in new processes."""
+        orders: Sequence[tuple[Side, ...]],
+        text: str,
+        tick: Callable[[str], None],
+        restart: int,
+    ) -> None:
+        """Start the processes of the next restart; the side that goes first comes first."""
         assert self._launcher is not None
-        processes: dict[Side, SideProcess] = {}
-        try:
-            for side in order:
-                plan = sides.plan(side, test.nodeid, test.path, labels, driver)
-                log = self._logs / LOGS[side]
-                processes[side] = SideProcess(side, self._launcher, sides, plan, log, tick)
-            # While these import, those of the last restart end.
-            self._stop()
-            taken = self._play(processes, recorded)
-            for process in processes.values():
-                process.let_go()
-        except BaseException:
-            with signals_held_off():
-                for process in (*processes.values(), *self._ending):
-                    process.stop(grace_s=0)
-            raise
-        self._ending = [*processes.values()]
+        for side in orders[restart % len(orders)]:
+            plan = sides.plan(side, test.nodeid, test.path, labels, test.driver if restart == 1 else None)
+            log = self._logs / f"{NAMES[side]}_{restart}.log"
+            told = partial(tick, text.format(restart))
+            self._ahead[side] = SideProcess(side, self._launcher, sides, plan, log, told)
         if self._launcher.why_not:
             why = f"no process could be forked, so each one imports by itself: {self._launcher.why_not}"
             self.notices += [why] if why not in self.notices else []
+
+    def _restart(
+        self,
+        start: Callable[[int], None],
+        restart: int,
+        recorded: Mapping[str, bool],
+        *,
+        follows: bool,
+    ) -> RestartResult:
+        """Run the test in new processes.
+
+        Args:
+            start: Starts the processes of a restart.
+            restart: The number of this one.
+            recorded: As in `Turns.play`.
+            follows: True if another one follows in any case.
+        """
+        try:
+            if not self._ahead:
+                start(restart)
+            # While these import, those of the last restart end.
+            _stop(self._going)
+            self._going, self._ahead = self._ahead, {}
+            taken = self._not_collected()
+            if taken is None:
+                if follows:
+                    start(restart + 1)
+                taken = Turns(self._going, self._rng, self._budget_s).play(recorded)
+            for process in self._going.values():
+                process.let_go()
+        except BaseException:
+            with signals_held_off():
+                self._end(grace_s=0)
+            raise
         return taken
 
     def _launch(self, python: Path, tick: Callable[[str], None]) -> None:
@@ -280,19 +307,19 @@ class Engine:
             launcher = Launcher(programs, self._root, self._invocation.environment, each)
             self._launcher = self._stack.enter_context(closing(launcher))
 
-    def _stop(self) -> None:
-        """Wait for the end of the processes that are let go."""
-        for process in self._ending:
-            process.stop()
-        self._ending.clear()
+    def _end(self, grace_s: float = GOING_S) -> None:
+        """Wait for the end of the processes; those of a restart that is not needed end at once."""
+        _stop(self._going, grace_s)
+        _stop(self._ahead, grace_s=0)
 
-    def _play(self, processes: Mapping[Side, SideProcess], recorded: Mapping[str, bool]) -> RestartResult:
-        for side, process in processes.items():
+    def _not_collected(self) -> RestartResult | None:
+        """Return what stops a side before its test, which it may lack; None if both can run it."""
+        for side, process in self._going.items():
             answer = process.answer()
             assert isinstance(answer, CollectionEnd)
             if not answer.found or answer.misplaced:
                 return RestartResult(failures={side: answer.failure}, misplaced=answer.misplaced)
-        return Turns(processes, self._rng, self._budget_s).play(recorded)
+        return None
 
     def _why_not_same(self, test: TimedTest, taken: RestartResult, label: str, commit: Commit) -> str:
         """Return why a time in turn is not that of the run's call, by the code of the baseline."""
@@ -307,8 +334,13 @@ class Engine:
         how = f"the process with the {whose} {lost.how}"
         if not lost.output:
             return how
-        log = show_path(self._logs / LOGS[lost.side])
-        said = [f"{how} in {test.nodeid}; see {log}", *lost.output]
+        said = [f"{how} in {test.nodeid}; see {show_path(lost.log)}", *lost.output]
         self.notices.append("\n    ".join(map(printable, said)))
         line = lost.output[0] if CRASH in lost.output[0] else lost.output[-1]
         return sides.plain(f"{how}: {printable(line)}")
+
+
+def _stop(processes: dict[Side, SideProcess], grace_s: float = GOING_S) -> None:
+    for process in processes.values():
+        process.stop(grace_s)
+    processes.clear()

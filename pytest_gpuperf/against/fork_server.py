@@ -28,6 +28,12 @@ SLOW = ("torch", "triton", "torch._dynamo", "torch._inductor.compile_fx")
 """Packages that take seconds to import, and neither initialise CUDA nor start threads."""
 FIRST_LAUNCH = "triton.experimental.gluon.nvidia.hopper"
 """Module that the first launch of a Triton kernel imports, if Triton has it."""
+HASHES = (
+    ("triton.runtime.cache", "triton_key"),
+    ("triton.compiler.compiler", "triton_key"),  # in older versions
+    ("torch._inductor.codecache", "torch_key"),
+)
+"""Modules and functions that hash the files of a compiler, once in a process."""
 NOT_INITIALISED = 3
 """CUDA_ERROR_NOT_INITIALIZED."""
 LONGEST = 65536
@@ -46,6 +52,7 @@ def main() -> None:
 
 def load(names: list[str]) -> str:
     """Import modules; return why this process cannot fork side processes, or an empty text."""
+    started = ""
     try:
         for name in names:
             if name in LIBRARIES:
@@ -53,12 +60,14 @@ def load(names: list[str]) -> str:
         threads = native_threads()
         for name in names:
             importlib.import_module(name)
-        ready_triton()
+            if native_threads() > threads:
+                started = started or f"the import of {name}"
+        ready_compilers()
     except Exception as error:
         return f"an import failed with {type(error).__name__}: {error}"
     sys.modules.pop("__mp_main__", None)  # a name for this program, by `multiprocessing`; a fork runs another
     if threading.active_count() > 1 or native_threads() > threads:
-        return "an import started a thread"
+        return f"{started or 'an import'} started a thread"
     if cuda_initialised():
         return "an import initialised CUDA"
     # Else each fork would go through all objects of the packages, and so copy their memory.
@@ -66,19 +75,17 @@ def load(names: list[str]) -> str:
     return ""
 
 
-def ready_triton() -> None:
+def ready_compilers() -> None:
     """Prepare the first launch of a Triton kernel, if Triton was imported: else each process does so.
 
-    Triton hashes its own files, hundreds of megabytes, as a part of the keys of its cache.
+    Triton and Inductor hash their own files, hundreds of megabytes, as a part of the keys of their caches.
     """
-    if "triton" not in sys.modules:
-        return
-    with suppress(Exception):
-        importlib.import_module(FIRST_LAUNCH)
-    for owner in ("triton.runtime.cache", "triton.compiler.compiler"):  # the latter in older versions
-        if hash_of_triton := getattr(sys.modules.get(owner), "triton_key", None):
-            hash_of_triton()
-            return
+    if "triton" in sys.modules:
+        with suppress(Exception):
+            importlib.import_module(FIRST_LAUNCH)
+    for owner, name in HASHES:
+        with suppress(Exception):
+            getattr(sys.modules[owner], name)()
 
 
 def of_one_side(checkout: str) -> str:

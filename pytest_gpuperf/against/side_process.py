@@ -38,13 +38,15 @@ class LostError(Exception):
     Args:
         side: The side of the process.
         how: What happened, a sentence that begins after its name.
+        log: The file with its output.
         output: The last lines that it wrote.
     """
 
-    def __init__(self, side: Side, how: str, output: Sequence[str] = ()) -> None:
+    def __init__(self, side: Side, how: str, log: Path, output: Sequence[str] = ()) -> None:
         super().__init__(how)
         self.side = side
         self.how = how
+        self.log = log
         self.output = output
 
 
@@ -137,7 +139,7 @@ class SideProcess:
         # A crash of Python comes before its traceback; both may follow pytest's text on its line.
         crash = [at for at, line in enumerate(lines) if CRASH in line]
         lines = lines[crash[-1] :][:LAST_LINES] if crash else lines[-LAST_LINES:]
-        return LostError(self.side, how, lines)
+        return LostError(self.side, how, self._log, lines)
 
 
 def _status(code: int | None) -> str:
