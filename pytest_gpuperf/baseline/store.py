@@ -49,7 +49,7 @@ class BaselineStore:
     def __init__(self, root: Path, *, state: Path | None = None) -> None:
         self.root = root
         self._state = root.parent / STATE_FOLDER if state is None else state
-        self._read: dict[Path, Baseline | None] = {}
+        self._files: dict[Path, Baseline | None] = {}
 
     @cached_property
     def _lock(self) -> FileLock:
@@ -92,9 +92,9 @@ class BaselineStore:
             GpuperfError: The file is broken, of a newer schema, or for another GPU.
         """
         path = self.path(slug, suite)
-        if path not in self._read:
-            self._read[path] = _read(path)
-        return self._read[path]
+        if path not in self._files:
+            self._files[path] = _read(path)
+        return self._files[path]
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -114,7 +114,7 @@ class BaselineStore:
                 next_step="wait until it has ended, then type the same again",
             ) from None
         # Another process may have written.
-        self._read.clear()
+        self._files.clear()
         try:
             for folder in (*find_files(self.root, "*"), *find_files(self.root, "*/recordings")):
                 remove_leftovers(folder)
@@ -131,7 +131,7 @@ class BaselineStore:
         """
         with self.locked():
             write_files({path: encode_baseline(content) for path, content in changes.items()})
-        self._read.clear()
+        self._files.clear()
 
 
 class Expectations:
@@ -193,7 +193,7 @@ class Expectations:
         own = baseline.tolerance_pct if baseline is not None else None
         return otherwise_pct if own is None else own
 
-    def limited(self, nodeid: str) -> list[str]:
+    def limit_metrics(self, nodeid: str) -> list[str]:
         """Return the metrics that the baseline file has limits for."""
         baseline = self.of(nodeid)
         limits = parse_limits(baseline.limits) if baseline is not None else ()

@@ -27,9 +27,7 @@ from pytest_gpuperf.statistics.decision import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.judge.limits import Limit
     from pytest_gpuperf.judge.result import TimeComparison
-    from pytest_gpuperf.records import AgainstTiming
 
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
@@ -54,6 +52,11 @@ class Expected(msgspec.Struct, frozen=True, gc=False):
         """The baseline of each label."""
         return self.baseline.measurements if self.baseline is not None else {}
 
+    @property
+    def limits(self) -> dict[str, str] | tuple[str, ...]:
+        """Limits of the test in the file."""
+        return self.baseline.limits if self.baseline is not None else ()
+
 
 NO_BASELINE = Expected()
 
@@ -76,11 +79,6 @@ def judge(
         strict: True if a time that cannot be called fails the test.
     """
     mistakes = [*(errors_of(record.sanitizer) if record.sanitizer else ()), *errors]
-    limits: tuple[Limit, ...] = ()
-    try:
-        limits = parse_limits(record.limits)
-    except GpuperfError as error:
-        mistakes.append(f"{error.found} in the record of the test")
     findings = [Finding(Status.INVALID, mistake) for mistake in mistakes]
     times: dict[str, TimeComparison] = {}
     if wrong := list(_wrong(record)):
@@ -90,7 +88,7 @@ def judge(
         if record.failed and not mistakes:
             findings.append(Finding(Status.INVALID, f"the test was ended by {record.failure}"))
         parts = _parts(record, measured, compiled)
-        broken = _broken_limits(record, limits, parts)
+        broken = _broken_limits(record, parts)
         # A value that an error kept from being measured needs no second complaint.
         findings += [one for one in broken if not (findings and one.status is Status.INVALID)]
         for part, expected in parts:
@@ -121,29 +119,32 @@ def _parts(
 
 
 def _broken_limits(
-    record: TestRecord, limits: Sequence[Limit], parts: Sequence[tuple[dict[str, Measurement], Expected]]
+    record: TestRecord, parts: Sequence[tuple[dict[str, Measurement], Expected]]
 ) -> Iterator[Finding]:
     """Check the limits of the test, then those of each baseline file; the first of a label is explained."""
+    of_files = [(part, one) for part, one in parts if one.limits and (part or not record.measurements)]
+    if not (record.limits or of_files):
+        return
     known = {
         label: one
         for part, expected in parts
         for label, one in expected.measurements.items()
         if label in part and not other_compiler(part[label], one)
     }
-    found = list(check_limits(limits, "of the test", record.measurements, known))
-    for part, expected in parts:
-        of_file = parse_limits(expected.baseline.limits) if expected.baseline is not None else ()
-        if of_file and (part or not record.measurements):
-            found += check_limits(of_file, f"in {show_path(expected.file)}", part, known)
+    try:
+        found = list(check_limits(parse_limits(record.limits), "of the test", record.measurements, known))
+    except GpuperfError as error:
+        found = [Finding(Status.INVALID, f"{error.found} in the record of the test")]
+    for part, expected in of_files:
+        found += check_limits(parse_limits(expected.limits), f"in {show_path(expected.file)}", part, known)
     done: set[str] = set()
     for finding in found:
         measurement = record.measurements.get(finding.label)
-        if measurement is None or finding.label in done or finding.status is not Status.LIMIT:
-            yield finding
-            continue
-        done.add(finding.label)
-        lines = (line for explain in registry().explanations for line in explain(measurement))
-        yield replace(finding, details=(*finding.details, *lines))
+        if measurement is not None and finding.label not in done and finding.status is Status.LIMIT:
+            done.add(finding.label)
+            lines = (line for explain in registry().explanations for line in explain(measurement))
+            finding = replace(finding, details=(*finding.details, *lines))
+        yield finding
 
 
 def _compare(
@@ -157,7 +158,9 @@ def _compare(
     counters = compare_counters(measurement, known)
     time, judged = judge_time(measurement, known, expected.origin, expected.tolerance_pct)
     doubts = timing.doubts if timing is not None else ()
-    named = _named(measurement)
+    settlement = measurement.settlement
+    # Old code that the user named is compared instead of the baseline's.
+    named = settlement.against if settlement is not None and not settlement.sessions else None
     chosen = known.time if named is None else named
     choice = choice_line(timing, chosen) if timing is not None and timing.autotuned else ""
     findings = [
@@ -193,12 +196,6 @@ def _complete(finding: Finding, label: str, hints: Hints) -> Finding:
     elif finding.drift or finding.status is not Status.PASS:
         step = step or hints.accept
     return replace(finding, label=label, line=line, next_step=step)
-
-
-def _named(measurement: Measurement) -> AgainstTiming | None:
-    """Return the old code that the user named; None if the time is compared with the baseline."""
-    settlement = measurement.settlement
-    return settlement.against if settlement is not None and not settlement.sessions else None
 
 
 def _unmeasured(part: dict[str, Measurement], expected: Expected) -> Iterator[Finding]:

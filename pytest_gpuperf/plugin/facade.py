@@ -93,7 +93,8 @@ class Gpuperf(Recorder):
             All three records.
         """
         __tracebackhide__ = True
-        self._state.state_limits(limits, label)
+        if limits:
+            self._state.state_limits(limits, label)
         self._state.state_tolerance(tolerance)
         self.check(
             fn,

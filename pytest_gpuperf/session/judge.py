@@ -108,11 +108,11 @@ class Judge:
         Raises:
             GpuperfError: A marker, an option or a limit names one.
         """
-        names = [
-            name for state in states for name in (*state.marker.metrics, *self.expected.limited(state.nodeid))
-        ]
+        names = [*self.settings.metrics]
+        for state in states:
+            names += (*state.marker.metrics, *self.expected.limit_metrics(state.nodeid))
         chip = chip_of(self.environment.gpu.compute_capability)
-        check_names([*self.settings.metrics, *names], chip.name if chip else "")
+        check_names(names, chip.name if chip else "")
 
     def tolerance_pct(self, state: ItemState) -> float:
         """Return a test's accepted slowdown, in percent; the baseline file comes first."""

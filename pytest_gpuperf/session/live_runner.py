@@ -207,7 +207,7 @@ class LiveRunner(Runner):
                 *metrics_of(preset),
                 *state.marker.metrics,
                 *self.settings.metrics,
-                *self._judge.expected.limited(state.nodeid),
+                *self._judge.expected.limit_metrics(state.nodeid),
             ),
             "" if preset == (DEFAULT,) else ",".join(preset),
             state.path,
