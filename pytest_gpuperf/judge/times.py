@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "triton", "cuda", "python")
 """Parts of the toolchain that can change a kernel, besides the packages by name."""
+OTHER_CALL = "another call than the baseline's"
 BY_SESSIONS = "without --gpuperf-against the stored sessions decide"
 AGAIN = "time it again while nothing else uses the GPU"
 _REPLICATES = {"screen": "stored session", "in turn": "restart", "fresh": "fresh process"}
@@ -170,7 +171,7 @@ def judge_time(
         if time is None:
             return None, _not_compared(timing, known, origin)
         if other := other_call(measurement, baseline):
-            return None, Finding(Status.INCONCLUSIVE, f"another call than the baseline's: {other}")
+            return None, Finding(Status.INCONCLUSIVE, f"{OTHER_CALL}: {other}")
         if time.outcome is not Outcome.PASS:
             sides = (measurement.code, settlement.against.code if settlement and settlement.against else None)
             same = any(is_same_code(code, baseline.code) for code in sides)
@@ -275,8 +276,9 @@ def _not_compared(timing: Timing, known: TimeBaseline, origin: Origin) -> Findin
         return Finding(Status.INCONCLUSIVE, f"{line}; {other[0]}")
     if timing.not_captured and known.mode in ("hot", "cold"):
         return Finding(Status.REGRESSED, line)
-    asked = timing.mode != known.mode and not timing.not_captured
-    return Finding(Status.INVALID if asked else Status.INCONCLUSIVE, line)
+    if timing.mode != known.mode and not timing.not_captured:
+        line = f"{OTHER_CALL}: mode {timing.mode} instead of {known.mode}"
+    return Finding(Status.INCONCLUSIVE, line)
 
 
 def time_line(time: TimeComparison, mode: TimingMode) -> str:

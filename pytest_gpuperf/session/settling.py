@@ -231,7 +231,7 @@ class Settler:
     ) -> dict[str, Settlement]:
         """Settle labels that have the same old code."""
         found: dict[str, Settlement] = {}
-        why = {label: self._why_never(state, state.measurements[label], known.get(label)) for label in labels}
+        why = {label: self._why_never(state, state.measurements[label]) for label in labels}
         able = [label for label in labels if not why[label]]
         allowed_s = self._allowed_s()
         end, built_s = time.monotonic() + allowed_s - self._spent_s, self._engine.built_s
@@ -282,7 +282,7 @@ class Settler:
             for label, reason in why.items()
         }
 
-    def _why_never(self, state: ItemState, measured: Measurement, stored: MeasurementBaseline | None) -> str:
+    def _why_never(self, state: ItemState, measured: Measurement) -> str:
         """Return why a label cannot be settled by any process; empty if it can."""
         if state.marker.gpus:
             return "old code is timed on one GPU only, and its ranks run on several"
@@ -290,9 +290,6 @@ class Settler:
             return "gpuperf_settle_seconds is 0"
         if measured.call is None:
             return "its call is not known"
-        stored_call = stored.call if stored is not None and self._against is None else None
-        if stored_call is not None and (difference := measured.call.difference(stored_call)):
-            return f"another call than the baseline's; accept it ({difference})"
         return ""
 
     def _compare(
