@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from pytest_gpuperf.judge.result import TimeComparison
+from pytest_gpuperf.records.change import show_signed
 from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
 from pytest_gpuperf.statistics.sequential import decide_restarts
 from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, FRESH, LARGE_PCT, MACHINE_PCT
@@ -48,8 +49,12 @@ def judge_settlement(
     turn = compare_restarts(settlement.against, tolerance_pct)
     if settlement.how != "in turn" or turn is None:
         return _because(time, settlement.reason or NOT_SETTLED), ""
+    if turn.outcome is Outcome.INCONCLUSIVE:
+        low, high = map(show_signed, (turn.decision.low_pct, turn.decision.high_pct))
+        restarts = f"{turn.decision.replicates} restarts"
+        return _because(time, f"in turn {low} to {high} %", restarts, f"old code {turn.against}"), ""
     tolerated = ALIKE_PCT < turn.decision.change_pct <= tolerance_pct
-    if turn.decision.outcome is not Outcome.PASS or tolerated:
+    if turn.outcome is not Outcome.PASS or tolerated:
         return turn, ""
     alike = "old and new code are alike in turn"
     if machine and packages:
