@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_gpuperf.measure.timing.timer import KnownTime
     from pytest_gpuperf.records import Conditions, Timing, TimingMode
+    from pytest_gpuperf.records.timing import KnownTime
 
 
 WARM_UP = WarmUp(seconds=0.2, launches=400, steady=True)
@@ -108,7 +108,7 @@ class Bench:
         mode: TimingMode = "hot",
         budget_s: float = 1e-9,
         conditions: Sequence[Conditions] = (),
-        known: KnownTime = lambda _: None,
+        known: KnownTime | None = None,
     ) -> Timing:
         return self.timer(batch, mode, budget_s, conditions).time(lambda: None, mode=mode, known=known)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +22,7 @@ from pytest_gpuperf.measure.device.environment import environment
 from pytest_gpuperf.measure.device.originals import elapsed_us, event, record
 from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.timing.timer import Timer
+from pytest_gpuperf.records.timing import KnownTime
 from pytest_gpuperf.statistics.clock_model import ClockModel
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _sample(
         lambda: timer.time(
             call,
             mode=modes()[kernel],
-            known=partial(_known, models, kernel),
+            known=_known(models, kernel),
             # No value is verified, so none is written elsewhere.
             elsewhere=lambda: cast(
                 "CallElsewhere", build_again(kernel, permille, gpu_info().multiprocessors)
@@ -120,13 +121,11 @@ def _sample(
     )
 
 
-def _known(
-    models: dict[str, ClockModel], kernel: str, mode: TimingMode
-) -> tuple[TimingSource, ClockModel | None] | None:
+def _known(models: dict[str, ClockModel], kernel: str) -> KnownTime | None:
     """Return the source and the model of earlier sessions."""
-    sources: tuple[TimingSource, ...] = ("cupti", "events")
-    found = ((source, models.get(model_key(kernel, mode, source))) for source in sources)
-    return next((one for one in found if one[1] is not None), None)
+    mode, sources = cast("TimingMode", modes()[kernel]), cast("tuple[TimingSource, ...]", ("cupti", "events"))
+    found = (KnownTime(mode, source, models.get(model_key(kernel, mode, source))) for source in sources)
+    return next((one for one in found if one.model is not None), None)
 
 
 def _launches(call: Call) -> list[float]:

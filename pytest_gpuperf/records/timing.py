@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -41,6 +41,16 @@ the host's clock around many calls and their end on the GPU, launch included, fo
 TimingSource: TypeAlias = Literal["events", "cupti", "host"]
 """Source of a time: CUDA events (with the launch gap), CUPTI's activity records of the kernels, or the host's
 clock."""
+
+
+class KnownTime(NamedTuple):
+    """Time of a call in its baseline."""
+
+    mode: TimingMode
+    source: TimingSource
+    model: ClockModel | None
+    """The newest model, at the clock of the baseline; None for other code, which may depend on the clock in
+    another way."""
 
 
 OTHER_CLIENT = "CUPTI in this process"

@@ -17,6 +17,7 @@ from pytest_gpuperf.compat.torch_names import templates_pinned
 from pytest_gpuperf.judge.autotuner_choices import other_choices
 from pytest_gpuperf.judge.code_changes import is_same_code
 from pytest_gpuperf.records.baseline import same_quantity
+from pytest_gpuperf.records.timing import KnownTime
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.progress import Phases
 from pytest_gpuperf.session.seeds import random_numbers_kept
@@ -33,17 +34,15 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
         AgainstTiming,
-        ClockModel,
         Correctness,
         Fuzzing,
         LaunchedCode,
         Profile,
         Timing,
-        TimingMode,
-        TimingSource,
         Trace,
         WarmUp,
     )
+    from pytest_gpuperf.records.baseline import MeasurementBaseline
     from pytest_gpuperf.records.call import Call, FuzzCall, Selection
     from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.session.progress import Display
@@ -130,22 +129,25 @@ class LiveSource:
         """Time the call, and note the size of its arguments."""
         from pytest_gpuperf.measure.correctness.call_tensors import argument_bytes
 
+        known = self._expected.measurement(call.nodeid, call.label) if self._expected is not None else None
         with self.phases("times"):
-            timing = self._time(call, mode=mode, bytes=bytes, flops=flops, verify=self._verify)
+            timing = self._time(call, known, mode=mode, bytes=bytes, flops=flops, verify=self._verify)
             if first_calls := self._first_calls.pop((call.nodeid, call.label), None):
                 timing = first_calls.added_to(timing)
-            if choice := other_choice(self._expected, call, timing):
-                timing = replace(timing, baseline_choice_us=self._time_with(choice, call, timing))
+            if choice := other_choice(known, timing):
+                timing = replace(timing, baseline_choice_us=self._time_with(choice, call, known, timing))
         count = argument_bytes(call.args, call.kwargs)
         return replace(timing, work=replace(timing.work, argument_bytes=count or None))
 
-    def _time_with(self, choice: Mapping[str, str], call: Call, timing: Timing) -> float | None:
+    def _time_with(
+        self, choice: Mapping[str, str], call: Call, known: MeasurementBaseline | None, timing: Timing
+    ) -> float | None:
         """Time the call again, with the configurations that autotuners had chosen for the baseline."""
         time_us = None
         # What fails has a time all the same.
         with suppress(Exception), choices_pinned(choice), templates_pinned(choice):
             if choice.items() <= _choices(call).items():
-                found = self._time(call, mode=timing.mode, bytes=0, flops=0, verify="off")
+                found = self._time(call, known, mode=timing.mode, bytes=0, flops=0, verify="off")
                 time_us = found.time_us if found.source == timing.source else None
         with suppress(Exception):
             # Compile before counters are read.
@@ -159,14 +161,14 @@ class LiveSource:
         first_calls = self._first_calls.setdefault((call.nodeid, call.label), FirstCalls())
         return replace(call, fn=first_calls.watched(call.fn))
 
-    def _time(self, call: Call, *, mode: str, bytes: int, flops: int, verify: str) -> Timing:
+    def _time(
+        self, call: Call, known: MeasurementBaseline | None, *, mode: str, bytes: int, flops: int, verify: str
+    ) -> Timing:
         from pytest_gpuperf.measure.call_memory import Before, CallElsewhere
         from pytest_gpuperf.measure.verification.verifier import Verifier
 
-        code, before = None, None
-        if self._read is not None and self._read[0] is call:
-            _, code, before = self._read
-        self._read = None
+        read, self._read = self._read, None
+        _, code, before = read if read is not None and read[0] is call else (call, None, None)
 
         def progress(text: str) -> None:
             self.display.show(f"{call.nodeid}: {text}")
@@ -183,7 +185,7 @@ class LiveSource:
                     flops=flops,
                     progress=progress,
                     verify=(lambda _, timing, __: timing) if verify == "off" else verifier,
-                    known=partial(known_time, self._expected, call, code),
+                    known=known_time(known, code),
                     elsewhere=partial(CallElsewhere, call),
                 )
         finally:
@@ -231,33 +233,20 @@ def _choices(call: Call) -> dict[str, str]:
     return chosen
 
 
-def known_time(
-    expected: Expectations | None, call: Call, code: LaunchedCode | None, mode: TimingMode
-) -> tuple[TimingSource, ClockModel | None] | None:
-    """Return the source of the time in the baseline, and its newest clock model, at its clock.
-
-    Args:
-        expected: The baselines; None without any.
-        call: The call.
-        code: Its code; other code has no model, since it may depend on the clock in another way.
-        mode: Mode of the time.
-    """
-    known = expected.measurement(call.nodeid, call.label) if expected is not None else None
-    time = known.time if known is not None else None
-    if known is None or time is None or time.mode != mode:
+def known_time(known: MeasurementBaseline | None, code: LaunchedCode | None) -> KnownTime | None:
+    """Return the time of a baseline for a call of some code; None if it has none."""
+    if known is None or (time := known.time) is None:
         return None
     models = (session.clock_model for session in reversed(time.sessions))
     model = next(filter(None, models), None)
-    if model is None or not is_same_code(code, known.code):
-        return time.source, None
-    return time.source, replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
+    if model is not None and time.reference_mhz:
+        model = replace(model, reference_mhz=time.reference_mhz)
+    return KnownTime(time.mode, time.source, model if is_same_code(code, known.code) else None)
 
 
-def other_choice(expected: Expectations | None, call: Call, timing: Timing) -> dict[str, str]:
+def other_choice(known: MeasurementBaseline | None, timing: Timing) -> dict[str, str]:
     """Return what autotuners had chosen for the baseline if a time is slower with another choice."""
-    known = expected.measurement(call.nodeid, call.label) if expected is not None else None
-    time = known.time if known is not None else None
-    if time is None or not same_quantity(timing, time):
+    if known is None or (time := known.time) is None or not same_quantity(timing, time):
         return {}
     slower = timing.time_us > (1 + SCREEN_PCT / 100) * time.mean_us
     return {one.kernel: one.before for one in other_choices(timing, time)} if slower else {}

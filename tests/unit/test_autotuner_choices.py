@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 from msgspec.structs import replace
 
@@ -12,7 +9,6 @@ from judging import verdict
 from pytest_gpuperf.judge.autotuner_choices import choice_line, other_choices
 from pytest_gpuperf.records import AgainstTiming, Measurement, Settlement, Timing
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
-from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.session.live_source import other_choice
 from run_builders import record, timing
 
@@ -110,6 +106,4 @@ def test_slower_time_with_another_choice_says_so_first() -> None:
 def test_choice_of_the_baseline_is_timed_if_another_one_is_slower(
     now: Timing, wanted: dict[str, str]
 ) -> None:
-    stored = MeasurementBaseline(time=known((LARGE,)))
-    expected: Any = SimpleNamespace(measurement=lambda *_: stored)
-    assert other_choice(expected, Call("t", "main", max), now) == wanted
+    assert other_choice(MeasurementBaseline(time=known((LARGE,))), now) == wanted

@@ -22,6 +22,7 @@ from pytest_gpuperf.measure.timing.batch import Batch
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
 from pytest_gpuperf.measure.timing.timer import normalised_us
 from pytest_gpuperf.records import ClockModel, Conditions, OtherTime, Timing
+from pytest_gpuperf.records.timing import KnownTime
 from pytest_gpuperf.statistics.decision import interquartile_range, standard_error, trimmed_mean
 from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.sm_clock import Warmed
-    from pytest_gpuperf.records import TimingSource
+    from pytest_gpuperf.records import TimingMode, TimingSource
 
 times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
 
@@ -298,9 +299,7 @@ def test_known_model_near_its_clock_spares_the_burn(
     model = ClockModel(cycles=0.7 * 100 * reference_mhz, fixed_us=30.0, reference_mhz=reference_mhz)
     timer_ = bench.timer(with_clock(bench, 1400.0), "hot", 1)
     timer_._max_sm_clock_mhz = max_mhz
-    found = timer_.time(
-        lambda: None, mode="hot", known=lambda mode: ("events", model) if mode == "hot" else None
-    )
+    found = timer_.time(lambda: None, mode="hot", known=KnownTime("hot", "events", model))
     assert found.clock_model is not None
     assert (found.clock_model.stored, bench.burn.burns) == (stored, not stored)
     assert (found.clock_model.sm_clock_share == pytest.approx(0.7)) is stored
@@ -310,7 +309,7 @@ def test_known_model_near_its_clock_spares_the_burn(
 def test_known_model_of_much_slower_code_fits_the_new_time(bench: Bench) -> None:
     """Else the run could not be read again: its model would not make its time."""
     model = ClockModel(cycles=700 * 2000.0, fixed_us=300.0, reference_mhz=2000.0)
-    found = bench.time(with_clock(bench, 1400.0), budget_s=1, known=lambda _: ("events", model))
+    found = bench.time(with_clock(bench, 1400.0), budget_s=1, known=KnownTime("hot", "events", model))
     assert found.clock_model is not None
     assert found.clock_model.time_us(2000) == pytest.approx(100)
 
@@ -358,11 +357,13 @@ def test_places_that_differ_are_no_restless_blocks(bench: Bench) -> None:
     assert found.spread_pct == pytest.approx(0, abs=1e-6)
 
 
-def test_model_of_another_source_is_not_taken(bench: Bench) -> None:
+@pytest.mark.parametrize(("mode", "source"), [("hot", "events"), ("cold", "cupti")])
+def test_model_of_another_mode_or_source_is_not_taken(
+    bench: Bench, mode: TimingMode, source: TimingSource
+) -> None:
     model = ClockModel(cycles=2000.0, fixed_us=3.0, reference_mhz=2000.0)
-    found = bench.time(
-        Blocks(lambda _: 5.0, mhz=lambda _: 2000.0, recorded_us=4.5), known=lambda _: ("events", model)
-    )
+    batch = Blocks(lambda _: 5.0, mhz=lambda _: 2000.0, recorded_us=4.5)
+    found = bench.time(batch, known=KnownTime(mode, source, model))
     assert (found.source, found.clock_model is not None and found.clock_model.stored) == ("cupti", False)
 
 
@@ -381,7 +382,7 @@ def test_model_of_another_source_is_not_taken(bench: Bench) -> None:
 def test_source_near_the_limit_of_15_us_is_the_baselines(
     bench: Bench, usual: TimingSource, us: float, source: str
 ) -> None:
-    found = bench.time(repeating([us], recorded_us=us - 0.5), known=lambda _: (usual, None))
+    found = bench.time(repeating([us], recorded_us=us - 0.5), known=KnownTime("hot", usual, None))
     assert found.source == source
 
 

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.call_memory import CallElsewhere
     from pytest_gpuperf.measure.timing.batch import Batch, Block
-    from pytest_gpuperf.records import ClockModel, Conditions, TimingMode, TimingSource, WarmUp
+    from pytest_gpuperf.records import ClockModel, Conditions, TimingSource, WarmUp
+    from pytest_gpuperf.records.timing import KnownTime
 
     Verify: TypeAlias = Callable[[Batch, Timing, str], Timing]
     """Returns the timing of a callable with what speaks against it; the text is the mode asked for."""
-    KnownTime: TypeAlias = Callable[[TimingMode], tuple[TimingSource, ClockModel | None] | None]
 
 LEAST_BLOCKS = 10
 ENOUGH_BLOCKS = 20
@@ -106,7 +106,7 @@ class Timer:
         flops: int = 0,
         progress: Callable[[str], None] = lambda _: None,
         verify: Verify = contained,
-        known: KnownTime = lambda _: None,
+        known: KnownTime | None = None,
         elsewhere: Callable[[], CallElsewhere] | None = None,
     ) -> Timing:
         """Warm up, then time blocks of calls until they are precise or the budget is spent.
@@ -120,8 +120,8 @@ class Timer:
             flops: Operations of a call, kept in the record.
             progress: Called with the present activity.
             verify: Verifies the time; by default it compares records of single calls.
-            known: Returns the source of the baseline's time of a mode, and its clock model if the code is the
-                same; None without a baseline. Near its clock the model spares the blocks at other clocks.
+            known: The baseline's time; None without a baseline. Near its clock its model spares the blocks at
+                other clocks.
             elsewhere: Returns the same call on tensors at other places in memory; a short time is the mean
                 over several.
 
@@ -151,7 +151,7 @@ class Timer:
                 detach()
         return replace(timing, work=Workload(bytes=bytes or None, flops=flops or None))
 
-    def _undisturbed(self, batch: Batch, progress: Callable[[str], None], known: KnownTime) -> Timing:
+    def _undisturbed(self, batch: Batch, progress: Callable[[str], None], known: KnownTime | None) -> Timing:
         """Measure, and repeat what heat or another process disturbed."""
         thrown_away: list[str] = []
         while True:
@@ -161,7 +161,7 @@ class Timer:
                 return replace(timing, measured_again=tuple(thrown_away))
             thrown_away.append(why)
 
-    def _measure(self, batch: Batch, progress: Callable[[str], None], known: KnownTime) -> Timing:
+    def _measure(self, batch: Batch, progress: Callable[[str], None], known: KnownTime | None) -> Timing:
         progress("warms up")
         warm_up, begun = batch.warm_up()
         end = originals.now() + self.budget_s
@@ -171,7 +171,7 @@ class Timer:
         steady_us = trimmed_mean([block.time_us for block in steady])
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
         conditions = self._conditions()
-        usual, known_model = known(batch.mode) or ("", None)
+        _, usual, known_model = known if known and known.mode == batch.mode else ("", "", None)
         source: TimingSource = _SOURCES.get(batch.mode, "events")
         others, places, not_recorded = self._recorded_blocks(batch, steady_us)
         blocks = steady
