@@ -291,11 +291,10 @@ def check_limits(
         if len({measured[label].is_static for label in able}) > 1:
             # A compiler knows registers and no throughput; it alone knows its instructions.
             able = [label for label in able if _is_asked(limit, measured[label])]
-        able = able or labels[:1]
+        able = able or (list(measured) if limit.pair else labels)[:1]
         if not able:
             done = "compiled" if limit.arch and measured else "measured"
-            about = limit.only or (limit.name if limit.pair else "")
-            done += f" nothing for {about}" if about and measured else " nothing"
+            done += f" nothing for {limit.only}" if limit.only and measured else " nothing"
             if limit.only and not limit.arch:
                 done += "; a prefix is a label or an architecture, and kernels= chooses kernels"
             yield Finding(Status.INVALID, f"the limit {limit} {source} cannot be judged: the test {done}")

@@ -60,12 +60,13 @@ def fails_test(
     """Let a mistake of the user that ends a method fail the test."""
 
     @wraps(method)
-    def called(self: Own, /, *args: Given.args, **kwargs: Given.kwargs) -> Returned:
+    def called(own: Own, /, *args: Given.args, **kwargs: Given.kwargs) -> Returned:
+        # Not `self`: arguments that do not fit the method are no error of the plugin's (`is_of_measuring`).
         __tracebackhide__ = True
         try:
-            return method(self, *args, **kwargs)
+            return method(own, *args, **kwargs)
         except GpuperfError as error:
-            self._state.errors.append(str(error))
+            own._state.errors.append(str(error))
             # Without a GPU every test fails, and the line of the call tells nothing.
             pytrace = not isinstance(error, NoGpuError)
             raise pytest.fail.Exception(f"gpuperf: {error}", pytrace=pytrace) from None
@@ -121,7 +122,7 @@ class Recorder:
         if getattr(self._state.measurements.get(label), part, None) is not None:
             raise GpuperfError(
                 f"this test has measured {part.replace('_', '-')} under the label {label!r} already",
-                next_step="give the second one a name of its own: label='…'",
+                next_step="give the second one a label of its own",
             )
 
     def _keep(self, label: str, **part: Any) -> None:
