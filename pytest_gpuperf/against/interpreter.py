@@ -56,7 +56,7 @@ def installed(program: Path) -> Installed:
         why = getattr(error, "strerror", None) or "does not answer as Python does"
     raise GpuperfError(
         f"{program}: {why}",
-        expected="the folder of a virtual environment, or a program of Python",
+        expected="the folder of a virtual environment, or a program of Python 3.10 or later",
         next_step=f"type --gpuperf-against={PREFIX}PATH, or {PREFIX}PATH@REF with a commit",
     )
 

@@ -206,7 +206,7 @@ class Gpuperf(Recorder):
         result = source.check(call)
         self._keep(label, correctness=result)
         if not result.passed:
-            pytest.fail(result.failure)
+            pytest.fail(result.failure if label == "main" else f"{label}: {result.failure}")
         return result
 
     @fails_test
