@@ -183,10 +183,9 @@ def same_summary(results: Results) -> str:
     alarms = sum(
         number for verdict, number in counts.items() if verdict not in (Status.PASS, Status.INCONCLUSIVE)
     )
-    return (
-        f"{provenance(results.environment, results.date)}: {counts.total()} tests in equal environments, "
-        f"{alarms} false alarms, {counts[Status.INCONCLUSIVE]} inconclusive.\n"
-    )
+    origin, unsure = provenance(results.environment, results.date), counts[Status.INCONCLUSIVE]
+    others = f", {unsure} inconclusive" if unsure else ""
+    return f"{origin}: {alarms} false alarms in {counts.total()} tests of equal environments{others}.\n"
 
 
 def regressions_table(results: Results) -> str:
@@ -197,15 +196,14 @@ def regressions_table(results: Results) -> str:
             slower = sum(test.verdict is Status.REGRESSED for test in case.tests.values())
             changes = [_shown(test.change) for test in case.tests.values()]
             issue = ISSUE.sub(r"[\1#\2](https://github.com/\1/issues/\2)", case.title.partition(":")[0])
-            kernel = next((line for test in case.tests.values() for line in test.details), "")
-            rows.append((issue, case.differs, f"{slower} of {len(changes)}", ", ".join(changes), kernel))
-    return table(("regression", "packages", "regressed", "changes, %", "first kernel"), rows)
+            rows.append((issue, case.differs, f"{slower}/{len(changes)}", ", ".join(changes)))
+    return table(("regression", "packages", "slower tests", "changes, %"), rows)
 
 
 def _shown(change: Decision | None) -> str:
     if change is None:
-        return "not compared"
-    return f"{change.change_pct:+.1f} ({change.low_pct:.1f} to {change.high_pct:.1f})"
+        return "?"
+    return f"{change.change_pct:+.1f}±{(change.high_pct - change.low_pct) / 2:.1f}"
 
 
 def main() -> None:
@@ -229,6 +227,10 @@ def main() -> None:
         measure(given.file, cases, given.pairs)
     results = read(given.file)
     print(f"{same_summary(results)}\n{regressions_table(results)}")
+    for case in results.cases.values():
+        for name, test in case.tests.items():
+            if test.findings:
+                print(f"{name}: {test.verdict.value}", *test.findings, *test.details, sep="\n    ")
 
 
 if __name__ == "__main__":
