@@ -239,9 +239,10 @@ def known_time(known: MeasurementBaseline | None, code: LaunchedCode | None) -> 
         return None
     models = (session.clock_model for session in reversed(time.sessions))
     model = next(filter(None, models), None)
-    if model is not None and time.reference_mhz:
-        model = replace(model, reference_mhz=time.reference_mhz)
-    return KnownTime(time.mode, time.source, model if is_same_code(code, known.code) else None)
+    if model is not None and is_same_code(code, known.code):
+        model = replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
+        return KnownTime(time.mode, time.source, model)
+    return KnownTime(time.mode, time.source, None)
 
 
 def other_choice(known: MeasurementBaseline | None, timing: Timing) -> dict[str, str]:
