@@ -51,8 +51,8 @@ def judge_settlement(
         return _because(time, settlement.reason or NOT_SETTLED), ""
     if turn.outcome is Outcome.INCONCLUSIVE:
         low, high = map(show_signed, (turn.decision.low_pct, turn.decision.high_pct))
-        restarts = f"{turn.decision.replicates} restarts"
-        return _because(time, f"in turn {low} to {high} %", restarts, f"old code {turn.against}"), ""
+        restarts = f"{turn.decision.replicates} restarts, old code {turn.against}"
+        return _because(time, f"in turn {low} to {high} %, {restarts}"), ""
     tolerated = ALIKE_PCT < turn.decision.change_pct <= tolerance_pct
     if turn.outcome is not Outcome.PASS or tolerated:
         return turn, ""

@@ -70,6 +70,18 @@ def test_unclear_result_at_a_look_goes_on() -> None:
     assert decide_restarts(ratios, final=True).replicates == 4
 
 
+@pytest.mark.parametrize(
+    ("work_pct", "outcomes"),
+    [(0.0, ["inconclusive", "pass", "pass"]), (0.5, ["inconclusive"] * 3), (1.0, ["inconclusive"] * 3)],
+)
+def test_first_restarts_that_stand_apart_hide_no_work(work_pct: float, outcomes: list[str]) -> None:
+    """Take `test_layer_norm_torch[bf16]` on an H100, whose first restart is 3 % apart from the later ones."""
+    unchanged = (0.0180, 0.0097, -0.0139, 0.0112, -0.0116, 0.0124, -0.0125, 0.0109, -0.0117, 0.0102)
+    ratios = [ratio + math.log1p(work_pct / 100) for ratio in unchanged]
+    assert [decide_restarts(ratios[:count]).outcome.value for count in (2, 4, 6)] == outcomes
+    assert decide_restarts(ratios[:4]).replicates == 4
+
+
 @pytest.mark.parametrize("restarts", [1, 3, 5])
 def test_nothing_is_decided_between_looks(restarts: int) -> None:
     assert decide_restarts([0.2] * restarts).outcome is Outcome.INCONCLUSIVE
