@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.accuracy import compare_accuracy
 from pytest_gpuperf.judge.autotuner_choices import choice_line
-from pytest_gpuperf.judge.code_changes import compare_code
 from pytest_gpuperf.judge.counters import compare_counters, counter_findings, early_warning, other_compiler
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult
@@ -19,6 +18,7 @@ from pytest_gpuperf.judge.time_lower_bound import impossible_time
 from pytest_gpuperf.judge.times import Origin, judge_time
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
+from pytest_gpuperf.records.code import compare_code
 from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.sanitizer_errors import errors_of
 from pytest_gpuperf.registry import registry

@@ -15,8 +15,8 @@ from pytest_gpuperf.against.callable_rounds import time_in_turn
 from pytest_gpuperf.compat.compiler_names import choices_noted, choices_pinned
 from pytest_gpuperf.compat.torch_names import templates_pinned
 from pytest_gpuperf.judge.autotuner_choices import other_choices
-from pytest_gpuperf.judge.code_changes import is_same_code
 from pytest_gpuperf.records.baseline import same_quantity
+from pytest_gpuperf.records.code import is_same_code
 from pytest_gpuperf.records.timing import KnownTime
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.progress import Phases

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.judge.code_changes import compare_code, is_same_code
 from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
+from pytest_gpuperf.records.code import compare_code, is_same_code
 
 
 def kernel(**fields: Any) -> LaunchedKernel:
