@@ -115,8 +115,9 @@ class Engine:
         """Processes of the next one, which import meanwhile."""
 
     def close(self) -> None:
-        """End the server, and remove the worktrees."""
+        """End all processes and the server, and remove the worktrees."""
         with signals_held_off():
+            self._end(grace_s=0)
             for tree, _ in self._trees.values():
                 tree.close()
             self._trees.clear()
@@ -124,11 +125,7 @@ class Engine:
             self._launcher = self._folder = None
 
     def compare(
-        self,
-        test: TimedTest,
-        repository: Repository | None,
-        commit: Commit,
-        tick: Callable[[str], None],
+        self, test: TimedTest, repository: Repository | None, commit: Commit, tick: Callable[[str], None]
     ) -> dict[str, Series]:
         """Time a test on both sides until each label is decided, or cannot be.
 
@@ -146,15 +143,13 @@ class Engine:
         tick(f"old code {commit}")
         self._launch(commit.python, tick)
         sides = self._sides(repository, commit)
-        last = LOOKS[-1]
         orders = self._rng.sample(ORDERS, len(ORDERS))
-        for restart in range(1, last + 1):
+        for restart in range(1, LOOKS[-1] + 1):
             labels = [label for label, one in series.items() if not one.is_settled]
             if not labels:
                 break
             recorded = {label: one.recorded for label, one in series.items() if one.recorded is not None}
-            text = f"restart {{}} of at most {last}"
-            start = partial(self._start, sides, test, labels, orders, text, tick)
+            start = partial(self._start, sides, test, labels, orders, tick)
             try:
                 taken = self._restart(start, restart, recorded, follows=restart not in LOOKS)
             except LostError as lost:
@@ -174,7 +169,7 @@ class Engine:
                 series[label].take(taken, label, commit)
                 why = series[label].reason or self._why_not_same(test, taken, label, commit)
                 series[label].reason = why and sides.plain(why) + sides.lacks
-                series[label].judge(test.tolerance_pct, final=restart == last)
+                series[label].judge(test.tolerance_pct, final=restart == LOOKS[-1])
         self._end()
         return series
 
@@ -195,9 +190,8 @@ class Engine:
         why = ""
         self._launch(Path(sys.executable), tick)
         sides = Sides(self._root, Path(sys.executable), None, None, self._invocation, self._working_folder())
+        start = partial(self._start, sides, test, [*test.calls], (("B",),), tick)
         for number in range(1, count + 1):
-            text = f"fresh process {{}} of {count}"
-            start = partial(self._start, sides, test, list(test.calls), (("B",),), text, tick)
             try:
                 taken = self._restart(start, number, test.recorded, follows=number < count)
             except LostError as lost:
@@ -250,7 +244,6 @@ class Engine:
         test: TimedTest,
         labels: Sequence[str],
         orders: Sequence[tuple[Side, ...]],
-        text: str,
         tick: Callable[[str], None],
         restart: int,
     ) -> None:
@@ -259,19 +252,14 @@ class Engine:
         for side in orders[restart % len(orders)]:
             plan = sides.plan(side, test.nodeid, test.path, labels, test.driver if restart == 1 else None)
             log = self._logs / f"{NAMES[side]}_{restart}.log"
-            told = partial(tick, text.format(restart))
-            self._ahead[side] = SideProcess(side, self._launcher, sides, plan, log, told)
+            each = partial(tick, f"restart {restart}")
+            self._ahead[side] = SideProcess(side, self._launcher, sides, plan, log, each)
         if self._launcher.why_not:
             why = f"no process could be forked, so each one imports by itself: {self._launcher.why_not}"
             self.notices += [why] if why not in self.notices else []
 
     def _restart(
-        self,
-        start: Callable[[int], None],
-        restart: int,
-        recorded: Mapping[str, bool],
-        *,
-        follows: bool,
+        self, start: Callable[[int], None], restart: int, recorded: Mapping[str, bool], *, follows: bool
     ) -> RestartResult:
         """Run the test in new processes.
 
@@ -294,11 +282,11 @@ class Engine:
                 taken = Turns(self._going, self._rng, self._budget_s).play(recorded)
             for process in self._going.values():
                 process.let_go()
+            return taken
         except BaseException:
             with signals_held_off():
                 self._end(grace_s=0)
             raise
-        return taken
 
     def _launch(self, python: Path, tick: Callable[[str], None]) -> None:
         """Start the servers, which import while git makes the old code."""

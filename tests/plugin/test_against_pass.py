@@ -122,11 +122,28 @@ def test_only_one_side_runs_at_a_time(project: Project) -> None:
             """
         }
     )
-    project.compare(f"{K}[1]", looks=(1,))
+    project.compare(f"{K}[1]", looks=(3,))
     lines = witness.read_text().splitlines()
     assert len(lines) > 50
     for begins, ends in zip(lines[::2], lines[1::2], strict=True):
         assert begins.split() == [ends.split()[0], "begins"]
+
+
+def test_next_restart_imports_while_one_is_timed(project: Project) -> None:
+    """Let each test wait until four processes have imported it."""
+    witness = project.root.parent / "imports"
+    waits = f"""
+import time
+with open({str(witness)!r}, "a") as stream:
+    stream.write("x")
+
+def test_k(gpuperf):
+    while len(open({str(witness)!r}).read()) < 4:
+        time.sleep(0.01)
+    gpuperf.time(lambda: 10.0)
+"""
+    project.commit({"test_k.py": waits})
+    assert len(found(project.compare(K, looks=(2,))).restarts) == 2
 
 
 @pytest.mark.parametrize("files", [{}, {"test_k.py": "def test_other(): pass\n"}], ids=["file", "test"])
@@ -154,6 +171,7 @@ def test_file_that_old_code_cannot_import_is_reported(project: Project) -> None:
 TROUBLES = {
     "gpuperf.time(kernel.gone)": "on {} its call ended with AttributeError: ",
     "open('data/weights')": "on {} its call ended with FileNotFoundError: ",
+    "raise OSError('Network is unreachable')": "on {} its call ended with OSError: Network is unreachable",
     "gpuperf.time(kernel, label='other')": "not on {}: the test times no 'main' there",
     "gpuperf.time(kernel, bytes=8)": "another call on {}: bytes 8 instead of 0",
     "gpuperf.time(kernel, mode='cold')": "another call on {}: mode cold instead of hot",

@@ -119,12 +119,6 @@ def test_fresh_processes_are_timed_at_the_clock_of_the_screen(project: Project) 
     assert "20.0 % slower" in done.stdout
 
 
-def test_another_call_than_the_baselines_is_not_settled(project: Project) -> None:
-    project.write({"test_k.py": TEST.replace("kernel)", "kernel, bytes=8)")})
-    project.session()
-    assert project.settlements() == {}
-
-
 def test_a_test_that_failed_otherwise_is_not_settled(project: Project) -> None:
     project.write({"test_k.py": TEST.replace("kernel)", "kernel)\n    assert 0")})
     project.session()

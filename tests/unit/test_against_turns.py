@@ -149,13 +149,6 @@ def test_reordered_labels_are_reported() -> None:
     assert series("b", taken).reason == "the test makes its calls in another order on main (1a2b3c4)"
 
 
-def test_different_modes_are_not_compared() -> None:
-    taken, stage = play([Ready("main", Fingerprint(mode="queued"))], hot("main"))
-    assert stage.islower()
-    why = "another call on main (1a2b3c4): mode queued instead of hot"
-    assert series("main", taken).reason == why
-
-
 def test_comparisons_before_a_failure_count() -> None:
     taken, _ = play(hot("a"), hot("a", "b"), old_failure="its call ended with ValueError: no")
     assert len(series("a", taken).log_ratios) == 1

@@ -160,7 +160,6 @@ def test_disagreement_of_the_times_as_measured_asks_for_more_restarts_up_to_the_
         ([-0.40, -0.41], Outcome.IMPROVED),
         ([0.041, 0.40], Outcome.REGRESSED),
         ([0.039, 0.40], Outcome.INCONCLUSIVE),
-        ([0.4], Outcome.INCONCLUSIVE),
     ],
 )
 def test_large_change_ends_after_two_restarts(ratios: list[float], outcome: Outcome) -> None:
