@@ -42,6 +42,20 @@ def test_optimizer(gpuperf):
     assert steps <= 10
     assert model.weight.grad is None
 
+def test_scaled_step(gpuperf):
+    model, scaler = torch.nn.Linear(1024, 1024, device="cuda"), torch.amp.GradScaler("cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    def step(x):
+        loss = model(x).square().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        return loss.detach()
+    # A step waits for the GPU in its middle, and must not end there.
+    assert gpuperf.time(step, data()).mode == "kernels"
+
 def test_batch_norm(gpuperf):
     norm = torch.nn.BatchNorm1d(1024, device="cuda")
     def expected(x):
@@ -106,4 +120,4 @@ def test_next_numbers_do_not_depend_on_the_timing(gpuperf):
 def test_states_and_padding_are_neither_accused_nor_left_changed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=SUITE)
     result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=off", "-rA", timeout=300)
-    result.assert_outcomes(passed=15)
+    result.assert_outcomes(passed=16)

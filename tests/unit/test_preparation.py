@@ -191,9 +191,14 @@ def test_memory_that_is_not_cached_cannot_be_captured(
 
 
 def test_a_wait_within_torch_is_found_without_a_capture(gpu: SimulatedGpu) -> None:
+    begun: list[int] = []
+
     def fn() -> None:
+        assert not begun, "a call was left in its middle"
+        begun.append(1)
         gpu.launch(50)
         gpu.copy_to_host()
+        begun.clear()
 
     assert prepared_(fn, "auto").not_captured == "it waits for the GPU"
     assert "capture" not in gpu.log

@@ -113,7 +113,9 @@ def rehearse(fn: Callable[[], Any]) -> None:
     """Call `fn` once, outside a capture, and find what a graph of it cannot have.
 
     A capture that fails in a library may leave it broken: after one, cuSOLVER's `syevj` fails in each plain
-    call, too (torch 2.11). A graph goes on with the random numbers of the generator, whatever seed it sets.
+    call, too (torch 2.11). It ends in the middle of `fn`, whose next call may then fail, such as a step with
+    `torch.amp.GradScaler`. So waits are warned of, for other threads too, and `fn` runs to its end. A graph
+    goes on with the random numbers of the generator, whatever seed it sets.
 
     Raises:
         NotCapturableError: `fn` waits for the GPU within torch, or sets a seed.
@@ -121,20 +123,18 @@ def rehearse(fn: Callable[[], Any]) -> None:
     generator = torch.cuda.default_generators[torch.cuda.current_device()]
     state, debug_mode = generator.get_state(), torch.cuda.get_sync_debug_mode()
     generator.manual_seed(_NO_USERS_SEED)
-    try:
-        with warnings.catch_warnings():
-            # torch says that it does not see all waits.
-            warnings.simplefilter("ignore")
-            torch.cuda.set_sync_debug_mode("error")
-        fn()
-        own_seed = generator.initial_seed() != _NO_USERS_SEED
-    except RuntimeError as error:
-        if "synchronizing" not in str(error):
-            raise
-        raise NotCapturableError("it waits for the GPU") from error
-    finally:
-        torch.cuda.set_sync_debug_mode(debug_mode)
-        generator.set_state(state)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            torch.cuda.set_sync_debug_mode("warn")
+            fn()
+            own_seed = generator.initial_seed() != _NO_USERS_SEED
+        finally:
+            torch.cuda.set_sync_debug_mode(debug_mode)
+            generator.set_state(state)
+    # torch also says that it does not see all waits.
+    if any("called a synchronizing" in str(one.message) for one in told):
+        raise NotCapturableError("it waits for the GPU")
     if own_seed:
         raise NotCapturableError("it sets torch's seed, which a graph would not set again")
 
