@@ -161,6 +161,24 @@ def _member(module: str, name: str) -> Any:
     return getattr(sys.modules.get(module), name, None)
 
 
+def forget_compiled_code() -> None:
+    """Call `torch._dynamo.reset` if that is imported, or else `torch.compiler.reset`, which would import it.
+
+    torch.compile then begins anew: it makes a second shape of a function dynamic. Its files on disk stay.
+    """
+    if "torch._dynamo" in sys.modules:
+        reset = _member("torch._dynamo", "reset") or _member("torch.compiler", "reset")
+        reset()
+
+
+def proton_profiles() -> bool:
+    """Ask `triton.profiler.flags` if a session of proton was started, and not all are finalised.
+
+    Without the name it counts as any other client of CUPTI.
+    """
+    return bool(getattr(_member("triton.profiler.flags", "flags"), "profiling_on", False))
+
+
 def hash_own_files() -> None:
     """Call `triton_key`, which hashes hundreds of megabytes once; else each first compilation does that."""
     for owner in ("triton.runtime.cache", "triton.compiler.compiler"):  # the latter in older versions

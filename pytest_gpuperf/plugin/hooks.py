@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.compat.compiler_names import forget_compiled_code
 from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.measure.counters.metric_name_check import check_names
@@ -19,7 +20,6 @@ from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name
 from pytest_gpuperf.session.orphans import known_name, orphans, shifted
 from pytest_gpuperf.session.progress import RemoteTerminal
 from pytest_gpuperf.session.runner import RUNNER
-from pytest_gpuperf.session.seeds import forget_compiled_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Generator, Mapping

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_gpuperf.compat.compiler_names import forget_compiled_code
 from pytest_gpuperf.session.marker import STATE, name_of
 
 if TYPE_CHECKING:
@@ -37,12 +38,6 @@ def seed(number: int) -> None:
     if (torch := _imported("torch", "manual_seed")) is not None:
         # Without a GPU, each call of `torch.manual_seed` keeps three stack traces for a GPU that never comes.
         (torch if torch.cuda.is_available() else torch.default_generator).manual_seed(number)
-
-
-def forget_compiled_code() -> None:
-    """Let torch.compile begin anew: it makes a second shape of a function dynamic. Its files on disk stay."""
-    if (dynamo := _imported("torch._dynamo", "reset")) is not None:
-        dynamo.reset()
 
 
 class Seeding:
@@ -74,10 +69,14 @@ class Seeding:
     def pytest_fixture_setup(
         self, fixturedef: pytest.FixtureDef[Any], request: SubRequest
     ) -> Generator[None, object, object]:
-        """Seed by the id of a fixture that several tests share; restore the test's numbers after it."""
+        """Seed by the id of a fixture that several tests share; restore the test's numbers after it.
+
+        The code that it has compiled is forgotten: the tests after the first one find none either.
+        """
         if request.scope == "function":
             return (yield)
-        with random_numbers_kept():
+        with random_numbers_kept(), ExitStack() as stack:
+            stack.callback(forget_compiled_code)
             name = f"{fixturedef.baseid}::{fixturedef.argname}[{getattr(request, 'param_index', 0)}]"
             seed(seed_of(name))
             return (yield)

@@ -309,6 +309,29 @@ def test_triton_without_inner_modules_has_no_code_and_no_caches(monkeypatch: pyt
     compiler_names.forget_ptxas()
 
 
+@pytest.mark.parametrize(("imported", "missing"), [(True, False), (True, True), (False, True)])
+def test_compiled_code_is_forgotten_by_either_name(
+    monkeypatch: pytest.MonkeyPatch, *, imported: bool, missing: bool
+) -> None:
+    calls: list[str] = []
+    if imported:
+        reset = {} if missing else {"reset": lambda: calls.append("private")}
+        stand_in(monkeypatch, "torch._dynamo", **reset)
+    else:
+        monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    monkeypatch.setattr(torch.compiler, "reset", lambda: calls.append("public"))
+    compiler_names.forget_compiled_code()
+    assert calls == ["public" if missing else "private"] * imported
+
+
+@pytest.mark.parametrize("members", [{}, {"flags": SimpleNamespace()}])
+def test_proton_without_its_flag_is_any_client(
+    monkeypatch: pytest.MonkeyPatch, members: dict[str, object]
+) -> None:
+    stand_in(monkeypatch, "triton.profiler.flags", **members)
+    assert not compiler_names.proton_profiles()
+
+
 class Reporter:
     """A terminal of a pytest without `_tw` and `_numcollected`."""
 

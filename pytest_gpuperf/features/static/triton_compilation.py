@@ -103,7 +103,7 @@ def _without_ptxas_of_torch() -> Iterator[None]:
 
 def _jit_function(kernel: Any) -> Any:
     try:
-        from triton.runtime.jit import JITFunction
+        from triton import JITFunction
     except ModuleNotFoundError:
         raise NoCompilerError("triton is not installed", next_step="pip install triton") from None
     function = kernel

@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_gpuperf.compat.compiler_names import proton_profiles
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.ncu.ncu_failures import BUSY_ADVICE, PERMISSION_ADVICE
 from pytest_gpuperf.processes.cuda_toolkit import package_paths, toolkits
@@ -263,7 +264,7 @@ class Owner:
         if not why and self._library is None:
             self.detach()
             if _is_subscribed(library):
-                by = "a session of Triton's proton" if _proton_profiles() else "another profiler"
+                by = "a session of Triton's proton" if proton_profiles() else "another profiler"
                 why = f"{by} holds {OTHER_CLIENT}"
         if why:
             raise CuptiError(why, next_step="measure without it")
@@ -296,7 +297,7 @@ class Owner:
         if library is None and self._kineto != "new":
             with suppress(CuptiError):
                 library = cupti()
-        if library is None or (_is_subscribed(library) and (self._kineto != "ran" or _proton_profiles())):
+        if library is None or (_is_subscribed(library) and (self._kineto != "ran" or proton_profiles())):
             return False
         with suppress(RuntimeError):  # of a broken GPU
             from pytest_gpuperf.measure.device.originals import finish
@@ -346,12 +347,6 @@ def _is_subscribed(library: Cupti) -> bool:
     except CuptiError as error:
         return error.code == _MULTIPLE_SUBSCRIBERS
     return False
-
-
-def _proton_profiles() -> bool:
-    """Return True if a session of proton was started, and not all are finalised."""
-    flags = getattr(sys.modules.get("triton.profiler.flags"), "flags", None)
-    return bool(getattr(flags, "profiling_on", False))
 
 
 def kineto_has_run() -> bool:
