@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from benchmarks.zoo.cases import zoo
 from benchmarks.zoo.results import Fate, Tried
+from pytest_gpuperf.compat.compiler_names import forget_compiled_code
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
 from pytest_gpuperf.measure.device import memory, originals
@@ -28,7 +29,7 @@ from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, Reference
 from pytest_gpuperf.session.live_source import LiveSource, restored
 from pytest_gpuperf.session.progress import Display, News
-from pytest_gpuperf.session.seeds import forget_compiled_code, seed, seed_of
+from pytest_gpuperf.session.seeds import seed, seed_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -167,8 +167,7 @@ def forget_compiled_code() -> None:
     torch.compile then begins anew: it makes a second shape of a function dynamic. Its files on disk stay.
     """
     if "torch._dynamo" in sys.modules:
-        reset = _member("torch._dynamo", "reset") or _member("torch.compiler", "reset")
-        reset()
+        (_member("torch._dynamo", "reset") or _member("torch.compiler", "reset"))()
 
 
 def proton_profiles() -> bool:

@@ -165,7 +165,8 @@ class Before:
         self._left_bytes = MOST_BYTES
         arguments = tensors_of(call.args, call.kwargs)
         self._own = set(_by_address(arguments.values()))
-        reached = self._reached()
+        reached, generators = in_reach(call.fn, call.args, call.kwargs)
+        self._generators = [(one, one.get_state()) for one in generators]
         self._gradients = [(one, one.grad) for one in reached if one.is_leaf and one.requires_grad]
         of_checked = call.reference is not None
         self._arguments = self._copies(
@@ -194,9 +195,11 @@ class Before:
         return [*of_calls, *(one for one, _ in (*self._of_gradients, *self._states))]
 
     def restore(self) -> None:
-        """Write the values from before the timing."""
+        """Write the values from before the timing, and set generators of the call's own back."""
         _restore((*self._arguments, *self._of_gradients, *self._states))
         self.put_back_gradients()
+        for one, state in self._generators:
+            one.set_state(state)
 
     def put_back_gradients(self) -> None:
         """Give the leaves the gradients that they had, or none."""
@@ -211,7 +214,7 @@ class Before:
         with library_unchanged():
             finish(self._call())
         self.put_back_gradients()
-        found = self._others(self._reached())
+        found = self._others(in_reach(self._call.fn, self._call.args, self._call.kwargs)[0])
         changed = [one for at, one in found.items() if prints.get(at) != fingerprint(one)]
         return [bytes_of(one.untyped_storage()) for one in changed]
 
@@ -221,9 +224,6 @@ class Before:
         if self._left_bytes < 0:
             return []
         return [(one, one.detach().to("cpu", copy=True)) for one in tensors]
-
-    def _reached(self) -> list[torch.Tensor]:
-        return tensors_in_reach(self._call.fn, self._call.args, self._call.kwargs)
 
     def _others(self, tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
         """Return the tensors that are neither arguments nor gradients, one for each allocation."""
@@ -259,12 +259,16 @@ def _by_address(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
     return {one.untyped_storage().data_ptr(): one for one in tensors if one.untyped_storage().nbytes()}
 
 
-def tensors_in_reach(*roots: object) -> list[torch.Tensor]:
-    """Return the strided tensors that closures, attributes, containers and names in the code lead to.
+def in_reach(*roots: object) -> tuple[list[torch.Tensor], list[torch.Generator]]:
+    """Return what closures, attributes, containers and names in the code lead to.
 
     Not by the garbage collector's list of objects: it leaves out what `gc.freeze` has put aside.
+
+    Returns:
+        Strided tensors, and generators of random numbers.
     """
     found: list[torch.Tensor] = []
+    generators: list[torch.Generator] = []
     seen: dict[int, object] = {}  # with the objects: the id of one that is gone can be that of another one
     ahead: list[Any] = [*roots]
     while ahead and len(seen) < MOST_OBJECTS:
@@ -274,11 +278,14 @@ def tensors_in_reach(*roots: object) -> list[torch.Tensor]:
         seen[id(one)] = one
         if type(one) in PLAIN:
             found.append(one)
+        elif isinstance(one, torch.Generator):
+            generators.append(one)
         elif isinstance(one, FunctionType):
             ahead += [one.__closure__, one.__defaults__, one.__kwdefaults__, vars(one), *_named(one)]
         elif not (issubclass(type(one), _CLOSED) or _is_foreign(one)):
             ahead += gc.get_referents(one)
-    return [one for one in found if one.layout == torch.strided and one.device.type != "meta"]
+    tensors = [one for one in found if one.layout == torch.strided and one.device.type != "meta"]
+    return tensors, generators
 
 
 def _named(function: FunctionType) -> Iterator[object]:

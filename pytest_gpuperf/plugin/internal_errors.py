@@ -75,10 +75,10 @@ class OwnErrors:
         Args:
             place: The hook, or another thing that failed.
             error: The error; raised again if it is not this plugin's: a request to end pytest, or the error
-                of a kernel, which torch and Triton report wherever the host waits next.
+                of a kernel, which torch and Triton report wherever the host waits next, or a lack of memory.
         """
         asked = isinstance(error, (pytest.UsageError, pytest.exit.Exception, pytest.Session.Failed))
-        if asked or re.search(r"CUDA error|\[CUDA\]", show_exception(error)):
+        if asked or re.search(r"CUDA error|\[CUDA\]|[Oo]ut of memory", show_exception(error)):
             raise error
         line = _line(place, error)
         self.news.failures.setdefault(place, line)

@@ -13,10 +13,11 @@ import pytest
 from msgspec import Meta
 from msgspec.structs import replace
 
-from pytest_gpuperf.errors import GpuperfError, NoGpuError, show_repr
+from pytest_gpuperf.errors import GpuperfError, NoGpuError, show_exception, show_repr
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.call import Call, Reference, checked
 from pytest_gpuperf.records.quantities import AbsoluteTolerance, Count, RelativeTolerance
+from pytest_gpuperf.records.settlement import is_out_of_memory
 from pytest_gpuperf.session.seeds import seed_of
 from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS
 
@@ -50,6 +51,8 @@ OF_MARKER = ("preset", "metrics", "benchmark", "gpus")
 """Keywords that only the marker takes."""
 OF_OTHERS = frozenset({"input", "model"})
 """Keywords that look like one of ours, and that callables often take."""
+MORE_MEMORY = "gpuperf: a check holds copies; next step: free other tensors, or take a smaller shape"
+"""Advice below torch's error, which says how many bytes were asked for and are free."""
 ALIKE = 0.8
 """Likeness, by `difflib`, from which on a keyword is taken for a misspelt one."""
 
@@ -57,7 +60,7 @@ ALIKE = 0.8
 def fails_test(
     method: Callable[Concatenate[Own, Given], Returned],
 ) -> Callable[Concatenate[Own, Given], Returned]:
-    """Let a mistake of the user that ends a method fail the test."""
+    """Let a mistake of the user that ends a method fail the test, and add advice to a lack of memory."""
 
     @wraps(method)
     def called(own: Own, /, *args: Given.args, **kwargs: Given.kwargs) -> Returned:
@@ -70,6 +73,10 @@ def fails_test(
             # Without a GPU every test fails, and the line of the call tells nothing.
             pytrace = not isinstance(error, NoGpuError)
             raise pytest.fail.Exception(f"gpuperf: {error}", pytrace=pytrace) from None
+        except Exception as error:
+            if is_out_of_memory(show_exception(error)) and MORE_MEMORY not in str(error):
+                error.args = (f"{error}\n{MORE_MEMORY}",)
+            raise
 
     return called
 

@@ -98,8 +98,7 @@ class LiveSource:
     def check(self, call: Call) -> Correctness:
         """Run the call on poisoned memory and compare."""
         with self.phases("checks"):
-            watched = self._watched(call)
-            return self._codes.watched(call.nodeid, lambda: check(watched))
+            return self._codes.watched(call.nodeid, partial(check, self._watched(call)))
 
     def fuzz(self, call: FuzzCall) -> Fuzzing:
         """Search for a case in which the function differs from its reference."""
@@ -112,16 +111,14 @@ class LiveSource:
 
     def warm_up(self, call: Call) -> WarmUp:
         """Run the call until its time is steady."""
-        return self._timer.warm_up(call)
+        with restored(call):
+            return self._timer.warm_up(call)
 
     def code(self, call: Call) -> LaunchedCode | None:
         """Hash the code of the kernels that the call launches."""
-        self.display.show(f"{call.nodeid}: compiles")
-        try:
-            with self.phases("code"), restored(call) as before:
-                code = self._codes.read(self._watched(call))
-        finally:
-            self.display.show("")
+        shown = self.display.shown(f"{call.nodeid}: compiles")
+        with shown, self.phases("code"), restored(call) as before:
+            code = self._codes.read(self._watched(call))
         self._read = (call, code, before)
         return code
 
@@ -175,9 +172,8 @@ class LiveSource:
 
         before = before or Before(call)
         verifier = Verifier(call, before, self._originals, strict=verify == "strict")
-        progress("compiles")
-        try:
-            with random_numbers_kept():
+        with self.display.shown(f"{call.nodeid}: compiles"), random_numbers_kept():
+            try:
                 return self._timer.time(
                     call,
                     mode=mode,
@@ -188,21 +184,17 @@ class LiveSource:
                     known=known_time(known, code),
                     elsewhere=partial(CallElsewhere, call),
                 )
-        finally:
-            before.restore()
-            self.display.show("")
+            finally:
+                before.restore()
 
     def in_turn(self, first: Call, other: Call, *, mode: str) -> AgainstTiming:
         """Time both calls in turn, in rounds on tensors at three places in memory."""
         from pytest_gpuperf.measure.call_memory import copied_call
 
-        self.display.show(f"{first.nodeid}: {first.label} and {other.label} in turn")
-        try:
-            with self.phases("times"), restored(first):
-                places = (first, copied_call(first), copied_call(first))
-                return time_in_turn(self._timer, places, other, mode)
-        finally:
-            self.display.show("")
+        shown = self.display.shown(f"{first.nodeid}: {first.label} and {other.label} in turn")
+        with shown, self.phases("times"), restored(first):
+            places = (first, copied_call(first), copied_call(first))
+            return time_in_turn(self._timer, places, other, mode)
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Profile the call, or look it up in the report of the profiling pass."""
@@ -216,13 +208,9 @@ class LiveSource:
     def trace(self, call: Call) -> Trace:
         """Record the call, and keep torch.profiler's trace."""
         tracing = instrument("trace")
-        self.display.show(f"{call.nodeid}: traced")
-        try:
-            with restored(call):
-                trace: Trace = tracing.capture(call, self._traces / trace_file_name(call.nodeid, call.label))
-                return trace
-        finally:
-            self.display.show("")
+        with self.display.shown(f"{call.nodeid}: traced"), restored(call):
+            trace: Trace = tracing.capture(call, self._traces / trace_file_name(call.nodeid, call.label))
+            return trace
 
 
 def _choices(call: Call) -> dict[str, str]:

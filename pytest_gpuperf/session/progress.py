@@ -189,6 +189,15 @@ class Display:
         else:
             write_past_capture(terminal, lambda columns: f"{_BELOW}{text[: columns - 1]}{_BACK}")
 
+    @contextmanager
+    def shown(self, text: str) -> Iterator[None]:
+        """Show the present measurement during the block."""
+        self.show(text)
+        try:
+            yield
+        finally:
+            self.show("")
+
     def progress(self, what: str) -> Progress:
         """Begin a line about what takes long."""
         return Progress(self.terminal, what)

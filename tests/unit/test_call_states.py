@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.call_memory import Before, tensors_in_reach
+from pytest_gpuperf.measure.call_memory import Before, in_reach
 from pytest_gpuperf.measure.device.memory import fill
 from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
 from pytest_gpuperf.measure.verification.reexecution import PATTERN
@@ -81,6 +81,13 @@ def test_each_step_of_an_optimizer_starts_from_one_state() -> None:
     assert unsuspicious(verify(call, between=times(10, call)))
     assert all(one["step"] == 1 for one in optimizer.state.values())
     assert model.weight.grad is None
+
+
+def test_next_numbers_of_a_generator_do_not_depend_on_the_timing() -> None:
+    generator = torch.Generator().manual_seed(1)
+    call = call_of(lambda x, generator: x.bernoulli(0.5, generator=generator), data(), generator)
+    verify(call, between=times(10, call))
+    assert torch.equal(generator.get_state(), torch.Generator().manual_seed(1).get_state())
 
 
 def test_call_that_counts_itself_on_the_gpu_is_doubted() -> None:
@@ -154,17 +161,17 @@ def by_closure() -> Callable[[], object]:
 )
 def test_tensor_of_a_callable_is_found(fn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values_module, "tensor", TENSOR, raising=False)
-    assert TENSOR.data_ptr() in [one.data_ptr() for one in tensors_in_reach(fn)]
+    assert TENSOR.data_ptr() in [one.data_ptr() for one in in_reach(fn)[0]]
 
 
 def test_tensor_of_a_compiled_callable_is_found() -> None:
-    (found,) = tensors_in_reach(torch.compile(Holder(TENSOR).run))
+    (found,) = in_reach(torch.compile(Holder(TENSOR).run))[0]
     assert found is TENSOR
 
 
 def test_tensors_of_others_are_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "OTHER", TENSOR, raising=False)
-    assert tensors_in_reach(torch.square, lambda: torch.nn, pytest, "text") == []
+    assert in_reach(torch.square, lambda: torch.nn, pytest, "text") == ([], [])
 
 
 def padded(x: torch.Tensor) -> torch.Tensor:

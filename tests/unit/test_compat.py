@@ -302,34 +302,25 @@ def test_unknown_choice_of_an_autotuner_is_not_noted(monkeypatch: pytest.MonkeyP
 
 
 def test_triton_without_inner_modules_has_no_code_and_no_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("triton.compiler.compiler", "triton.runtime.cache", "triton.backends.nvidia"):
-        stand_in(monkeypatch, name)
+    for name in ("compiler.compiler", "runtime.cache", "backends.nvidia", "profiler.flags"):
+        stand_in(monkeypatch, f"triton.{name}")
     assert compiler_names.compiled_kernel_type() is None
+    assert not compiler_names.proton_profiles()
     compiler_names.hash_own_files()
     compiler_names.forget_ptxas()
 
 
-@pytest.mark.parametrize(("imported", "missing"), [(True, False), (True, True), (False, True)])
-def test_compiled_code_is_forgotten_by_either_name(
-    monkeypatch: pytest.MonkeyPatch, *, imported: bool, missing: bool
-) -> None:
+def test_compiled_code_is_forgotten_by_either_name(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    if imported:
-        reset = {} if missing else {"reset": lambda: calls.append("private")}
-        stand_in(monkeypatch, "torch._dynamo", **reset)
-    else:
-        monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
     monkeypatch.setattr(torch.compiler, "reset", lambda: calls.append("public"))
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
     compiler_names.forget_compiled_code()
-    assert calls == ["public" if missing else "private"] * imported
-
-
-@pytest.mark.parametrize("members", [{}, {"flags": SimpleNamespace()}])
-def test_proton_without_its_flag_is_any_client(
-    monkeypatch: pytest.MonkeyPatch, members: dict[str, object]
-) -> None:
-    stand_in(monkeypatch, "triton.profiler.flags", **members)
-    assert not compiler_names.proton_profiles()
+    assert calls == []
+    stand_in(monkeypatch, "torch._dynamo")
+    compiler_names.forget_compiled_code()
+    stand_in(monkeypatch, "torch._dynamo", reset=lambda: calls.append("private"))
+    compiler_names.forget_compiled_code()
+    assert calls == ["public", "private"]
 
 
 class Reporter:

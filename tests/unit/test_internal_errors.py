@@ -44,6 +44,7 @@ def ends_with(error: BaseException, hook: str) -> OwnErrors:
         pytest.skip.Exception("x"),
         pytest.Session.Failed("x"),
         RuntimeError("CUDA error: an illegal memory access was encountered"),
+        RuntimeError("CUDA out of memory. Tried to allocate 9.00 GiB"),
     ],
 )
 def test_errors_of_others_pass(error: BaseException) -> None:

@@ -219,11 +219,6 @@ def test_call_that_sets_a_seed_is_not_captured(gpu: SimulatedGpu) -> None:
     assert torch.equal(generator.get_state(), before)
 
 
-def test_unknown_mode_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(GpuperfError, match="'warm'; expected one of auto, hot, cold, queued, kernels, host"):
-        prepared_(lambda: None, "warm")
-
-
 @pytest.mark.parametrize("mode", ["hot", "cold", "queued", "host"])
 def test_prepared_block_and_warm_up_run_the_batch(
     mode: str, gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch

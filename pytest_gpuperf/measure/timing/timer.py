@@ -126,7 +126,7 @@ class Timer:
                 over several.
 
         Raises:
-            GpuperfError: Unknown mode, a mode that needs a capture and gets none, a callable that
+            GpuperfError: A mode that needs a capture and gets none, a callable that
                 launches nothing, one too short to be timed cold, or a time that is refused.
         """
         progress("compiles")
