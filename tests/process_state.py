@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import signal
@@ -17,23 +18,19 @@ _OF_TORCH: dict[str, Callable[[Any], object]] = {
     "TF32 of cuDNN": lambda torch: torch.backends.cudnn.allow_tf32,
     "cuDNN's choice by time": lambda torch: torch.backends.cudnn.benchmark,
     "cuDNN's deterministic algorithms": lambda torch: torch.backends.cudnn.deterministic,
-    "deterministic algorithms": lambda torch: torch.are_deterministic_algorithms_enabled(),
+    "precision of products": lambda torch: torch.get_float32_matmul_precision(),
+    "deterministic algorithms": lambda torch: torch.get_deterministic_debug_mode(),
     "default type": lambda torch: torch.get_default_dtype(),
-    "gradients": lambda torch: torch.is_grad_enabled(),
+    "gradients": lambda torch: (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+    "autocast": lambda torch: [torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")],
+    "threads": lambda torch: torch.get_num_threads(),
     "modes": lambda torch: torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack(),
 }
 
 
 _OF_OTHERS = (
-    *(
-        "PYTEST_",
-        "TORCHINDUCTOR_",
-        "TRITON_CACHE_DIR",
-        "TRITON_PTXAS",
-        "DISABLE_CUPTI_LAZY_REINIT",
-        "KINETO_",
-    ),
-    *("__DASK", "MALLOC_TRIM", "MKL_", "OMP_", "OPENBLAS_", "PYTHONHASHSEED"),
+    *("PYTEST_", "TORCHINDUCTOR_", "TRITON_CACHE_DIR", "TRITON_PTXAS", "DISABLE_CUPTI_LAZY_REINIT"),
+    *("KINETO_", "__DASK", "MALLOC_TRIM", "MKL_", "OMP_", "OPENBLAS_", "PYTHONHASHSEED"),
 )
 """Variables that pytest, torch and Dask set themselves."""
 
@@ -43,12 +40,18 @@ def process_state() -> dict[str, object]:
     state: dict[str, object] = {
         "signals": {number: signal.getsignal(number) for number in (1, 2, 10, 13, 14, 15)},
         "working directory": Path.cwd(),
-        "garbage collection": gc.get_threshold(),
-        "profiler": (sys.getprofile(), sys.gettrace()),
+        "garbage collection": (gc.isenabled(), gc.get_threshold()),
+        "hooks": (sys.getprofile(), sys.gettrace(), faulthandler.is_enabled()),
     }
     state |= {f"${name}": one for name, one in os.environ.items() if not name.startswith(_OF_OTHERS)}
-    if hasattr(torch := sys.modules.get("torch"), "get_rng_state"):
+    torch: Any = sys.modules.get("torch")
+    if hasattr(torch, "get_rng_state"):
         state |= {name: ask(torch) for name, ask in _OF_TORCH.items()}
+        if torch.cuda.is_initialized():
+            from pytest_gpuperf.measure.device.memory import persisting_bytes
+
+            cuda = torch.cuda
+            state["CUDA"] = [cuda.current_device(), cuda.get_sync_debug_mode(), persisting_bytes()]
     return state
 
 

@@ -100,8 +100,8 @@ def twice(call: Call) -> Any:
     return call()
 
 
-@pytest.mark.parametrize("part", ["code", "profile"])
-def test_calls_for_code_and_counters_are_undone(part: str) -> None:
+@pytest.mark.parametrize("part", ["code", "profile", "warm_up"])
+def test_calls_before_and_after_a_timing_are_undone(part: str) -> None:
     x = torch.ones(4, requires_grad=True)
 
     def backward() -> torch.Tensor:
@@ -110,12 +110,8 @@ def test_calls_for_code_and_counters_are_undone(part: str) -> None:
 
     counters = SimpleNamespace(lookup=lambda call, *_: twice(call), let_go=lambda: None)
     codes = SimpleNamespace(read=lambda call: (twice(call), LaunchedCode())[1])
-    source = source_of(counters=counters, codes=codes)
+    source = source_of(counters=counters, codes=codes, timer=SimpleNamespace(warm_up=twice))
     numbers = torch.random.get_rng_state()
-    call = Call("t", "main", backward)
-    if part == "code":
-        source.code(call)
-    else:
-        source.profile(call, Selection())
+    getattr(source, part)(Call("t", "main", backward), *([Selection()] if part == "profile" else []))
     assert x.grad is None
     assert torch.equal(torch.random.get_rng_state(), numbers)
