@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 import gc
 import os
 import signal
@@ -41,7 +40,7 @@ def process_state() -> dict[str, object]:
         "signals": {number: signal.getsignal(number) for number in (1, 2, 10, 13, 14, 15)},
         "working directory": Path.cwd(),
         "garbage collection": (gc.isenabled(), gc.get_threshold()),
-        "hooks": (sys.getprofile(), sys.gettrace(), faulthandler.is_enabled()),
+        "profiler": (sys.getprofile(), sys.gettrace()),
     }
     state |= {f"${name}": one for name, one in os.environ.items() if not name.startswith(_OF_OTHERS)}
     torch: Any = sys.modules.get("torch")
