@@ -129,7 +129,7 @@ class Recorder:
         if getattr(self._state.measurements.get(label), part, None) is not None:
             raise GpuperfError(
                 f"this test has measured {part.replace('_', '-')} under the label {label!r} already",
-                next_step="give the second one a label of its own",
+                next_step="give the second one a label of its own: label='…'",
             )
 
     def _keep(self, label: str, **part: Any) -> None:
