@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from typing import NoReturn
 
-OPENED: set[str] = set()
+opened: set[str] = set()
 """Files that old code has opened to read."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
@@ -75,7 +75,7 @@ def note_opened(event: str, details: tuple[object, ...]) -> None:
     if event != "open" or not isinstance(details[0], str) or not isinstance(details[2], int):
         return
     if not details[2] & WRITES:
-        OPENED.add(os.path.abspath(details[0]))  # noqa: PTH100 - the working directory may change
+        opened.add(os.path.abspath(details[0]))  # noqa: PTH100 - the working directory may change
 
 
 def main() -> None:

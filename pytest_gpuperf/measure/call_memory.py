@@ -14,7 +14,7 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.call_tensors import mapped, tensors_of_arguments, values_in
+from pytest_gpuperf.measure.correctness.call_tensors import PLAIN, mapped, tensors_of_arguments, values_in
 from pytest_gpuperf.measure.device.memory import alias, bytes_of, fingerprint, free_bytes, twin
 from pytest_gpuperf.measure.device.originals import ProcessState, finish, library_unchanged
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.call import Call
 
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)
-"""Tensors without rules of their own."""
 _WITHOUT_TENSORS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
 
 

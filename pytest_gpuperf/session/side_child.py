@@ -96,7 +96,7 @@ class Conversation:
     def __init__(self, plan: SidePlan, parent: Connection) -> None:
         self.plan = plan
         self._parent = parent
-        self._modules = Modules(plan, getattr(sys.modules["__main__"], "OPENED", set()))
+        self._modules = Modules(plan, getattr(sys.modules["__main__"], "opened", set()))
         self._broken: dict[str, str] = {}
         self._failure = ""
         self._misplaced = ""

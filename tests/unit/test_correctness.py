@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import weakref
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -313,12 +314,27 @@ def test_sparse_argument_is_handed_on(layout: str) -> None:
     assert not checked(torch.matmul, *args, expected=lambda _, y: 2 * y).passed
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-@pytest.mark.parametrize("layout", SPARSE)
-def test_sparse_output_is_refused(layout: str) -> None:
-    sparse: Any = SPARSE[layout]
-    with pytest.raises(GpuperfError, match=rf"output is of layout sparse_{layout}.*\.to_dense\(\)"):
-        checked(sparse, torch.eye(3), expected=torch.square)
+def jagged(x: torch.Tensor) -> torch.Tensor:
+    return torch.nested.nested_tensor([x[:1], x[1:]], layout=torch.jagged)
+
+
+def nested(x: torch.Tensor) -> torch.Tensor:
+    return torch.nested.nested_tensor([x[:1], x[1:]])
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support", "ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("wrap", [*SPARSE.values(), jagged, nested])
+def test_output_is_compared_by_its_parts(wrap: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    assert checked(wrap, torch.eye(3), expected=lambda x: wrap(x * x)).passed
+    wrong = checked(wrap, torch.eye(3), expected=lambda x: wrap(2 * x))
+    assert re.match(r"output\.(values\(\)|unbind\(\)\[0\]) differs", wrong.failure)
+    assert not checked(wrap, torch.eye(3), expected=lambda x: x).passed
+
+
+def test_output_that_is_not_coalesced_is_refused() -> None:
+    twice = torch.sparse_coo_tensor(torch.zeros(1, 2, dtype=torch.long), torch.ones(2), (3,))
+    with pytest.raises(GpuperfError, match=r"output is torch.sparse_coo: .*return \.coalesce\(\)"):
+        checked(lambda x: twice, data(3), expected=lambda x: x)
 
 
 class LiveCopies:

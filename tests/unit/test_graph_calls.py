@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from dataclasses import dataclass
 from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -151,7 +152,26 @@ def test_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     driver_module.library.cache_clear()
 
 
-def test_tensors_of_the_host_have_no_place_and_stay() -> None:
-    value = {"a": [torch.zeros(2), 3], "b": ("text",)}
-    assert graph.places(value) == ()
-    assert graph._moved(value, iter(())) == {"a": [value["a"][0], 3], "b": ["text"]}
+@dataclass(frozen=True)
+class Pair:
+    y: Any
+    others: Any
+
+
+def test_output_of_another_call_is_found_in_its_own_place(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[int, torch.Tensor] = {}
+    host = torch.zeros(2)
+    monkeypatch.setattr(graph, "_is_on_gpu", lambda tensor: tensor is not host)
+    monkeypatch.setattr(graph, "_tensor", lambda place: found[place.address])
+
+    def fn() -> dict[str, list[object]]:
+        output = torch.randn(3, dtype=torch.complex64)
+        found[output.data_ptr()] = output
+        return {"a": [Pair(output, host), "text"]}
+
+    calls = capture(driver, fn, 2)
+    own, last = found.values()
+    assert calls.value_of(0) == {"a": [Pair(own, host), "text"]}
+    assert calls.value_of(1) == {"a": [Pair(last, host), "text"]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import statistics
 import sys
 import time
 from types import FunctionType, ModuleType
@@ -26,6 +28,8 @@ def test_nothing_is_replaced_at_first() -> None:
     ("owner", "name", "shown"),
     [
         (time, "perf_counter", "time.perf_counter"),
+        (builtins, "round", "builtins.round"),
+        (statistics, "fsum", "statistics.fsum"),
         (torch.cuda, "synchronize", "torch.cuda.synchronize"),
         (torch.cuda, "Event", "torch.cuda.Event"),
         (torch.cuda.Event, "elapsed_time", "torch.cuda.Event.elapsed_time"),
@@ -76,7 +80,7 @@ def test_own_clock_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def package(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("measuring.clock")
     exec(
-        "LEAST = 1\ndef now(a=1, *, b=2): pass\n"
+        "LEAST = 1\nLIMITS = {1: 2}\ndef now(a=1, *, b=2): pass\n"
         "class Timer:\n    def time(self): pass\n    @property\n    def late(self): return True",
         vars(module),
     )
@@ -89,6 +93,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     ("attack", "shown"),
     [
         ("LEAST = 9", "measuring.clock.LEAST"),
+        ("LIMITS[1] = 9", "measuring.clock.LIMITS"),
         ("now = print", "measuring.clock.now"),
         ("Timer.time = print", "measuring.clock.Timer.time"),
         ("now.__code__ = (lambda a=1, *, b=2: 0).__code__", "measuring.clock.now"),

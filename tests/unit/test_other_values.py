@@ -92,6 +92,12 @@ def test_some_tensors_stay(tensor: torch.Tensor) -> None:
     assert not Values((tensor,), {}).has_others
 
 
+def test_infinities_stay_in_their_places() -> None:
+    scores = data(8, 3).masked_fill(torch.ones(8, 3).triu(1) > 0, float("-inf"))
+    (other,) = changed(scores)
+    assert torch.equal(other, scores / 2)
+
+
 def test_same_values_can_be_written_again() -> None:
     x = data(64, 3)
     write = Values((x,), {}).another()

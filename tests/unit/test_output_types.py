@@ -30,7 +30,12 @@ class LateList(list[Any]):
 
 
 class LateDict(dict[str, Any]):
-    pass
+    def items(self) -> Any:
+        return super().items()
+
+
+class AttributesDict(dict[str, Any]):
+    __getattr__ = dict.__getitem__
 
 
 @dataclass
@@ -58,7 +63,7 @@ def lazy() -> torch.Tensor:
         torch.nn.Parameter(torch.ones(4)),
         torch.nn.Buffer(torch.ones(4)),
         torch.ones(4).max(0),
-        [Pair(torch.ones(4), None), OrderedDict(a=np.ones(4))],
+        [Pair(torch.ones(4), None), OrderedDict(a=np.ones(4)), AttributesDict(y=3)],
         Fields(torch.ones(4), [torch.ones(4)]),
         3.0,
         None,

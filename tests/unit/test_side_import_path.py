@@ -58,7 +58,7 @@ def test_built_packages_come_before_finders_of_editable_installs(tmp_path: Path)
 
 def test_only_files_that_are_read_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(side_import_path, "OPENED", set())
+    monkeypatch.setattr(side_import_path, "opened", set())
     for event, details in (
         ("open", ("data", "r", os.O_RDONLY)),
         ("open", ("log", "a", os.O_WRONLY | os.O_CREAT)),
@@ -67,4 +67,4 @@ def test_only_files_that_are_read_are_noted(tmp_path: Path, monkeypatch: pytest.
         ("import", ("json", None, None)),
     ):
         side_import_path.note_opened(event, details)
-    assert {str(tmp_path / "data")} == side_import_path.OPENED
+    assert {str(tmp_path / "data")} == side_import_path.opened

@@ -34,8 +34,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
     """Return a function that compares 50 µs with audits."""
 
     def compare(
-        *audits: Audit | Exception | None,
-        fn: Callable[[], Any] | None = None,
+        *audits: Audit | Exception,
         timed: Timing = TIMING,
         in_short_graph_us: float = 50.0,
         captured: Any = None,
@@ -43,18 +42,16 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
     ) -> Timing:
         left = list(audits)
 
-        def audit(_: Batch) -> Audit | None:
+        def audit(*_: object) -> Audit:
             found = left.pop(0)
             if isinstance(found, Exception):
                 raise found
             return found
 
-        monkeypatch.setattr(cupti_records, "audited", audit)
+        monkeypatch.setattr(cupti_records, "audit", audit)
         monkeypatch.setattr(Batch, "in_short_graph_us", lambda _: in_short_graph_us)
         prepared = Blocks(lambda _: timed.us_by("events") or 0.0)
-        prepared.single_calls, prepared.captured = fn is not None, captured
-        if fn is not None:
-            prepared.fn = fn
+        prepared.single_calls, prepared.captured = bool(audits), captured
         result = contained(prepared, timed, mode)
         assert not left
         return result
@@ -123,7 +120,7 @@ def test_calls_without_memory_next_to_the_graph_are_not_compared(
 
 
 def test_calls_by_kernels_are_not_recorded_again(compared: Callable[..., Timing]) -> None:
-    assert compared(None) == TIMING
+    assert compared() == TIMING
 
 
 @pytest.mark.parametrize("doubt", ["", "the GPU worked on"])
@@ -131,7 +128,7 @@ def test_without_cupti_the_host_waits_for_the_device(
     compared: Callable[..., Timing], monkeypatch: pytest.MonkeyPatch, doubt: str
 ) -> None:
     monkeypatch.setattr(cupti_records, "lagging", lambda _: doubt)
-    found = compared(CuptiError("there is no CUPTI"), fn=print)
+    found = compared(CuptiError("there is no CUPTI"))
     assert (found.not_compared, found.doubts) == ("there is no CUPTI", (doubt,) if doubt else ())
 
 

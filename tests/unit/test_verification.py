@@ -265,7 +265,7 @@ def verified_timing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
 
 @pytest.mark.parametrize(
     ("mode", "single_us", "doubts"),
-    [("hot", 35.0, False), ("hot", 35.1, True), ("cold", 35.1, True), ("kernels", 99.0, False)],
+    [("hot", 35.0, False), ("cold", 35.1, True), ("queued", 35.1, True), ("host", 99.0, False)],
 )
 def test_call_by_itself_may_not_take_much_longer(
     verified_timing: Callable[..., Timing], mode: Any, single_us: float, *, doubts: bool

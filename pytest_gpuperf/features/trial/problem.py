@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import math
 import random
 import sys
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.file_import import Unchanged, load
 from pytest_gpuperf.features.trial.problem_forms import FORMS
-from pytest_gpuperf.measure.correctness.call_tensors import mapped, named_tensors
+from pytest_gpuperf.measure.correctness.call_tensors import mapped, named_tensors, values_in
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, compare
 
 if TYPE_CHECKING:
@@ -110,9 +108,8 @@ class KernelBench(Problem):
         self._device = device
         self._make = problem.get_inputs
         init = _moved(_made(problem.get_init_inputs, seed, device, "get_init_inputs"), device)
-        self._model = _made(lambda: problem.Model(*init), seed, device, "Model")
-        self._new = _made(lambda: solution.ModelNew(*init), seed, device)
-        self._model, self._new = _moved(self._model, device), _moved(self._new, device)
+        self._model = _moved(_made(lambda: problem.Model(*init), seed, device, "Model"), device)
+        self._new = _moved(_made(lambda: solution.ModelNew(*init), seed, device), device)
         share_weights(self._model, self._new)
 
     def arguments(self, seed: int) -> tuple[Any, ...]:
@@ -242,7 +239,7 @@ def share_weights(model: Any, new: Any) -> None:
 
 def cloned(tree: Any) -> Any:
     """Copy the tensors in nested tuples, lists, dicts and dataclasses, at other addresses."""
-    return _mapped(tree, lambda tensor: tensor.clone())
+    return mapped(lambda value: value.clone() if isinstance(value, torch.Tensor) else value, tree)
 
 
 def fits(tree: Any, other: Any) -> bool:
@@ -263,35 +260,12 @@ def refill(tree: Any, other: Any) -> None:
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
     """Return the tensors in nested tuples, lists, dicts and dataclasses."""
-    found: list[torch.Tensor] = []
-
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        found.append(tensor)
-        return tensor
-
-    _mapped(tree, keep)
-    return found
-
-
-def _mapped(tree: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    def part(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return change(value)
-        if is_dataclass(value) and not isinstance(value, type):
-            made = copy.copy(value)
-            for one in fields(value):
-                # It may be frozen.
-                object.__setattr__(made, one.name, _mapped(getattr(value, one.name, None), change))
-            return made
-        return value
-
-    return mapped(part, tree)
+    return [value for value in values_in(tree) if isinstance(value, torch.Tensor)]
 
 
 def _moved(tree: Any, device: torch.device) -> Any:
-    if isinstance(tree, torch.nn.Module):
-        return tree.to(device)
-    return _mapped(tree, lambda tensor: tensor.to(device))
+    kinds = torch.Tensor, torch.nn.Module
+    return mapped(lambda value: value.to(device) if isinstance(value, kinds) else value, tree)
 
 
 def _made(make: Callable[[], Any], seed: int, device: torch.device, what: str = "") -> Any:

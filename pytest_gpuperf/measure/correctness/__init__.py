@@ -122,8 +122,7 @@ def check(
 
     Raises:
         GpuperfError: One tolerance without the other, an unknown argument in `mutates`, no output tensor, or
-            a sparse output; or `fn` replaces a function or changes a setting of
-            torch.
+            a quantised one; or `fn` replaces a function or changes a setting of torch.
     """
     tolerance = Tolerance(rtol, atol, equal_nan)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from copy import copy as copy_of_object
 from dataclasses import dataclass, fields, is_dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -23,18 +24,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""Tensors without rules of their own."""
 ON_GPU = frozenset((2, 13))
 """`kDLCUDA` and `kDLCUDAManaged` in dlpack.h."""
+_PARTS: dict[torch.layout, tuple[str, ...]] = {
+    torch.sparse_coo: ("indices", "values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.jagged: ("offsets", "values"),
+}
+"""Methods that return the parts of a tensor."""
 
 
-def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
+def named_tensors(tree: Any, name: str, *, argument: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors in nested tuples, lists and dicts with their places: `output[1]`, `output['lse']`.
 
-    Outputs may be dataclasses, too: `output.lse`. Arrays of other libraries count as tensors that share their
-    memory. Among arguments they do so only on a GPU, and if torch can read them; sparse ones are left out.
+    Those of dataclasses are there, too: `output.lse`. Arrays of other libraries count as tensors that share
+    their memory. Among arguments they do so only on a GPU, and if torch can read them. A tensor that consists
+    of others, such as a sparse one or a `DTensor`, is these; sparse and nested arguments are left out.
 
     Raises:
-        GpuperfError: An output is sparse or quantised, or torch cannot read it.
+        GpuperfError: An output is quantised or not coalesced, or torch cannot read it.
     """
     if isinstance(tree, Mapping):
         for key, value in tree.items():
@@ -44,29 +54,39 @@ def named_tensors(tree: object, name: str, *, argument: bool = False) -> Iterato
         for index, value in enumerate(tree):
             yield from named_tensors(value, f"{name}[{index}]", argument=argument)
         return
-    if is_dataclass(tree) and not (argument or isinstance(tree, type)):
+    if is_dataclass(type(tree)):
         for field in fields(tree):
-            yield from named_tensors(getattr(tree, field.name), f"{name}.{field.name}")
+            value = getattr(tree, field.name, None)
+            yield from named_tensors(value, f"{name}.{field.name}", argument=argument)
         return
     tensor = _argument(tree, name) if argument else as_tensor(tree, name)
     if tensor is None:
         return
-    if argument and tensor.layout != torch.strided:
+    if argument and (tensor.layout != torch.strided or tensor.is_nested):
         return
-    if tensor.layout != torch.strided:
-        layout = str(tensor.layout).removeprefix("torch.")
+    if parts := _parts(tensor):
+        for part, value in parts.items():
+            yield from named_tensors(value, f"{name}.{part}", argument=argument)
+        return
+    if not argument and (tensor.is_quantized or tensor.layout != torch.strided):
+        kind = "quantised" if tensor.is_quantized else tensor.layout
         raise GpuperfError(
-            f"{name} is of layout {layout}: sparse tensors are not compared",
-            expected="strided tensors",
-            next_step="convert with .to_dense() in the callable",
-        )
-    if tensor.is_quantized and not argument:
-        raise GpuperfError(
-            f"{name} is quantised: such tensors are not compared",
-            expected="a tensor of numbers",
-            next_step="return .dequantize() or .int_repr()",
+            f"{name} is {kind}: such tensors are not compared",
+            expected="dense, CSR or coalesced tensors of numbers",
+            next_step="return .coalesce(), or its numbers by .to_dense() or .dequantize()",
         )
     yield name, tensor
+
+
+def _parts(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the tensors of which a sparse, nested or distributed one consists, without copies; else none."""
+    if tensor.is_nested and tensor.layout == torch.strided:
+        return {f"unbind()[{at}]": one for at, one in enumerate(tensor.unbind())}
+    if tensor.layout in _PARTS and not (tensor.is_sparse and not tensor.is_coalesced()):
+        return {f"{part}()": getattr(tensor, part)() for part in _PARTS[tensor.layout]}
+    # The protocol of torch for a class that wraps tensors.
+    names: list[str] = tensor.__tensor_flatten__()[0] if hasattr(tensor, "__tensor_flatten__") else []
+    return {part: getattr(tensor, part) for part in names}
 
 
 def tensors_of_arguments(
@@ -328,7 +348,10 @@ def moved(tree: Any, device: torch.device) -> Any:
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Return the same tree with the results for its values; a container of another class is a value."""
+    """Return the same tree with the results for its values, also for those in the fields of dataclasses.
+
+    A container of another class is a value.
+    """
     kind = type(tree)
     if kind in (dict, OrderedDict):
         return kind((key, mapped(function, value)) for key, value in tree.items())
@@ -336,6 +359,12 @@ def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
         return kind(mapped(function, value) for value in tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return kind(*(mapped(function, value) for value in tree))
+    if is_dataclass(kind) and not issubclass(kind, (Mapping, torch.nn.Module)):
+        made = copy_of_object(tree)
+        for field in fields(kind):
+            # It may be frozen.
+            object.__setattr__(made, field.name, mapped(function, getattr(tree, field.name, None)))
+        return made
     return function(tree)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.call_tensors import mapped, named_tensors, tensors_of_arguments
+from pytest_gpuperf.measure.correctness.call_tensors import PLAIN, mapped, named_tensors, tensors_of_arguments
 from pytest_gpuperf.measure.correctness.guarded_memory import (
     ALIGNMENT,
     GuardedPool,
@@ -109,7 +109,7 @@ class GuardedArguments:
 
 def _can_be_copied(tensor: torch.Tensor) -> bool:
     return (
-        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        type(tensor) in PLAIN
         and tensor.layout == torch.strided
         and tensor.device.type in ("cpu", "cuda")
         and tensor.untyped_storage().nbytes() > 0

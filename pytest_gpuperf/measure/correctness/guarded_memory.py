@@ -40,7 +40,7 @@ _SMALL_ZONE = 4096
 _MOST_BYTES = 1 << 30
 """Memory that a process may keep for red zones of one call."""
 _MOST_ENTRIES = 100_000
-_POOLS: dict[int, torch.cuda.MemPool] = {}
+_pools: dict[int, torch.cuda.MemPool] = {}
 """The pool of each GPU, by its index."""
 
 
@@ -187,10 +187,10 @@ def _pool_of(device: torch.device) -> torch.cuda.MemPool:
     torch ends the process if a pool is destroyed during a graph capture, or after one that failed.
     """
     at = _index(device)
-    if at not in _POOLS:
-        _POOLS[at] = torch.cuda.MemPool()
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_POOLS[at]))
-    return _POOLS[at]
+    if at not in _pools:
+        _pools[at] = torch.cuda.MemPool()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_pools[at]))
+    return _pools[at]
 
 
 class GuardedPool:
@@ -249,7 +249,7 @@ class GuardedPool:
         self._stack.close()
         if self._requests.captured:
             # The graph keeps using the memory that it got.
-            _POOLS.pop(_index(self._device), None)
+            _pools.pop(_index(self._device), None)
 
     def zones(self, outputs: Mapping[int, Neighbour]) -> list[Zone]:
         """Return the memory of the pool that no request got.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.measure.correctness.call_tensors import is_on_gpu, named_tensors, values_in
+from pytest_gpuperf.measure.correctness.call_tensors import PLAIN, is_on_gpu, named_tensors, values_in
 from pytest_gpuperf.measure.device import driver, originals
 from pytest_gpuperf.measure.device.memory import PATTERNS, bytes_of, poisoned_memory, streams_of_torch
 from pytest_gpuperf.measure.device.originals import finish, now
@@ -117,7 +117,6 @@ _LEAST_US = 5000.0
 """Time for which the GPU is held at least, if the call waits for it."""
 _MOST_US = 25_000.0
 """The outputs of a call that takes the host so long that this is not enough are not looked at."""
-PLAIN = (torch.Tensor, torch.nn.Parameter)
 _ARRAYS = ("__dlpack__", "__cuda_array_interface__")
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -180,11 +179,10 @@ def _has_arrays(tree: object) -> bool:
 
 def _outputs(value: object, arguments: Arguments, device: torch.device) -> dict[str, torch.Tensor]:
     tensors = arguments.written if value is None else dict(named_tensors(value, "output"))
-    plain = (torch.Tensor, torch.nn.Parameter)
     return {
         name: tensor.detach()
         for name, tensor in tensors.items()
-        if type(tensor) in plain and tensor.device == device and tensor.numel()
+        if type(tensor) in PLAIN and tensor.device == device and tensor.numel()
     }
 
 
@@ -237,11 +235,10 @@ def _is_from_torch(kind: type) -> bool:
 
 
 def _is_plain_container(kind: type) -> bool:
-    if issubclass(kind, Mapping):
-        return kind in (dict, OrderedDict)
     # A named tuple is read like a tuple.
-    base = tuple if issubclass(kind, tuple) else list
-    return all(getattr(kind, name) is getattr(base, name) for name in ("__iter__", "__getitem__"))
+    base = next((one for one in (OrderedDict, dict, tuple, list) if issubclass(kind, one)), None)
+    how = ("__iter__", "__getitem__", "items", "values")
+    return base is not None and all(getattr(kind, name, None) is getattr(base, name, None) for name in how)
 
 
 def _is_plain_dataclass(kind: type) -> bool:

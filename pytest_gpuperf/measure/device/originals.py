@@ -15,10 +15,14 @@ time has been taken.
 
 from __future__ import annotations
 
+import builtins
+import math
+import statistics
 import sys
 import threading
 import time
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -48,6 +52,9 @@ _WITHOUT_MODES = torch_names.without_modes()
 _ON_DEVICE = torch.cuda.device
 
 _WATCHED: tuple[tuple[Any, str, str], ...] = (
+    (builtins, "builtins", "any float getattr id int isinstance len max min range round sorted sum zip"),
+    (math, "math", " ".join(vars(math))),
+    (statistics, "statistics", " ".join(vars(statistics))),
     (time, "time", "perf_counter"),
     (torch, "torch", "empty isclose equal"),
     (
@@ -171,7 +178,7 @@ class Originals:
 
     Args:
         package: Name of a package; the variables of its imported modules are compared, too, and the members
-            of its classes, and the code and the defaults of its functions.
+            of its classes, the elements of constants, and the code and the defaults of its functions.
     """
 
     def __init__(self, package: str = "") -> None:
@@ -186,11 +193,19 @@ class Originals:
         functions = (_function_in(value) for _, _, values in own for value in values.values())
         self._parts = {one: _parts(one) for one in functions if one is not None and _belongs(one, package)}
         self._owners = own
+        self._contents = [
+            (f"{shown}.{name}", value, copy(value))
+            for _, shown, values in own
+            for name, value in values.items()
+            if value and name.isupper() and isinstance(value, (dict, list, set))
+        ]
+        """Constants with their elements; those that are empty at first are none."""
         for owner, shown, names in _WATCHED:
             found = ((name, vars(owner).get(name)) for name in names.split())
-            # One that was replaced before the import differs from any.
+            # One of torch that was replaced before the import differs from any.
+            is_torch = shown.startswith("torch")
             self._owners.append(
-                (owner, shown, {name: None if _is_foreign(one) else one for name, one in found})
+                (owner, shown, {name: None if is_torch and _is_foreign(one) else one for name, one in found})
             )
 
     def patched(self) -> str:
@@ -200,6 +215,9 @@ class Originals:
             for name, value in values.items():
                 if (found := now.get(name)) is not value and not _stops_clock(owner, found):
                     return f"{shown}.{name}{_origin(found)}"
+        for shown, value, former in self._contents:
+            if value != former:
+                return shown
         for function, parts in self._parts.items():
             if list(map(id, _parts(function))) != list(map(id, parts)):
                 return f"{function.__module__}.{function.__qualname__}"

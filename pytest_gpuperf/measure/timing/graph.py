@@ -21,6 +21,7 @@ import torch
 
 from pytest_gpuperf.compat.torch_names import end_allocations
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.correctness.call_tensors import PLAIN, mapped, values_in
 from pytest_gpuperf.measure.device import driver, originals
 from pytest_gpuperf.measure.device.driver import (
     CU_GRAPH_NODE_TYPE_CONDITIONAL,
@@ -185,6 +186,7 @@ class Place(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
+    is_conjugate: bool
 
     @property
     def bytes(self) -> int:
@@ -293,7 +295,8 @@ class CapturedCalls:
             return self.value
         if len(own) != len(last):
             raise DriverError(f"the calls in the graph return {len(own)} or {len(last)} tensors")
-        return _moved(self.value, iter(own))
+        to = iter(own)
+        return mapped(lambda value: _tensor(next(to)) if _place(value) else value, self.value)
 
     def kinds(self) -> dict[object, list[int]]:
         """Group the calls by the kernels that they launch and by the number of their outputs.
@@ -363,31 +366,19 @@ class OneCall:
 
 
 def places(value: object) -> tuple[Place, ...]:
-    """Return the places of the CUDA tensors in nested tuples, lists and dicts, without reading them."""
-    if isinstance(value, dict):
-        return tuple(place for one in value.values() for place in places(one))
-    if isinstance(value, (tuple, list)):
-        return tuple(place for one in value for place in places(one))
+    """Return the places of the CUDA tensors in nested containers and dataclasses, without reading them."""
+    return tuple(filter(None, map(_place, values_in(value))))
+
+
+def _place(value: Any) -> Place | None:
     # Asking an instance of a subclass could make it launch work.
-    if type(value) not in (torch.Tensor, torch.nn.Parameter):
-        return ()
-    tensor: torch.Tensor = value  # type: ignore[assignment]
-    if not _is_on_gpu(tensor) or tensor.layout != torch.strided:
-        return ()
-    return (Place(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype),)
+    if type(value) not in PLAIN or value.layout != torch.strided or value.is_nested or not _is_on_gpu(value):
+        return None
+    return Place(value.data_ptr(), tuple(value.shape), value.stride(), value.dtype, value.is_conj())
 
 
 def _is_on_gpu(tensor: torch.Tensor) -> bool:
     return tensor.is_cuda
-
-
-def _moved(value: Any, to: Iterator[Place]) -> Any:
-    """Return the same tree with tensors in other places."""
-    if isinstance(value, dict):
-        return {key: _moved(one, to) for key, one in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_moved(one, to) for one in value]
-    return _tensor(next(to)) if places(value) else value
 
 
 def _tensor(place: Place) -> torch.Tensor:
@@ -399,7 +390,8 @@ def _tensor(place: Place) -> torch.Tensor:
     ):
         raise DriverError("an output of the calls in the graph lies in memory that torch does not hold")
     memory = bytes_at(place.address, size)
-    return memory.view(place.dtype).as_strided(place.shape, place.strides)
+    found = memory.view(place.dtype).as_strided(place.shape, place.strides)
+    return found.conj() if place.is_conjugate else found
 
 
 def _captured_graph(stream: int | None) -> ctypes.c_void_p:

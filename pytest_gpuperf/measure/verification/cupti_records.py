@@ -140,15 +140,18 @@ def contained(batch: Batch, timing: Timing, mode: str) -> Timing:
         UncontainedError: The time does not contain all work of a call.
         GpuperfError: Calls launch at another time, or only sometimes.
     """
+    if not batch.single_calls:
+        return timing  # CUPTI records all of its calls anyway, or cannot
     why = doubt = ""
+    flush = batch.flush if isinstance(batch, ColdBatch) else None
     launches = inf if batch.captured is None else batch.captured.launches
     graph_us = (timing.us_by("events") if timing.mode == "hot" else None) or 0.0
     for at in range(RECORDINGS):
         try:
-            found = audited(batch)
+            found = audit(batch.fn, batch.enqueue_us, flush)
         except CuptiError as error:
             timing = replace(timing, single_call=SingleCall(not_compared=error.found))
-            return _doubted(timing, lagging(batch.fn) if batch.single_calls else "")
+            return _doubted(timing, lagging(batch.fn))
         except torch.cuda.OutOfMemoryError:
             # The graph holds the memory of an output, and the timed calls needed no more.
             needed = batch.captured.output_bytes if batch.captured else 0
@@ -157,8 +160,6 @@ def contained(batch: Batch, timing: Timing, mode: str) -> Timing:
             free_gib, needed_gib = free / 2**30, needed / 2**30
             short = f"{free_gib:.3g} GiB are free, and a call next to the graph needs {needed_gib:.3g} GiB"
             return replace(timing, single_call=SingleCall(not_compared=short))
-        if found is None:
-            return timing
         refuse_elsewhere(silent=found.silent, late=found.late, calls=found.calls)
         single = SingleCall(busy_us=round(found.busy_us, 4))
         timing = replace(timing, single_call=single)
@@ -180,12 +181,6 @@ def contained(batch: Batch, timing: Timing, mode: str) -> Timing:
 
 def _doubted(timing: Timing, doubt: str) -> Timing:
     return replace(timing, verification=Verification(doubts=(doubt,))) if doubt else timing
-
-
-def audited(batch: Batch) -> Audit | None:
-    """Record single calls of a callable; None if CUPTI records all of its calls anyway."""
-    flush = batch.flush if isinstance(batch, ColdBatch) else None
-    return audit(batch.fn, batch.enqueue_us, flush) if batch.single_calls else None
 
 
 def audit(

@@ -4,9 +4,9 @@ A tensor is rolled along its first dimension and halved, some times over for fur
 callable may rely on: the rows, the order in them, signs, ranges, zeros; halving is exact. A tensor keeps more
 of its structure if it has some:
 
-- Sorted, symmetric and triangular tensors are only halved.
+- Sorted, symmetric and triangular tensors, and those with infinities or NaN, are only halved.
 - Tensors of whole numbers (masks, counts) and of 8-bit types are only rolled.
-- Integers, booleans, tensors with infinities or NaN, single numbers and constants stay as they are.
+- Integers, booleans, single numbers and constants stay as they are.
 
 All tensors of one length are rolled by the same number, so that rows that belong together stay together.
 """
@@ -138,17 +138,14 @@ class Values:
         return write
 
     def _how(self, tensor: torch.Tensor) -> _Changeable | None:
-        if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.numel() < 2:
-            return None
-        if is_expanded(tensor):
+        is_number = tensor.is_floating_point() or tensor.is_complex()
+        if not is_number or tensor.numel() < 2 or is_expanded(tensor):
             return None
         saved = alias(tensor, self._saved[tensor.untyped_storage().data_ptr()].untyped_storage())
         if tensor.dtype.itemsize == 1:
             return _Changeable(alias(tensor), saved, rolled=True, halved=False)
-        if not saved.isfinite().all():
-            return None
         whole = not saved.is_complex() and bool((saved == saved.round()).all())
-        rolled = not _has_order(saved)
+        rolled = bool(saved.isfinite().all()) and not _has_order(saved)
         if whole and (not rolled or saved.min() == saved.max()):
             return None
         return _Changeable(alias(tensor), saved, rolled, halved=not whole)

@@ -242,8 +242,9 @@ class Verifier:
         found = self.replay(lambda: reruns_of(batch))
         doubts = (*(timing.verification.doubts if timing.verification else ()), *found.doubts)
         most_us = MOST_SINGLE * timing.time_us + SINGLE_EXTRA_US
-        if timing.mode in ("hot", "cold") and found.single_us > most_us:
-            # A kernel can see from the GPU's clock that another one has just ended, and leave its work out.
+        if timing.mode != "host" and found.single_us > most_us:
+            # A kernel can see from the GPU's clock that another one has just ended, and a callable from the
+            # stack who calls it, and leave its work out.
             doubts += (
                 f"a call by itself takes {found.single_us:.4g} µs, and one of many {timing.time_us:.4g} µs; "
                 "let every call do all of its work",
