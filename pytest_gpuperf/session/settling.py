@@ -138,6 +138,8 @@ class Settler:
         self._began = time.monotonic()
         self._spent_s = 0.0
         self._settled: dict[tuple[str, str], Settlement] = {}
+        self._codes: dict[tuple[Path, str], Commit | str] = {}
+        """Code of the sessions by baseline file and run: git takes tenths of a second for each."""
 
     def close(self) -> None:
         """End the processes, and remove the old code."""
@@ -216,10 +218,13 @@ class Settler:
         if self._repository is None:
             return self._no_git
         file = self._expected.store.path(self._judge.environment.gpu.slug, suite_of(nodeid))
-        try:
-            return self._repository.old_code(run, self._expected.runs(nodeid).get(run, RunNote()), file)
-        except GpuperfError as error:
-            return str(error)
+        if (file, run) not in self._codes:
+            note = self._expected.runs(nodeid).get(run, RunNote())
+            try:
+                self._codes[file, run] = self._repository.old_code(run, note, file)
+            except GpuperfError as error:
+                self._codes[file, run] = str(error)
+        return self._codes[file, run]
 
     def _group(
         self,
