@@ -30,7 +30,7 @@ import msgspec
 
 from benchmarks import results_file
 from benchmarks.children import ROOT, end_in_order_when_told, say
-from benchmarks.markdown import model, provenance, table
+from benchmarks.markdown import model, table
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import Environment, Record
 from pytest_gpuperf.records.baseline import Baseline
@@ -316,7 +316,8 @@ def report(found: Sequence[Part]) -> str:
     for part in found:
         busy = "?" if part.busy_neighbours is None else str(part.busy_neighbours)
         for case in part.cases:
-            row = (case.change, model(part.environment.gpu.name), part.baseline, busy)
+            change = "same kernels" if case.change in CHANGES else case.change
+            row = (change, model(part.environment.gpu.name), part.baseline.removesuffix(" card"), busy)
             groups.setdefault(row, []).append(case)
             cards.setdefault(row, set()).add(part.environment.gpu.uuid)
     rows = []
@@ -326,13 +327,23 @@ def report(found: Sequence[Part]) -> str:
         words = ", ".join(f"{count} {name}" for name, count in verdicts)
         each = f"{sum(suspects) / len(suspects):.1f}" if suspects else ""
         rows.append([*group, str(len(cards[group])), words, str(len(suspects)), each])
-    titles = ["change", "GPU", "baseline of the", "busy neighbours", "cards", "verdicts", "suspects"]
+    titles = ["change", "GPU", "baseline's card", "busy neighbours", "cards", "verdicts", "suspects"]
     return table([*titles, "s a suspect"], rows)
 
 
 def source(found: Sequence[Part]) -> str:
-    """Return the GPUs, the versions and the dates."""
-    return "; ".join(dict.fromkeys(provenance(one.environment, one.date) for one in found)) + ".\n"
+    """Return the GPUs and the versions, each with the commits and dates of its runs."""
+    groups: dict[str, list[Part]] = {}
+    for part in found:
+        tools = part.environment.toolchain
+        versions = f"driver {tools.driver}, torch {tools.torch}, triton {tools.triton}"
+        groups.setdefault(f"{part.environment.gpu.name}, {versions}", []).append(part)
+    texts = []
+    for group, parts in groups.items():
+        commits = dict.fromkeys(part.environment.commit[:7] for part in parts)
+        dates = dict.fromkeys(part.date[:10] for part in parts)
+        texts.append(f"{group}, commit {', '.join(commits)}, {', '.join(dates)}")
+    return f"{'; '.join(texts)}.\n"
 
 
 def read(path: Path) -> Results:

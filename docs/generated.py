@@ -13,7 +13,7 @@ from benchmarks.counter_agreement import results as counter_agreement
 from benchmarks.counter_agreement import tables as counters
 from benchmarks.defences import results as defences
 from benchmarks.environments import __main__ as environments
-from benchmarks.gate_power import analysis
+from benchmarks.gate_power import analysis, unchanged
 from benchmarks.gate_power import tables as gate
 from benchmarks.gate_power.samples import read as read_samples
 from benchmarks.history_power import analysis as history_power
@@ -124,6 +124,16 @@ def _shards(
     def text(root: Path) -> str:
         paths = sorted(root.glob(f"benchmarks/results/{name}_*.json"))
         return show(read(paths)) if paths else NOT_YET
+
+    return text
+
+
+def _with_live(show: Callable[[analysis.Summary, Sequence[settling.Part]], str]) -> Callable[[Path], str]:
+    """Make a function that shows the samples of the gate next to runs in fresh checkouts."""
+
+    def text(root: Path) -> str:
+        live = settling.parts(sorted(root.glob("benchmarks/results/settling_*.json")))
+        return _of_results(GATE, analysis.read, lambda summary: show(summary, live))(root)
 
     return text
 
@@ -276,7 +286,9 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "history_summary": _of_results(HISTORY, history_power.read, history.summarised),
     "history_outcomes": _of_results(HISTORY, history_power.read, history.outcomes),
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
-    "gate_headline": _of_results(GATE, analysis.read, gate.headline),
+    "gate_headline": _with_live(gate.headline),
+    "gate_unchanged": _with_live(unchanged.rows),
+    "gate_unchanged_target": _with_live(unchanged.target),
     "gate_detection": _of_results(GATE, analysis.read, gate.detection),
     "gate_settled": _of_results(GATE, analysis.read, gate.settled),
     "gate_live": _shards("settling", settling.parts, settling.report),

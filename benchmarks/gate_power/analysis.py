@@ -21,17 +21,21 @@ from benchmarks.gate_power.session_rule import (
     sd_pct,
 )
 from benchmarks.gate_power.verdicts import Tally, Verdicts
+from benchmarks.markdown import model
 from pytest_gpuperf.records import Environment
 from pytest_gpuperf.statistics.sequential import decide_restarts
 from pytest_gpuperf.statistics.thresholds import LOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from benchmarks.gate_power.samples import Line
 
-SCHEMA = 4
+    Turn = tuple[str, tuple[Tally, Sequence[float]]]
+    """Name of a class of times, its verdicts in turn, and the seconds of each."""
+
+SCHEMA = 5
 CLASSES = (FULL_CLOCK, SHORT, BELOW_CLOCK, COLD, WAITS)
 STORED = (1, 3, 5)
 """Numbers of sessions of a baseline."""
@@ -39,7 +43,7 @@ DRAWS = 2
 """Baselines drawn for each new session, and orders for each series of restarts."""
 
 
-SUSPECTS_SETTLED = "suspects in runs of the suites"
+RESTARTS, SUSPECTS_SETTLED = "restarts of the benchmark", "suspects in runs of the suites"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,6 +56,17 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Verdicts on slower code, by the added work in ‰."""
     seconds: float = 0.0
     """Wall-clock seconds on the GPU for one verdict on one test; 0 if they are those of a session."""
+
+
+class Unchanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Verdicts on unchanged code of one kind on the cards of one model."""
+
+    how: str
+    gpu: str
+    """Short name of the model."""
+    cards: list[str]
+    """UUIDs."""
+    verdicts: Verdicts
 
 
 class FormerRules(msgspec.Struct, frozen=True):
@@ -107,6 +122,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Verdicts of old and new code in turn, by class of times."""
     others: list[Rule]
     """Verdicts of rules in common use."""
+    unchanged: list[Unchanged]
+    """Verdicts in turn on unchanged code, by model."""
     failed: list[str]
 
 
@@ -135,9 +152,13 @@ def analyse(lines: Iterable[Line], former: Sequence[Rule] = ()) -> Summary:
     lines = list(lines)
     samples = [line for line in lines if isinstance(line, SessionSample)]
     began = [line for line in lines if isinstance(line, Began)]
-    models = {line.environment.gpu.uuid: line.environment.gpu.slug for line in began}
+    models = _models(lines)
     sessions = session_rule.Sessions(samples, models)
     restarts = restart_rule.Restarts(line for line in lines if isinstance(line, RestartSample))
+    turns = [
+        *_in_turn(sessions, restarts),
+        *_suspects([line for line in lines if isinstance(line, SettledSuspect)]),
+    ]
     return Summary(
         schema=SCHEMA,
         date=began[0].date if began else "",
@@ -151,10 +172,7 @@ def analyse(lines: Iterable[Line], former: Sequence[Rule] = ()) -> Summary:
         effects=_effects(sessions, restarts),
         screens=_screens(sessions),
         fresh=_by_class("", session_rule.judge_fresh(sessions, 1, DRAWS)),
-        in_turn=[
-            *_in_turn(sessions, restarts),
-            *_suspects([line for line in lines if isinstance(line, SettledSuspect)]),
-        ],
+        in_turn=[_rule(name, tally, seconds) for name, (tally, seconds) in turns],
         others=[
             *former,
             *(
@@ -167,8 +185,21 @@ def analyse(lines: Iterable[Line], former: Sequence[Rule] = ()) -> Summary:
                 if sessions.lines
             ),
         ],
+        unchanged=_unchanged(turns, models),
         failed=[f"{line.what}: {line.why}" for line in lines if isinstance(line, Failed)],
     )
+
+
+def _models(lines: Sequence[Line]) -> dict[str, str]:
+    """Return the short name of the model of each card; one host has cards of one model."""
+    found, present = {}, ""
+    for line in lines:
+        if isinstance(line, Began):
+            present = model(line.environment.gpu.name)
+            found[line.environment.gpu.uuid] = present
+        elif not isinstance(line, Failed):
+            found.setdefault(line.card, present)
+    return found
 
 
 def _between_cards_pct(sessions: session_rule.Sessions) -> float:
@@ -191,17 +222,34 @@ def _screens(sessions: session_rule.Sessions) -> list[Rule]:
     return rules + _by_class("1 session of another card, ", other)
 
 
-def _in_turn(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -> list[Rule]:
+def _in_turn(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -> Iterator[Turn]:
     short = {kernel for kernel in sessions.kernels if sessions.typical_us(kernel) < SHORT_US}
-    rules = []
     for name, kernels in (("≥ 5 µs", {*restarts.kernels} - short), (SHORT, short)):
         tally, seconds = restart_rule.judge(restarts, DRAWS, kernels)
         if tally.verdicts(None).count:
-            rules.append(_rule(name, tally, seconds))
-    return rules
+            yield name, (tally, seconds)
 
 
-def _suspects(settled: Sequence[SettledSuspect]) -> list[Rule]:
+def _unchanged(turns: Sequence[Turn], models: Mapping[str, str]) -> list[Unchanged]:
+    sampled = Tally.together(tally for name, (tally, _) in turns if name != SUSPECTS_SETTLED)
+    settled = [tally for name, (tally, _) in turns if name == SUSPECTS_SETTLED]
+    return [
+        *by_model(RESTARTS, sampled, models),
+        *(one for tally in settled for one in by_model(SUSPECTS_SETTLED, tally, models)),
+    ]
+
+
+def by_model(how: str, tally: Tally, models: Mapping[str, str]) -> list[Unchanged]:
+    """Split verdicts on unchanged code by the model of their card."""
+    found = []
+    for gpu in dict.fromkeys(models.values()):
+        cards = [card for card in tally.cards if models[card] == gpu]
+        if cards:
+            found.append(Unchanged(how=how, gpu=gpu, cards=cards, verdicts=tally.on(cards).verdicts(None)))
+    return found
+
+
+def _suspects(settled: Sequence[SettledSuspect]) -> Iterator[Turn]:
     tally = Tally()
     for one in settled:
         decision = decide_restarts(
@@ -211,8 +259,9 @@ def _suspects(settled: Sequence[SettledSuspect]) -> list[Rule]:
             final=len(one.log_ratios) == LOOKS[-1],
             by_host=one.mode == "host",
         )
-        tally.add(one.test, None, one.card, [decision.outcome.value])
-    return [_rule(SUSPECTS_SETTLED, tally, [one.seconds for one in settled])] if settled else []
+        tally.add(one.test, None, one.card, [decision.outcome.value], one.test)
+    if settled:
+        yield SUSPECTS_SETTLED, (tally, [one.seconds for one in settled])
 
 
 def _by_class(prefix: str, tallies: dict[str, Tally]) -> list[Rule]:

@@ -1,4 +1,4 @@
-"""Judge sampled restarts by the plugin's sequential rule, in many orders."""
+"""Judge sampled restarts by the plugin's sequential rule."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from benchmarks.gate_power.kernels import IN_STEPS
-from benchmarks.gate_power.verdicts import Tally
+from benchmarks.gate_power.verdicts import INCONCLUSIVE, Tally
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.sequential import decide_restarts
 from pytest_gpuperf.statistics.thresholds import LOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     from benchmarks.gate_power.samples import RestartSample
     from pytest_gpuperf.statistics.decision import Decision
@@ -50,6 +50,10 @@ class Restarts:
 def judge(restarts: Restarts, most: int, kernels: Container[str] | None = None) -> tuple[Tally, list[float]]:
     """Judge each comparison as in a run, which restarts on one card until it can decide.
 
+    Restarts of unchanged code are judged in the order of their measurement, the next verdict by those that
+    follow: the last one of a card may be cut off, and is not decided. Slower code needs whole series, which
+    would else seem to be missed.
+
     Args:
         restarts: All restarts.
         most: Number of orders to draw for each series.
@@ -72,6 +76,13 @@ def judge(restarts: Restarts, most: int, kernels: Container[str] | None = None) 
             )
             for card, numbers in restarts.cards.items()
         ]
+        if dose is None:
+            for card, couples in usable:
+                for taken, outcome in _in_a_row(couples):
+                    if outcome != INCONCLUSIVE:
+                        seconds.append(sum(line.seconds for line in taken))
+                    counted.add(kernel, None, card, [outcome], taken[0].restart)
+            continue
         apart = [(card, each) for card, couples in usable for each in _apart(couples, LOOKS[-1], rng)]
         for card, series in apart:
             orders = [_in_some_order(series, rng) for _ in range(most)]
@@ -80,8 +91,18 @@ def judge(restarts: Restarts, most: int, kernels: Container[str] | None = None) 
                 decision, used = _sequential(order)
                 outcomes.append(decision.outcome.value)
                 seconds.append(sum(line.seconds for line in order[:used]))
-            counted.add(kernel, dose, card, outcomes)
+            counted.add(kernel, dose, card, outcomes, series[0][0].restart)
     return counted, seconds
+
+
+def _in_a_row(couples: Sequence[Couple]) -> Iterator[tuple[list[RestartSample], str]]:
+    """Yield one verdict after the other: the restarts that it takes, and its outcome."""
+    at = 0
+    while at < len(couples):
+        order = [line for couple in couples[at : at + LOOKS[-1] // 2] for line in couple]
+        decision, used = _sequential(order)
+        yield order[:used], decision.outcome.value
+        at += used // 2
 
 
 def _apart(usable: Sequence[Couple], restarts: int, rng: Random) -> list[list[Couple]]:
@@ -103,15 +124,18 @@ def _other(restart: int) -> int:
 
 
 def _sequential(order: Sequence[RestartSample]) -> tuple[Decision, int]:
-    """Return the decision of a run with restarts in this order, and the number it takes."""
+    """Return the decision of a run with restarts in this order, and the number it takes.
+
+    It is inconclusive if there are too few restarts.
+    """
     ratios, raw = [line.log_ratio for line in order], [line.raw_log_ratio for line in order]
     new_first = [bool(line.restart % 2) for line in order]
     used = 0
     while True:
         used = min(_next_look(used) or len(ratios), len(ratios))
-        final = _next_look(used) is None or used == len(ratios)
+        final = _next_look(used) is None
         decision = decide_restarts(ratios[:used], final=final, raw=raw[:used], new_first=new_first[:used])
-        if final or decision.outcome is not Outcome.INCONCLUSIVE:
+        if final or used == len(ratios) or decision.outcome is not Outcome.INCONCLUSIVE:
             return decision, used
 
 

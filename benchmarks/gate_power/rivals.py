@@ -101,5 +101,6 @@ def judge(sessions: Sessions, most: int, rival: Rival) -> Tally:
                 known = [whole for draw in drawn if len(whole := tuple(filter(None, draw))) == rival.stored]
                 if kernel in sessions.kernels and known:
                     outcomes = [SLOWER if slower else PASS for slower in rival.exceeds(fresh, known)]
-                    counted.add(kernel, None if base == dose else dose, sessions.card(process), outcomes)
+                    slower_by = None if base == dose else dose
+                    counted.add(kernel, slower_by, sessions.card(process), outcomes, process)
     return counted

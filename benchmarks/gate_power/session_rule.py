@@ -265,9 +265,8 @@ def _counted(
                     found = [outcomes(process, chosen, kernel, base, dose) for chosen in choices]
                     for name in {name for outcome, name in found if outcome}:
                         verdicts = [outcome for outcome, of in found if outcome and of == name]
-                        counted[name].add(
-                            kernel, None if base == dose else dose, sessions.card(process), verdicts
-                        )
+                        slower_by = None if base == dose else dose
+                        counted[name].add(kernel, slower_by, sessions.card(process), verdicts, process)
     return counted
 
 

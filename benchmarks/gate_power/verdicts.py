@@ -1,4 +1,4 @@
-"""Count verdicts, with bounds for the share of each by verdict and by card."""
+"""Count verdicts, with bounds for the share of slower ones by process and by card."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Sequence
 
 RESAMPLES = 2000
-"""Choices of cards that a bootstrap draws."""
+"""Choices of units that a bootstrap draws."""
 SLOWER, FASTER, INCONCLUSIVE, PASS = "regressed", "improved", "inconclusive", "pass"
 
 
@@ -37,6 +37,32 @@ def clopper_pearson(found: int, of: int, level: float = 0.95) -> tuple[float, fl
     return low, high
 
 
+def bounds_by_unit(units: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """Return 95 % bounds for the share of slower verdicts in a unit that is not among these.
+
+    A bootstrap resamples the units whole (A. C. Davison and D. V. Hinkley, Bootstrap Methods and their
+    Application, 1997, section 3.8): verdicts of a process or of a card share its state. If all verdicts or
+    none are slower, it has no spread: then the bounds are exact ones of the number of units. One unit with
+    both says nothing.
+
+    Args:
+        units: Number of slower verdicts, and of all, in each process or on each card.
+    """
+    count = len(units)
+    slower, of = (sum(column) for column in zip(*units, strict=True)) if count else (0, 0)
+    if slower in (0, of):
+        return clopper_pearson(count if slower else 0, count)
+    if count == 1:
+        return 0.0, 1.0
+    rng = Random(f"{units}")
+    shares = []
+    for _ in range(RESAMPLES):
+        chosen = rng.choices(units, k=count)
+        shares.append(sum(found for found, _ in chosen) / sum(each for _, each in chosen))
+    shares.sort()
+    return shares[RESAMPLES // 40], shares[-RESAMPLES // 40 - 1]
+
+
 class Verdicts(msgspec.Struct, frozen=True, omit_defaults=True):
     """Numbers of each outcome, for verdicts with their own new measurement and for all draws."""
 
@@ -46,6 +72,8 @@ class Verdicts(msgspec.Struct, frozen=True, omit_defaults=True):
     """All verdicts: the same new measurements against many choices of stored ones, or in many orders."""
     on_cards: list[tuple[int, int]] = []
     """Number of slower verdicts in `drawn`, and of all, on each card."""
+    by_process: tuple[float, float] | None = None
+    """Bounds for the share of slower verdicts in a process that is not among these; see `bounds_by_unit`."""
 
     @property
     def count(self) -> int:
@@ -60,37 +88,20 @@ class Verdicts(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the share of all draws with one of these outcomes, from 0 to 1."""
         return sum(self.drawn.get(outcome, 0) for outcome in outcomes) / max(1, sum(self.drawn.values()))
 
-    def bounds(self, *outcomes: str) -> tuple[float, float]:
-        """Return the Clopper-Pearson bounds for the share of these outcomes in `apart`."""
-        return clopper_pearson(self.found(*outcomes), self.count)
-
     def bounds_by_card(self) -> tuple[float, float]:
-        """Return 95 % bounds for the share of slower verdicts on a card that is not among these.
-
-        A bootstrap resamples the cards whole (A. C. Davison and D. V. Hinkley, Bootstrap Methods and their
-        Application, 1997, section 3.8): verdicts of a card share its processes. If all verdicts or none are
-        slower, it has no spread: then the bounds are exact ones of the number of cards.
-        """
-        cards = len(self.on_cards)
-        slower, of = (sum(column) for column in zip(*self.on_cards, strict=True)) if cards else (0, 0)
-        if slower in (0, of):
-            return clopper_pearson(cards if slower else 0, cards)
-        rng = Random(f"{self.on_cards}")
-        shares = []
-        for _ in range(RESAMPLES):
-            chosen = rng.choices(self.on_cards, k=cards)
-            shares.append(sum(found for found, _ in chosen) / sum(count for _, count in chosen))
-        shares.sort()
-        return shares[RESAMPLES // 40], shares[-RESAMPLES // 40 - 1]
+        """Return 95 % bounds for the share of slower verdicts on a card that is not among these."""
+        return bounds_by_unit(self.on_cards)
 
 
 class Tally:
     """Counter of a rule's verdicts by kernel, dose and card."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, int | None, str], tuple[Counter[str], Counter[str]]] = {}
+        self._counts: dict[tuple[str, int | None, str, str], tuple[Counter[str], Counter[str]]] = {}
 
-    def add(self, kernel: str, dose: int | None, card: str, outcomes: Iterable[str]) -> None:
+    def add(
+        self, kernel: str, dose: int | None, card: str, outcomes: Iterable[str], process: object = ""
+    ) -> None:
         """Count the verdicts on one new measurement; the first counts as its own.
 
         Args:
@@ -98,8 +109,10 @@ class Tally:
             dose: Added work in ‰ of the stored code; None for the same code.
             card: UUID of the GPU.
             outcomes: Outcome with each draw.
+            process: The process of the measurement on its card, or the first of several.
         """
-        apart, drawn = self._counts.setdefault((kernel, dose, card), (Counter(), Counter()))
+        key = (kernel, dose, card, str(process))
+        apart, drawn = self._counts.setdefault(key, (Counter(), Counter()))
         for at, outcome in enumerate(outcomes):
             drawn[outcome] += 1
             if not at:
@@ -116,23 +129,45 @@ class Tally:
                     into.update(more)
         return whole
 
+    def on(self, cards: Container[str]) -> Tally:
+        """Return the verdicts on some cards."""
+        some = Tally()
+        some._counts = {key: counts for key, counts in self._counts.items() if key[2] in cards}
+        return some
+
+    @property
+    def cards(self) -> list[str]:
+        """Return the cards with verdicts on unchanged code."""
+        return sorted({card for _, dose, card, _ in self._counts if dose is None})
+
     def verdicts(self, dose: int | None, kernel: str = "") -> Verdicts:
         """Return the verdicts on one dose, and on one kernel if named."""
         apart: Counter[str] = Counter()
         drawn: Counter[str] = Counter()
         cards: dict[str, Counter[str]] = {}
-        for (of, at, card), counts in self._counts.items():
+        processes: dict[tuple[str, str], Counter[str]] = {}
+        for (of, at, card, process), counts in self._counts.items():
             if at == dose and kernel in ("", of):
                 apart += counts[0]
                 drawn += counts[1]
                 cards.setdefault(card, Counter()).update(counts[1])
-        on_cards = [(found[SLOWER], found.total()) for _, found in sorted(cards.items())]
-        return Verdicts(dict(sorted(apart.items())), dict(sorted(drawn.items())), on_cards)
+                processes.setdefault((card, process), Counter()).update(counts[1])
+        on_cards, in_processes = (
+            [(found[SLOWER], found.total()) for _, found in sorted(units.items())]
+            for units in (cards, processes)
+        )
+        low, high = bounds_by_unit(in_processes)
+        return Verdicts(
+            dict(sorted(apart.items())),
+            dict(sorted(drawn.items())),
+            on_cards,
+            (round(low, 5), round(high, 5)),
+        )
 
     @property
     def doses(self) -> list[int]:
         """Return the counted doses."""
-        return sorted({dose for _, dose, _ in self._counts if dose is not None})
+        return sorted({dose for _, dose, *_ in self._counts if dose is not None})
 
     @property
     def kernels(self) -> list[str]:

@@ -71,6 +71,6 @@ def origin(lines: Sequence[Line]) -> str:
 
 
 def _counts(found: Sequence[Verdicts], *outcomes: str) -> str:
-    """Return `0, 1 of 48`: the number of some outcomes with each number of stored sessions."""
+    """Return `0, 1/48`: the number of some outcomes with each number of stored sessions."""
     numbers = (str(verdicts.found(*outcomes)) for verdicts in found)
-    return f"{', '.join(numbers)} of {found[0].count}"
+    return f"{', '.join(numbers)}/{found[0].count}"

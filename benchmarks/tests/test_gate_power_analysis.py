@@ -13,7 +13,7 @@ from benchmarks.gate_power import restart_rule, rivals, session_rule
 from benchmarks.gate_power.analysis import Summary, analyse, rules_before
 from benchmarks.gate_power.samples import Line, RestartSample, SessionSample, read, suspects
 from benchmarks.gate_power.session_rule import FULL_CLOCK
-from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally, clopper_pearson
+from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, PASS, SLOWER, Tally, clopper_pearson
 from benchmarks.results_file import encode
 from gate_samples import a_restart, a_session, samples, summary_of_samples
 from pytest_gpuperf.records import ClockModel
@@ -50,7 +50,6 @@ def test_bounds_ignore_repeated_draws() -> None:
     tally.add("k", None, "GPU-1", [SLOWER] + [PASS] * 99)
     verdicts = tally.verdicts(None)
     assert (verdicts.found(SLOWER), verdicts.count, sum(verdicts.drawn.values())) == (1, 11, 1100)
-    assert verdicts.bounds(SLOWER) == clopper_pearson(1, 11)
 
 
 def test_suspects_that_runs_settled_are_judged_by_card() -> None:
@@ -71,6 +70,16 @@ def test_bounds_by_card_are_wider_if_one_card_has_all() -> None:
     low, high = one.verdicts(None).bounds_by_card()
     assert low == 0
     assert 0.1 <= high <= 0.25
+
+
+def test_bounds_by_process_are_wider_than_by_verdict() -> None:
+    tally = Tally()
+    for process in range(20):
+        for kernel in range(20):
+            tally.add(f"{kernel}", None, "GPU-1", [PASS if process else SLOWER], process)
+    verdicts = tally.verdicts(None)
+    assert verdicts.by_process is not None
+    assert verdicts.by_process[1] > clopper_pearson(20, 400)[1] * 1.5
 
 
 def test_without_a_slower_verdict_cards_are_the_trials() -> None:
@@ -188,6 +197,15 @@ def test_restarts_stop_at_a_decision() -> None:
 
     assert seconds([0.05] * 10) == [2.0]
     assert seconds([0.0, 0.0, 0.012, 0.012, -0.005, -0.005, 0.01, 0.01, 0.004, 0.004]) == [10.0]
+
+
+def test_verdicts_on_unchanged_code_follow_each_other() -> None:
+    ratios = [0.0, 0.0, 0.004, 0.004, -0.004, -0.004, 0.003, 0.003]
+    lines = [a_restart(at, "k", 0, 0, ratio) for at, ratio in enumerate(ratios)]
+    counted, seconds = restart_rule.judge(restart_rule.Restarts(lines), 1)
+    # The second takes four restarts, and the last one is cut off.
+    assert counted.verdicts(None).apart == {INCONCLUSIVE: 1, PASS: 2}
+    assert seconds == [2.0, 4.0]
 
 
 def test_sides_alternate_in_every_order() -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from benchmarks.gate_power import samples as sample_files
+from benchmarks.gate_power import unchanged
 from benchmarks.gate_power.analysis import Summary, analyse, read, rules_before
 from benchmarks.gate_power.samples import Failed
 from benchmarks.gate_power.tables import detection, effects, headline, report, settled, summarised
 from benchmarks.gate_power.verdicts import PASS, SLOWER, Verdicts
 from benchmarks.results_file import encode
+from benchmarks.settling import Case, Part
 from docs.generated import GENERATED, NOT_YET
 from gate_samples import summary_of_samples
+from pytest_gpuperf.records import Environment, GpuInfo, Toolchain
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,12 +31,12 @@ def summary() -> Summary:
 
 def test_detection_has_a_row_for_each_class(summary: Summary) -> None:
     titles, _, *rows = detection(summary).splitlines()
-    assert titles.startswith("|baseline and time|+1 % fails|+2 % fails|+5 % fails|suspects of 100")
-    assert [row.split(",")[0] for row in rows] == [
-        f"|{n} of the card" for n in ("1 session", "3 sessions", "5 sessions")
-    ]
-    # Restarts have no more than 1 %; six series in turn bound little.
-    assert rows[0].endswith("|—|—|1.7|10|≤ 3.8, 32, 98|")
+    assert titles.startswith(
+        "|sessions|card|time|+0.5 % fails|+1 % fails|+2 % fails|+5 % fails|suspects of 100"
+    )
+    assert [row.split("|")[1:3] for row in rows] == [[stored, "the same"] for stored in "135"]
+    # Restarts have no more than 1 %; six restarts in turn bound little.
+    assert rows[0].endswith("|—|—|1.7|7|7.4/54/100|")
 
 
 def test_headline_says_what_one_session_finds(summary: Summary) -> None:
@@ -41,10 +45,44 @@ def test_headline_says_what_one_session_finds(summary: Summary) -> None:
 
 def test_settled_shows_false_alarms_with_their_bound(summary: Summary) -> None:
     titles, _, *rows = settled(summary).splitlines()
-    assert titles.startswith("|rule|unchanged: verdicts|slower|bound by verdict|by card|")
-    assert rows[0].startswith("|in turn, ≥ 5 µs|6|0|≤ 45.9|≤ 97.5|0|")
+    assert titles.startswith("|rule|unchanged: verdicts|slower|at most, by process|by card|")
+    # Six pairs of processes, on one card.
+    assert re.match(r"\|in turn, ≥ 5 µs\|\d+\|0\|45.9\|97.5\|0\|", rows[0])
     # Restarts have no more than 1 %.
     assert "|—|—|" in rows[0]
+
+
+def test_unchanged_verdicts_are_counted_by_model(summary: Summary) -> None:
+    gpu = GpuInfo(name="NVIDIA H100 80GB HBM3", slug="h100", uuid="GPU-2")
+    cases = [
+        Case(change=change, test=test, verdict=verdict, how="", seconds=0, session_s=1, exit_status=0)
+        for change, test, verdict in (
+            ("unchanged", "t (a)", "pass"),
+            ("unchanged", "t (b)", "new"),
+            ("unchanged", "u", "inconclusive"),
+            ("+0 %", "t", "regressed"),
+            ("+1 %", "t", "regressed"),
+        )
+    ]
+    environment = Environment(gpu=gpu, toolchain=Toolchain())
+    live = [Part(date="", environment=environment, baseline="none", cases=tuple(cases))]
+    _, _, restarts, in_turn, usual = unchanged.rows(summary, live).splitlines()
+    [sampled] = summary.unchanged
+    assert restarts.startswith(f"|restarts of the benchmark|H200|1|{sampled.verdicts.count}|0|")
+    decided = sampled.verdicts.found(PASS) + 3
+    assert usual.startswith("|runs in fresh checkouts|H100|1|1|1|")
+    # Two processes are the trials: labels share one.
+    assert in_turn == "|runs in fresh checkouts, all in turn|H100|1|3|0|84.2|97.5|0|1|"
+    assert (
+        f"was red in 1 and `improved` in 0 of {decided} verdicts, 3 of them by runs of pytest, on 2 cards"
+        in (headline(summary, live))
+    )
+    text = unchanged.target(summary, live)
+    assert text.startswith(
+        f"Targets: {decided} of 1,000 verdicts ({1000 - decided} short), 2 of 2 models (met)"
+    )
+    assert "alone: 3 of 1,000 verdicts (997 short), 1 of 2 models (1 short)" in text
+    assert text.endswith("2 of 300 in turn (298 short).\n")
 
 
 def test_summary_names_missed_targets(summary: Summary) -> None:
@@ -76,7 +114,7 @@ BLOCKS = tuple(name for name in GENERATED if name.startswith(("gate_", "accuracy
 
 
 def test_blocks_without_results_have_no_figures(tmp_path: Path) -> None:
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 10
     assert {GENERATED[name](tmp_path) for name in BLOCKS} == {NOT_YET}
 
 

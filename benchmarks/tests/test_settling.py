@@ -39,7 +39,7 @@ def test_right_verdict_depends_on_the_change(
 
 def test_committed_results_make_a_table() -> None:
     found = parts(RESULTS)
-    assert report(found).startswith("|change|GPU|baseline of the|")
+    assert report(found).startswith("|change|GPU|baseline's card|")
     assert " driver " in source(found)
 
 
@@ -57,4 +57,4 @@ def test_cases_of_several_cards_share_a_row() -> None:
         for gpu in gpus
     ]
     *_, row = report(found).splitlines()
-    assert row == "|+1 %|H100|same card|3|2|2 pass|0||"
+    assert row == "|+1 %|H100|same|3|2|2 pass|0||"

@@ -40,7 +40,7 @@ def test_table_judges_kernels_not_the_host() -> None:
     ]
     (row,) = (line for line in verdicts(lines).splitlines() if line.startswith("|loss"))
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[4:] == ["0, 0 of 40", "20, 20 of 20"]
+    assert cells[4:] == ["0, 0/40", "20, 20/20"]
     assert "-" in cells[3]
 
 
