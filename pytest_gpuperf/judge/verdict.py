@@ -21,6 +21,7 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.code import compare_code
 from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.sanitizer_errors import errors_of
+from pytest_gpuperf.records.value_names import COMPILE, PEAK_MEMORY
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.statistics.decision import Outcome
 
@@ -121,7 +122,7 @@ def _parts(
 def _broken_limits(
     record: TestRecord, parts: Sequence[tuple[dict[str, Measurement], Expected]]
 ) -> Iterator[Finding]:
-    """Check the limits of the test, then those of each baseline file; the first of a label is explained."""
+    """Check the limits of the test, then those of each baseline file; explain the first of a label."""
     of_files = [(part, one) for part, one in parts if one.limits and (part or not record.measurements)]
     if not (record.limits or of_files):
         return
@@ -140,7 +141,8 @@ def _broken_limits(
     done: set[str] = set()
     for finding in found:
         measurement = record.measurements.get(finding.label)
-        if measurement is not None and finding.label not in done and finding.status is Status.LIMIT:
+        explained = finding.status is Status.LIMIT and not finding.line.startswith((COMPILE, PEAK_MEMORY))
+        if measurement is not None and finding.label not in done and explained:
             done.add(finding.label)
             lines = (line for explain in registry().explanations for line in explain(measurement))
             finding = replace(finding, details=(*finding.details, *lines))

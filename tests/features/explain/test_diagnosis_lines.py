@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from judging import verdict
 from pytest_gpuperf.features.explain.diagnosis_rows import explain_lines
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
 from run_builders import BUSY, record
 from run_builders import measured as timed
+from run_builders import timing as timing_of
 
 
 def measured(*kernels: KernelProfile, timing: Timing | None = None, **profile: str) -> Measurement:
@@ -70,6 +73,8 @@ def test_limited_time_shows_the_clock_of_its_blocks() -> None:
 
 
 def test_diagnosis_stands_below_a_broken_limit() -> None:
-    test = record(main=timed(1.0, {"sm_throughput": 5.0}))
-    _, explained, *_ = verdict(test, limits=parse_limits("sm_throughput >= 10")).message().splitlines()
+    large = replace(timing_of(1.0), peak_memory_mb=2.0)
+    test = record(main=replace(timed(1.0, {"sm_throughput": 5.0}), timing=large))
+    limits = parse_limits(["peak_memory_mb <= 1", "sm_throughput >= 10"])
+    _, _, explained, *_ = verdict(test, limits=limits).message().splitlines()
     assert explained == "    launch-bound: the kernel takes 1.0 µs, less than its launch from the host"
