@@ -27,8 +27,7 @@ def judge_run(run: Run, store: BaselineStore, tolerance_pct: float = 0.0) -> lis
     """
     expected = Expectations(store, run.environment, run.cards)
     hints = Hints(f"if this is intended: {ACCEPT}", f"{ACCEPT} makes one{expected.other_gpus}")
-    found = [(test, expected.expected(test, tolerance_pct, hints, hints)) for test in run.tests]
-    return [judge(test, *known) for test, known in found]
+    return [judge(test, *expected.expected(test, tolerance_pct, hints, hints)) for test in run.tests]
 
 
 def not_measured(run: Run, store: BaselineStore) -> list[str]:
