@@ -170,9 +170,9 @@ class LiveSource:
         def progress(text: str) -> None:
             self.display.show(f"{call.nodeid}: {text}")
 
-        before = before or Before(call)
-        verifier = Verifier(call, before, self._originals, strict=verify == "strict")
         with self.display.shown(f"{call.nodeid}: compiles"), random_numbers_kept():
+            before = before or Before(call)
+            verifier = Verifier(call, before, self._originals, strict=verify == "strict")
             try:
                 return self._timer.time(
                     call,

@@ -10,10 +10,8 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.device_properties import gpu_info
-from pytest_gpuperf.measure.timing.batch import HotBatch
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, capture
 from pytest_gpuperf.measure.timing.timer import Timer
 
@@ -65,16 +63,6 @@ def test_cupti_times_short_kernels_and_events_long_ones(timer: Timer) -> None:
     assert timer.time(lambda: torch.square(y), mode="hot").source == "events"
 
 
-def test_cupti_does_not_change_later_times(timer: Timer) -> None:
-    x = torch.randn(64, 64, device="cuda")
-    batch = HotBatch(lambda: torch.square(x), 500)
-    for _ in range(200):
-        batch.run()
-    before = batch.run().time_us
-    batch.run_recorded(3)
-    assert batch.run().time_us == pytest.approx(before, rel=0.03)
-
-
 def test_ended_profiler_does_not_change_later_times(timer: Timer) -> None:
     x = torch.randn(64, 64, device="cuda")
     before = timer.time(lambda: torch.square(x), mode="hot").us_by("events")
@@ -108,15 +96,6 @@ def test_a_profiled_process_ends(order: str) -> None:
         [sys.executable, "-c", ENDING, order], timeout=60, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_cupti_knows_launch_and_name(square: Callable[[], torch.Tensor]) -> None:
-    with recorded() as activities:
-        square()
-    (kernel,) = activities
-    assert "vectorized_elementwise" in kernel.name
-    assert kernel.block == (128, 1, 1)
-    assert kernel.registers_per_thread > 0
 
 
 def test_host_time_holds_the_launch(timer: Timer) -> None:
@@ -224,10 +203,3 @@ def test_a_failed_capture_leaves_stream_random_numbers_and_later_captures(
 def test_a_callable_that_launches_nothing_is_refused(timer: Timer, mode: str) -> None:
     with pytest.raises(GpuperfError, match="nothing on the "):
         timer.time(lambda: torch.ones(3).sum(), mode=mode)
-
-
-def test_conditions_are_recorded(timer: Timer, square: Callable[[], torch.Tensor]) -> None:
-    conditions = timer.time(square, mode="hot").conditions
-    assert conditions is not None
-    assert conditions.sm_clock_mhz > 0
-    assert conditions.power_w > 0

@@ -100,8 +100,14 @@ def twice(call: Call) -> Any:
     return call()
 
 
-@pytest.mark.parametrize("part", ["code", "profile", "warm_up"])
-def test_calls_before_and_after_a_timing_are_undone(part: str) -> None:
+OPTIONS: dict[str, Any] = {
+    "profile": {"kernels": Selection()},
+    "time": {"mode": "hot", "bytes": 0, "flops": 0},
+}
+
+
+@pytest.mark.parametrize("part", ["code", "profile", "time", "warm_up"])
+def test_calls_of_each_measurement_are_undone(part: str) -> None:
     x = torch.ones(4, requires_grad=True)
 
     def backward() -> torch.Tensor:
@@ -110,8 +116,9 @@ def test_calls_before_and_after_a_timing_are_undone(part: str) -> None:
 
     counters = SimpleNamespace(lookup=lambda call, *_: twice(call), let_go=lambda: None)
     codes = SimpleNamespace(read=lambda call: (twice(call), LaunchedCode())[1])
-    source = source_of(counters=counters, codes=codes, timer=SimpleNamespace(warm_up=twice))
+    timer = SimpleNamespace(warm_up=twice, time=lambda call, **_: (twice(call), timing())[1])
+    source = source_of(counters=counters, codes=codes, timer=timer)
     numbers = torch.random.get_rng_state()
-    getattr(source, part)(Call("t", "main", backward), *([Selection()] if part == "profile" else []))
+    getattr(source, part)(Call("t", "main", backward), **OPTIONS.get(part, {}))
     assert x.grad is None
     assert torch.equal(torch.random.get_rng_state(), numbers)

@@ -6,6 +6,7 @@ import builtins
 import statistics
 import sys
 import time
+from contextlib import nullcontext
 from types import FunctionType, ModuleType
 
 import pytest
@@ -74,6 +75,18 @@ def test_stopped_clock_of_a_test_library_is_no_patch(monkeypatch: pytest.MonkeyP
 def test_own_clock_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "perf_counter", replacement)
     assert originals.now() > 0
+
+
+def test_each_device_in_use_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: dict[int, nullcontext[None]] = {}
+    waits: list[list[int]] = []
+    monkeypatch.setattr(originals, "_SYNCHRONIZE", lambda: waits.append([*entered]))
+    monkeypatch.setattr(originals, "_ON_DEVICE", lambda device: entered.setdefault(device, nullcontext()))
+    monkeypatch.setattr(originals, "_CURRENT_DEVICE", lambda: 0)
+    monkeypatch.setattr(originals, "_HAS_CONTEXT", lambda device: device != 1)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    originals.synchronize()
+    assert waits == [[], [2]]
 
 
 @pytest.fixture

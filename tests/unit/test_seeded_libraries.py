@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from pytest_gpuperf.session.seeds import seed, seed_of
+from pytest_gpuperf.session.seeds import random_numbers_kept, seed, seed_of
 
 
 @pytest.mark.parametrize("draw", [random.random, numpy.random.random], ids=["random", "numpy"])
@@ -33,6 +33,17 @@ def test_imported_torch_is_seeded(monkeypatch: pytest.MonkeyPatch, has_gpu: bool
     monkeypatch.setitem(sys.modules, "torch", torch)
     seed(5)
     assert (everywhere, on_cpu) == (([5], []) if has_gpu else ([], [5]))
+
+
+def test_numbers_of_every_gpu_are_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = ["before"]
+    cuda = SimpleNamespace(is_initialized=lambda: True, set_rng_state_all=state.append)
+    cuda.get_rng_state_all = lambda: state[-1]
+    torch = SimpleNamespace(random=0, get_rng_state=int, set_rng_state=str, cuda=cuda)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with random_numbers_kept():
+        state.append("after")
+    assert state[-1] == "before"
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch"])
