@@ -119,6 +119,6 @@ def test_calls_of_each_measurement_are_undone(part: str) -> None:
     timer = SimpleNamespace(warm_up=twice, time=lambda call, **_: (twice(call), timing())[1])
     source = source_of(counters=counters, codes=codes, timer=timer)
     numbers = torch.random.get_rng_state()
-    getattr(source, part)(Call("t", "main", backward), **OPTIONS.get(part, {}))
+    getattr(source, part)(Call("t", "main", backward), **GIVEN.get(part, {}))
     assert x.grad is None
     assert torch.equal(torch.random.get_rng_state(), numbers)
