@@ -1,4 +1,4 @@
-"""Ordinary code on a GPU: persisting memory, copies, other streams and devices, and little memory."""
+"""Ordinary code on a GPU: persisting memory, other streams and devices, and little memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_gpuperf.measure.device.driver import CU_LIMIT_PERSISTING_L2_CACHE_SI
 from pytest_gpuperf.measure.timing.timer import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 FETCH_GRANULARITY = CU_LIMIT_PERSISTING_L2_CACHE_SIZE - 1
 
@@ -59,46 +59,6 @@ def test_persisting_window_does_not_survive_a_cold_flush(timer: Timer, size: int
     before = limit(FETCH_GRANULARITY), limit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
     assert cold_us() > 0.9 * plain
     assert (limit(FETCH_GRANULARITY), limit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE)) == before
-
-
-def copies() -> dict[str, Callable[[], object]]:
-    gpu, other = torch.randn(1 << 22, device="cuda"), torch.randn(1 << 22, device="cuda")
-    pageable, pinned = torch.randn(1 << 22), torch.randn(1 << 22).pin_memory()
-    return {
-        "to the host": lambda: gpu.cpu(),
-        "from the host": lambda: pageable.cuda(),
-        "pinned, from the host": lambda: gpu.copy_(pinned, non_blocking=True),
-        "pinned, to the host": lambda: pinned.copy_(gpu, non_blocking=True),
-        "on the GPU": lambda: other.copy_(gpu),
-    }
-
-
-@pytest.mark.parametrize("kind", ["to the host", "from the host"])
-def test_copy_that_waits_is_timed_by_its_records(timer: Timer, kind: str) -> None:
-    timing = timer.time(copies()[kind], mode="auto", bytes=4 << 22)
-    assert timing.single_call is not None
-    assert (timing.mode, timing.source, timing.single_call.host_copies_us) == ("kernels", "cupti", 0)
-    assert 0.1 < (timing.gb_per_s or 0) < 1000
-
-
-@pytest.mark.parametrize("kind", ["pinned, from the host", "pinned, to the host", "on the GPU"])
-def test_copy_that_does_not_wait_is_timed_by_events(timer: Timer, kind: str) -> None:
-    timing = timer.time(copies()[kind], mode="auto", bytes=4 << 22)
-    assert timing.mode == "hot"
-    assert timing.single_call is not None
-    assert timing.single_call.busy_us == pytest.approx(timing.time_us, rel=0.2)
-
-
-def test_single_number_is_timed(timer: Timer) -> None:
-    x = torch.ones(1, device="cuda")
-    assert 0 < timer.time(lambda: x.item(), mode="auto").time_us < 100
-
-
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_copy_to_another_device_is_timed(timer: Timer) -> None:
-    here, there = torch.randn(1 << 22, device="cuda:0"), torch.empty(1 << 22, device="cuda:1")
-    timing = timer.time(lambda: there.copy_(here), mode="auto", bytes=4 << 22)
-    assert 1 < (timing.gb_per_s or 0) < 5000
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")

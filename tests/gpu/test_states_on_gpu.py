@@ -1,4 +1,4 @@
-"""Calls that write more than their output, or less of it, on a real GPU."""
+"""Calls that write more than their output, on a real GPU."""
 
 from __future__ import annotations
 
@@ -47,32 +47,6 @@ def test_optimizer(gpuperf, waits):
     assert steps <= 10
     assert model.weight.grad is None
 
-def test_batch_norm(gpuperf):
-    norm = torch.nn.BatchNorm1d(1024, device="cuda")
-    def expected(x):
-        return torch.nn.functional.batch_norm(x.double(), None, None, training=True)
-    gpuperf(norm, data(), expected=expected, rtol=1e-4, atol=1e-4)
-    assert norm.num_batches_tracked <= 50
-
-def padded(x):
-    out = torch.empty(2 * len(x), x.shape[1], device=x.device)
-    torch.mul(x, 3, out=out[: len(x)])
-    return out
-
-@pytest.mark.parametrize("mode", ["hot", "queued"])
-def test_padded(gpuperf, mode):
-    found = gpuperf.time(padded, data(), mode=mode).verification
-    assert found.not_verified == "a plain call does not write 1048576 of 2097152 elements either"
-
-def test_valid_part(gpuperf):
-    found = gpuperf(lambda x: padded(x)[: len(x)], data(), expected=lambda x: x * 3).timing.verification
-    assert (found.other_values, found.not_verified) == (True, "")
-
-def test_gathered_part(gpuperf):
-    x, rows = data(), torch.arange(0, 1024, 2, device="cuda")
-    gpuperf.check(lambda x: padded(x)[rows], x, expected=lambda x: 3 * x[rows])
-    gpuperf.time(padded, x)
-
 inputs_of = []
 
 def keep(graph, inputs):
@@ -109,7 +83,7 @@ def test_next_numbers_do_not_depend_on_the_timing(gpuperf):
 """
 
 
-def test_states_and_padding_are_neither_accused_nor_left_changed(pytester: pytest.Pytester) -> None:
+def test_states_are_neither_accused_nor_left_changed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=SUITE)
     result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=off", "-rA", timeout=300)
-    result.assert_outcomes(passed=16)
+    result.assert_outcomes(passed=11)

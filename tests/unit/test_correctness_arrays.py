@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure import correctness
 from pytest_gpuperf.measure.correctness import call_tensors, check
 
 
@@ -84,18 +83,6 @@ def test_arrays_of_a_reference_move_to_the_device_of_the_output() -> None:
     found = call_tensors.moved({"a": [np.ones(2), torch.ones(2)], "n": 3}, there)
     assert [one.device.type for one in found["a"]] == ["meta", "cpu"]
     assert found["n"] == 3
-
-
-def test_numpy_reference_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    devices: list[torch.device] = []
-
-    def moved(value: object, device: torch.device) -> object:
-        devices.append(device)
-        return call_tensors.moved(value, device)
-
-    monkeypatch.setattr(correctness, "moved", moved)
-    assert check(lambda: torch.ones(2), (), {}, expected=lambda: np.ones(2, np.float32)).passed
-    assert devices == [torch.device("cpu")]
 
 
 def test_outputs_are_compared_when_jax_has_computed_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,9 +132,6 @@ def test_output_in_another_place_must_be_in_memory_of_torch(
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
     calls = capture(driver, lambda: (next(outputs),), 2)
     assert calls.unavailable == ""
-    last = calls.value_of(1)
-    assert isinstance(last, tuple)
-    assert not last[0].any()
     with pytest.raises(DriverError, match="memory that torch does not hold"):
         calls.value_of(0)
 
