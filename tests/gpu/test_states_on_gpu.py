@@ -63,16 +63,6 @@ def test_shape(gpuperf, n):
     gpuperf.time(double, data(n))
     assert inputs_of[-1] == 1, inputs_of
 
-def add_to(x, cache):
-    cache.add_(x)
-    return cache * 2
-
-def test_mutates(gpuperf):
-    cache = torch.ones(1024, 1024, device="cuda")
-    found = gpuperf.time(add_to, data(), cache, mutates=(1,)).verification
-    assert found.other_values, found
-    assert bool((cache == 1).all())
-
 def test_next_numbers_do_not_depend_on_the_timing(gpuperf):
     state = torch.cuda.get_rng_state()
     gpuperf.time(torch.nn.functional.dropout, data())
@@ -86,4 +76,4 @@ def test_next_numbers_do_not_depend_on_the_timing(gpuperf):
 def test_states_are_neither_accused_nor_left_changed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=SUITE)
     result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=off", "-rA", timeout=300)
-    result.assert_outcomes(passed=11)
+    result.assert_outcomes(passed=10)
