@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -151,6 +152,35 @@ def jagged(device: torch.device) -> Honest:
 
 
 @honest("padded and ragged")
+def jagged_output(device: torch.device) -> Honest:
+    offsets = torch.tensor([0, 100, 130, 512], device=device)
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return torch.nested.nested_tensor_from_jagged(x * 2, offsets)
+
+    def expected(x: torch.Tensor) -> torch.Tensor:
+        return torch.nested.nested_tensor_from_jagged(x.double() + x, offsets)
+
+    return Honest(call, (matrix(device),), expected)
+
+
+@honest("padded and ragged")
+def infinite_bias(device: torch.device) -> Honest:
+    """Add a bias that falls with the distance, and is infinite for later keys."""
+    at = torch.arange(512, device=device)
+    distance = (at[:, None] - at).float()
+    bias = (distance * -0.03).masked_fill(distance < 0, float("-inf"))
+
+    def call(scores: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return (scores + bias).softmax(-1)
+
+    def expected(scores: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return (scores.double() + bias.double()).softmax(-1)
+
+    return close(call, (torch.randn(512, 512, device=device), bias), expected, tolerance=1e-4)
+
+
+@honest("padded and ragged")
 def sums_of_segments(device: torch.device) -> Honest:
     lengths = torch.tensor([100, 30, 382], device=device)
 
@@ -216,6 +246,12 @@ class Pair:
     lse: torch.Tensor
 
 
+class Attributes(dict[str, Any]):
+    """Dict whose items are attributes, too."""
+
+    __getattr__ = dict.__getitem__
+
+
 class Named(NamedTuple):
     """The same as a named tuple."""
 
@@ -246,9 +282,22 @@ _container("output_dict", lambda y, lse: {"y": y, "lse": lse})
 _container("output_ordered_dict", lambda y, lse: OrderedDict(y=y, lse=lse))
 _container("output_named_tuple", Named)
 _container("output_dataclass", Pair)
+_container("output_attributes", lambda y, lse: Attributes(y=y, lse=lse))
 _container("output_nested", lambda y, lse: {"all": [y, (lse, {"again": lse})]})
 _container("output_with_none", lambda y, lse: (y, None, lse))
 _container("output_with_numbers", lambda y, lse: (y, 3, "text", lse))
+
+
+@honest("containers")
+def buffers_in_turn(device: torch.device) -> Honest:
+    """Write into two buffers in turn, and return them in a dataclass."""
+    buffers, calls = [matrix(device), matrix(device)], count()
+
+    def call(x: torch.Tensor) -> Pair:
+        out = torch.mul(x, 2, out=buffers[next(calls) % 2])
+        return Pair(out, out[0])
+
+    return Honest(call, (matrix(device),), lambda x: Pair(x + x, x[0] + x[0]))
 
 
 @honest("containers")

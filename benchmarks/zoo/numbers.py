@@ -58,6 +58,21 @@ def made_sparse(device: torch.device) -> Honest:
 
 
 @honest("sparse")
+def sparse_output(device: torch.device) -> Honest:
+    """Scale the values of a sparse tensor."""
+    csr = _sparse(device).to_sparse_csr()
+    rows, columns = csr.crow_indices(), csr.col_indices()
+
+    def call(values: torch.Tensor) -> torch.Tensor:
+        return torch.sparse_csr_tensor(rows, columns, values * 2, (512, 512), check_invariants=False)
+
+    def expected(values: torch.Tensor) -> torch.Tensor:
+        return torch.sparse_csr_tensor(rows, columns, values.double() + values, (512, 512))
+
+    return Honest(call, (csr.values(),), expected)
+
+
+@honest("sparse")
 def from_coordinates(device: torch.device) -> Honest:
     at = torch.randint(512, (2, 4096), device=device)
 

@@ -377,3 +377,17 @@ _linear_algebra(
 )
 _linear_algebra("determinant", torch.linalg.slogdet, lambda x: tuple(torch.linalg.slogdet(x.double())))
 _linear_algebra("qr_and_back", lambda x: torch.matmul(*torch.linalg.qr(x)), lambda x: x.clone())
+
+
+@honest("DTensor")
+def distributed(device: torch.device) -> Honest:
+    """Take and return a tensor that is distributed over one device."""
+    from torch import distributed
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    if not distributed.is_initialized():
+        distributed.init_process_group("gloo", rank=0, world_size=1, store=distributed.HashStore())
+    mesh = init_device_mesh(device.type, (1,))
+    x = distribute_tensor(matrix(device), mesh, [Replicate()])
+    return Honest(lambda x: x * 2, (x,), lambda x: x + x)

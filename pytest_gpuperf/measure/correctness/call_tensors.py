@@ -314,9 +314,9 @@ def as_tensor(value: Any, name: str) -> torch.Tensor | None:
     if isinstance(value, torch.Tensor):
         return value
     try:
-        if hasattr(value, "__dlpack__"):
+        if hasattr(type(value), "__dlpack__"):
             return from_dlpack(value)
-        if hasattr(value, "__cuda_array_interface__"):
+        if hasattr(type(value), "__cuda_array_interface__"):
             return torch.as_tensor(value, device="cuda")
     except Exception as error:
         raise GpuperfError(
@@ -330,9 +330,9 @@ def as_tensor(value: Any, name: str) -> torch.Tensor | None:
 def is_on_gpu(value: Any) -> bool:
     """Return True for an array of another library in the memory of a GPU."""
     try:
-        if hasattr(value, "__dlpack_device__"):
+        if hasattr(type(value), "__dlpack_device__"):
             return value.__dlpack_device__()[0] in ON_GPU
-        return hasattr(value, "__cuda_array_interface__")
+        return hasattr(type(value), "__cuda_array_interface__")
     except Exception:  # such as an array on several GPUs
         return False
 
