@@ -97,9 +97,11 @@ def test_summary_counts_refusals_and_repeated_times() -> None:
             replace(GOOD, asked="auto", time_us=20.4),
             replace(GOOD, name="sort", fate="refused", message="found it"),
             replace(GOOD, name="sort", doubt="its output is random"),
+            absent={"peer": "needs 2 GPUs", "apart": "needs 2 GPUs"},
             not_run=("topk",),
         )
     )
+    assert "Not made here were `apart`, `peer`: needs 2 GPUs." in text
     assert "2 callables of 1 kinds: 1 refused, 0 crashed; 3 times, 1 of them doubted" in text
     assert "2 of 2 times are the same once more" in text
     assert "0 of 1 times are the same alone" in text

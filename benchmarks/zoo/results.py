@@ -177,11 +177,19 @@ def summary(results: Results) -> str:
         same = sum(is_near(second.time_us, first.time_us) for first, second in pairs)
         if pairs:
             lines.append(f"{same} of {len(pairs)} times are the same {words}.")
-    if results.absent:
-        lines.append(f"{len(results.absent)} callables could not be made here.")
+    for why, names in _absent(results).items():
+        lines.append(f"Not made here were {', '.join(names)}: {why}.")
     if results.not_run:
         lines.append(f"No time was left for each run of {len(results.not_run)} callables.")
     return "\n".join((*lines, f"{provenance(results.environment, results.date)}.\n"))
+
+
+def _absent(results: Results) -> dict[str, list[str]]:
+    """Return the callables that could not be made, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in sorted(results.absent.items()):
+        by_reason.setdefault(why, []).append(f"`{name}`")
+    return by_reason
 
 
 def _repeated(results: Results, run: str) -> Iterator[tuple[Tried, Tried]]:
@@ -287,10 +295,8 @@ def unverified_table(results: Results) -> str:
 
 def absent_table(results: Results) -> str:
     """Format a row for each reason why callables could not be made."""
-    by_reason: dict[str, list[str]] = {}
-    for name, why in results.absent.items():
-        by_reason.setdefault(why, []).append(f"`{name}`")
-    return table(("not here", "callables"), [(why, ", ".join(names)) for why, names in by_reason.items()])
+    rows = [(why, ", ".join(names)) for why, names in _absent(results).items()]
+    return table(("not here", "callables"), rows)
 
 
 def report(results: Results) -> str:

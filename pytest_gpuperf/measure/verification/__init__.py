@@ -13,7 +13,8 @@ what speaks against it. The threat is a callable that looks faster than it is, b
    elsewhere. They run on the timed values, then on other ones in the same memory (`perturbed_inputs.py`),
    each time into poisoned memory. Outputs are compared with the reference, or without one with a plain call
    on copies of the arguments.
-4. **Seen and unseen values** (`reexecution.py`). A call must not take longer on values that it has not seen.
+4. **Seen and unseen values** (`reexecution.py`). A call must not take longer on values that it has not seen,
+   into memory without a former output, nor by itself: it could know by the stack or the memory who looks.
 
 A floor by the hardware's limits is judged with the limits of the test (`judge/time_lower_bound.py`).
 
