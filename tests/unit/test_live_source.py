@@ -100,10 +100,7 @@ def twice(call: Call) -> Any:
     return call()
 
 
-OPTIONS: dict[str, Any] = {
-    "profile": {"kernels": Selection()},
-    "time": {"mode": "hot", "bytes": 0, "flops": 0},
-}
+GIVEN: Any = {"profile": {"kernels": Selection()}, "time": {"mode": "hot", "bytes": 0, "flops": 0}}
 
 
 @pytest.mark.parametrize("part", ["code", "profile", "time", "warm_up"])
