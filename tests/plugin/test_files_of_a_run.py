@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Run
 
 pytestmark = pytest.mark.usefixtures("forked_runs")
-MOST_FILES_OF_A_REPLAY = 26
+MOST_FILES_OF_A_REPLAY = 27
 MOST_MOVES_OF_A_REPLAY = 168
 MOST_FILES_OF_A_LIVE_RUN = 56
 MATHEMATICS = re.compile(r"/(statistics|metrics)/|(param_structs|occupancy|time_lower_bound)\.py$")
