@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from against_pass_project import TEST, K, found, kernel, reason, record, ten_microseconds
-from pytest_gpuperf.against.engine import OutOfTimeError
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
@@ -226,12 +225,6 @@ def test_new_code_that_fails_in_a_fresh_process_has_a_reason(project: Project) -
 def test_a_call_other_than_that_of_the_run_is_not_compared(project: Project) -> None:
     project.commit({"test_k.py": TEST.replace("kernel)", "kernel, flops=7)")})
     assert reason(project.compare(K, looks=(1,))) == "another call in a fresh process: flops 7 instead of 0"
-
-
-def test_spent_time_ends_the_comparison(project: Project) -> None:
-    with pytest.raises(OutOfTimeError):
-        project.compare(K, looks=(1,), left_s=lambda: 0.0)
-    assert project.leftovers() == []
 
 
 TWO = """
