@@ -101,9 +101,9 @@ def capacity_of_experts(device: torch.device) -> Honest:
 
     def call(x: torch.Tensor, out: torch.Tensor) -> None:
         begin = 0
-        for expert, count in enumerate(counts):
-            out[expert, :count] = x[begin : begin + count] * 2
-            begin += count
+        for expert, rows in enumerate(counts):
+            out[expert, :rows] = x[begin : begin + rows] * 2
+            begin += rows
 
     def expected(x: torch.Tensor, out: torch.Tensor) -> None:
         for expert, part in enumerate(torch.split(x, counts)):
