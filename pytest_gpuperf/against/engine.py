@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.build import build
-from pytest_gpuperf.against.messages import CollectionEnd
+from pytest_gpuperf.against.messages import Ended
 from pytest_gpuperf.against.process_launcher import Launcher
 from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.against.side_commands import Sides
@@ -304,8 +304,7 @@ class Engine:
         """Return what stops a side before its test, which it may lack; None if both can run it."""
         for side, process in self._going.items():
             answer = process.answer()
-            assert isinstance(answer, CollectionEnd)
-            if not answer.found or answer.misplaced:
+            if isinstance(answer, Ended):
                 return RestartResult(failures={side: answer.failure}, misplaced=answer.misplaced)
         return None
 

@@ -63,15 +63,8 @@ class GoOn(msgspec.Struct, tag=True, frozen=True):
     """To a side that is ready: return from `time`, and run to the next such call or the test's end."""
 
 
-class CollectionEnd(msgspec.Struct, tag=True, frozen=True):
-    """From a side: collection has ended, and the side waits for `Begin`."""
-
-    found: bool
-    """True if the side has the test."""
-    failure: str = ""
-    """Why it has not: how its file or class could not be collected."""
-    misplaced: str = ""
-    """As in `Ended`."""
+class Collected(msgspec.Struct, tag=True, frozen=True):
+    """From a side: it has the test, and waits for `Begin`; a side without it sends `Ended`."""
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
@@ -100,13 +93,13 @@ class Ended(msgspec.Struct, tag=True, frozen=True):
     """From a side: the test has ended."""
 
     failure: str = ""
-    """How set-up, call or teardown ended early; empty if the test ran to its end."""
+    """How collection, set-up, call or teardown ended early; empty if the test ran to its end."""
     misplaced: str = ""
     """Why its code or data were not those of the side; empty if they were."""
 
 
 Command: TypeAlias = Begin | RunBlock | GoOn
-Answer: TypeAlias = CollectionEnd | Ready | BlockTime | Ended
+Answer: TypeAlias = Collected | Ready | BlockTime | Ended
 
-ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(CollectionEnd | Ready | BlockTime | Ended)
+ANSWERS: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Collected | Ready | BlockTime | Ended)
 COMMANDS: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Begin | RunBlock | GoOn)

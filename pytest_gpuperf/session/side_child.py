@@ -17,7 +17,7 @@ import pytest
 from pytest_gpuperf.against.messages import (
     COMMANDS,
     BlockTime,
-    CollectionEnd,
+    Collected,
     Ended,
     Ready,
     RunBlock,
@@ -141,7 +141,8 @@ class Conversation:
             if nodeid.startswith((f"{collector}::", f"{collector}/"))
         )
         failure = "" if found else next(broken, "there is no such test")
-        self._tell(CollectionEnd(bool(found), failure, self._misplaced_now()))
+        misplaced = self._misplaced_now()
+        self._tell(Ended(failure, misplaced) if failure or misplaced else Collected())
         session.items[:] = found
 
     def _misplaced_now(self) -> str:
