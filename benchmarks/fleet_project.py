@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.features.fleet.dispatch import Screen
+from pytest_gpuperf.features.fleet.dispatch import FleetDisplay
 from pytest_gpuperf.records.run_store import encode_run, newest_recordings, recording_path
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def local_cluster(
     return cluster
 
 
-class Counting(Screen):
+class Counting(FleetDisplay):
     """Follows a fleet, and counts how often each test ends."""
 
     def __init__(self) -> None:

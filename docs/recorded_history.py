@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from benchmarks.gate_power.samples import Began, SessionSample, read
-from pytest_gpuperf.features.history.line_extraction import lines_of
+from pytest_gpuperf.features.history.run_lines import lines_of
 from pytest_gpuperf.features.history.store import HistoryStore
 from pytest_gpuperf.processes.git import run_git
 from pytest_gpuperf.records import RUN_SCHEMA, Measurement, Run, TestRecord

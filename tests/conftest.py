@@ -82,7 +82,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def host_counts_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let calls on tensors of the host be verified."""
-    for module in ("call_memory", "verification.reexecution"):
+    for module in ("reachable_tensors", "verification.reexecution"):
         monkeypatch.setattr(f"pytest_gpuperf.measure.{module}.on_gpu", lambda _: True)
 
 

@@ -12,7 +12,7 @@ import torch
 import cupti_runs
 import fake_cupti
 from fake_driver import Driver
-from pytest_gpuperf.measure import call_memory, first_calls
+from pytest_gpuperf.measure import first_calls, reachable_tensors
 from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.device import driver, originals
@@ -43,8 +43,8 @@ def pytest_configure() -> None:
     PATCH.setattr(timer, "Burn", lambda: lambda seconds: None)
     PATCH.setattr(torch.cuda, "get_allocator_backend", lambda: "simulated")
     PATCH.setattr(torch.cuda, "memory_snapshot", list)
-    PATCH.setattr(call_memory, "on_gpu", lambda tensor: True)
-    PATCH.setattr(call_memory, "free_bytes", lambda: 1 << 40)
+    PATCH.setattr(reachable_tensors, "on_gpu", lambda tensor: True)
+    PATCH.setattr(reachable_tensors, "free_bytes", lambda: 1 << 40)
     PATCH.setattr(originals, "_is_foreign", lambda _: False)  # the GPU is one
     for module in (activity, cupti_records, kernels_batch, first_calls, cupti_counters):
         PATCH.setattr(module, "recorded", gpu._recorded)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.measure.call_memory import Before
+from pytest_gpuperf.measure.reachable_tensors import Before
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records.call import Call, Reference
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from benchmarks.children import Parent
     from benchmarks.gate_power.kernels import Call
-    from pytest_gpuperf.measure.call_memory import CallElsewhere
+    from pytest_gpuperf.measure.reachable_tensors import CallElsewhere
     from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.records import TimingMode, TimingSource
 

@@ -18,7 +18,7 @@ from pytest_gpuperf.judge.settlement import compare_restarts, judge_settlement
 from pytest_gpuperf.records import Toolchain
 from pytest_gpuperf.records.baseline import RunNote, Session, card_of
 from pytest_gpuperf.records.change import show_pair
-from pytest_gpuperf.records.code import is_same_code
+from pytest_gpuperf.records.kernel_code import is_same_code
 from pytest_gpuperf.statistics.clock_model import (
     ClockModel,
     normalisation_error,

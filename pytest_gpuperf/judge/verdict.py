@@ -18,8 +18,8 @@ from pytest_gpuperf.judge.time_lower_bound import impossible_time
 from pytest_gpuperf.judge.times import Origin, judge_time
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
-from pytest_gpuperf.records.code import compare_code
 from pytest_gpuperf.records.files import show_path
+from pytest_gpuperf.records.kernel_code import compare_code
 from pytest_gpuperf.records.sanitizer_errors import errors_of
 from pytest_gpuperf.records.value_names import COMPILE, PEAK_MEMORY
 from pytest_gpuperf.registry import registry

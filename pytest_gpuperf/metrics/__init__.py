@@ -16,7 +16,7 @@ from pytest_gpuperf.metrics.operations import ARITHMETIC
 from pytest_gpuperf.metrics.roofline import CEILINGS
 from pytest_gpuperf.metrics.speed_of_light import SPEED
 from pytest_gpuperf.metrics.stalls import STALLS
-from pytest_gpuperf.records.quantities import MAX_BLOCK
+from pytest_gpuperf.records.number_ranges import MAX_BLOCK
 from pytest_gpuperf.records.run import WORDS, is_raw_name
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from pytest_gpuperf.plugin.xdist_scheduler import InOrder
 from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.run_store import RunStore
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.session.durations import load_cards, load_durations
+from pytest_gpuperf.session.expected_durations import load_cards, load_durations
 from pytest_gpuperf.session.worker_messages import Orders
 from pytest_gpuperf.settings.settings import WORKER_ENV
 

@@ -45,7 +45,7 @@ OF_THE_USER = (
     "pytest_gpuperf.records.call",
     "pytest_gpuperf.measure.correctness",
     "pytest_gpuperf.features.fuzz",
-    "pytest_gpuperf.measure.call_memory",
+    "pytest_gpuperf.measure.reachable_tensors",
     "pytest_gpuperf.measure.verification",
 )
 """Modules that call code of the user: an error from below them need not be this plugin's."""

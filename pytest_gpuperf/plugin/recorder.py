@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError, NoGpuError, show_exception, show_repr
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.call import Call, Reference, checked
-from pytest_gpuperf.records.quantities import AbsoluteTolerance, Count, RelativeTolerance
+from pytest_gpuperf.records.number_ranges import AbsoluteTolerance, Count, RelativeTolerance
 from pytest_gpuperf.records.settlement import is_out_of_memory
 from pytest_gpuperf.session.seeds import seed_of
 from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS

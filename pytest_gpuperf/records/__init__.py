@@ -6,9 +6,9 @@
 
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.call import Fingerprint
-from pytest_gpuperf.records.code import LaunchedCode, LaunchedKernel
 from pytest_gpuperf.records.environment import NO_GPU, Environment, GpuInfo, Toolchain
 from pytest_gpuperf.records.fuzzing import Fuzzing
+from pytest_gpuperf.records.kernel_code import LaunchedCode, LaunchedKernel
 from pytest_gpuperf.records.run import (
     RUN_SCHEMA,
     Accuracy,

@@ -23,8 +23,8 @@ from pytest_gpuperf.records import (
     TimingSource,
     Toolchain,
 )
-from pytest_gpuperf.records.code import LaunchedCode
-from pytest_gpuperf.records.quantities import (
+from pytest_gpuperf.records.kernel_code import LaunchedCode
+from pytest_gpuperf.records.number_ranges import (
     Clock,
     Count,
     DateOrNone,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import Count
+from pytest_gpuperf.records.number_ranges import Count
 from pytest_gpuperf.records.timing import TimingMode
 
 if TYPE_CHECKING:

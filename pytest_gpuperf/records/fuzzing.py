@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import Count, Seconds
+from pytest_gpuperf.records.number_ranges import Count, Seconds
 
 
 class Fuzzing(Record, frozen=True, kw_only=True):

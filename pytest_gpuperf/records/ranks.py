@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import msgspec
 
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import Duration, Remainder, Time
+from pytest_gpuperf.records.number_ranges import Duration, Remainder, Time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

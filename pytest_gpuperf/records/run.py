@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.call import Fingerprint
-from pytest_gpuperf.records.code import LaunchedCode
 from pytest_gpuperf.records.environment import Environment
 from pytest_gpuperf.records.fuzzing import Fuzzing
-from pytest_gpuperf.records.quantities import (
+from pytest_gpuperf.records.kernel_code import LaunchedCode
+from pytest_gpuperf.records.number_ranges import (
     AbsoluteTolerance,
     Block,
     Count,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.code import LaunchedCode
-from pytest_gpuperf.records.quantities import Clock, LogRatio, Seconds, Time, TimeOrZero
+from pytest_gpuperf.records.kernel_code import LaunchedCode
+from pytest_gpuperf.records.number_ranges import Clock, LogRatio, Seconds, Time, TimeOrZero
 from pytest_gpuperf.records.timing import TimingMode
 
 

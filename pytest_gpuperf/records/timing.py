@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import (
+from pytest_gpuperf.records.number_ranges import (
     Clock,
     ClockReading,
     Count,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import (
+from pytest_gpuperf.records.number_ranges import (
     Block,
     Count,
     Duration,
@@ -84,7 +84,7 @@ class TracedKernel(Record, frozen=True, kw_only=True):
 
 
 class Communication(Record, frozen=True, kw_only=True):
-    """Time of the kernels that move data between GPUs, by `pytest_gpuperf.features.trace.overlap`."""
+    """Time of the kernels that move data between GPUs, by `pytest_gpuperf.features.trace.time_breakdown`."""
 
     total_us: Duration
     """Microseconds in which at least one of them ran: overlaps among them count once."""
@@ -97,7 +97,7 @@ class Communication(Record, frozen=True, kw_only=True):
 
 
 class Idle(Record, frozen=True, kw_only=True):
-    """Time of the span in which nothing ran, by `pytest_gpuperf.features.trace.overlap`."""
+    """Time of the span in which nothing ran, by `pytest_gpuperf.features.trace.time_breakdown`."""
 
     total_us: Duration
     host_wait_us: Duration

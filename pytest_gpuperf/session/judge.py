@@ -19,7 +19,7 @@ from pytest_gpuperf.measure.counters.metric_name_check import check_names
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.records import NO_GPU, TestRecord
 from pytest_gpuperf.records.files import show_path
-from pytest_gpuperf.records.quantities import MOST_LIMITS
+from pytest_gpuperf.records.number_ranges import MOST_LIMITS
 from pytest_gpuperf.records.run import STATIC_SOURCE
 from pytest_gpuperf.records.run_store import STATE_FOLDER, recording_path
 from pytest_gpuperf.session.orphans import is_shallow, last_commit

@@ -16,7 +16,7 @@ from pytest_gpuperf.compat.compiler_names import choices_noted, choices_pinned
 from pytest_gpuperf.compat.torch_names import templates_pinned
 from pytest_gpuperf.judge.autotuner_choices import other_choices
 from pytest_gpuperf.records.baseline import same_quantity
-from pytest_gpuperf.records.code import is_same_code
+from pytest_gpuperf.records.kernel_code import is_same_code
 from pytest_gpuperf.records.timing import KnownTime
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.progress import Phases
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_gpuperf.baseline.store import Expectations
-    from pytest_gpuperf.measure.call_memory import Before
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.first_calls import CodeReader, FirstCalls
+    from pytest_gpuperf.measure.reachable_tensors import Before
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
         AgainstTiming,
@@ -161,7 +161,7 @@ class LiveSource:
     def _time(
         self, call: Call, known: MeasurementBaseline | None, *, mode: str, bytes: int, flops: int, verify: str
     ) -> Timing:
-        from pytest_gpuperf.measure.call_memory import Before, CallElsewhere
+        from pytest_gpuperf.measure.reachable_tensors import Before, CallElsewhere
         from pytest_gpuperf.measure.verification.verifier import Verifier
 
         read, self._read = self._read, None
@@ -189,7 +189,7 @@ class LiveSource:
 
     def in_turn(self, first: Call, other: Call, *, mode: str) -> AgainstTiming:
         """Time both calls in turn, in rounds on tensors at three places in memory."""
-        from pytest_gpuperf.measure.call_memory import copied_call
+        from pytest_gpuperf.measure.reachable_tensors import copied_call
 
         shown = self.display.shown(f"{first.nodeid}: {first.label} and {other.label} in turn")
         with shown, self.phases("times"), restored(first):
@@ -272,7 +272,7 @@ def fuzz(call: FuzzCall, progress: Callable[[str], None]) -> Fuzzing:
 @contextmanager
 def restored(call: Call) -> Iterator[Before]:
     """Restore what the calls of the block write, and random numbers."""
-    from pytest_gpuperf.measure.call_memory import Before
+    from pytest_gpuperf.measure.reachable_tensors import Before
 
     with random_numbers_kept():
         before = Before(call)

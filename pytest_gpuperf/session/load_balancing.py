@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.session.durations import expected_durations
+from pytest_gpuperf.session.expected_durations import expected_durations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

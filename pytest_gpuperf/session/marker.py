@@ -17,7 +17,7 @@ from pytest_gpuperf.judge.limits import Limit, parse_limit, parse_limits
 from pytest_gpuperf.metrics.presets import check_presets
 from pytest_gpuperf.records import Measurement, SanitizerResult
 from pytest_gpuperf.records.call import check_kernels, check_launches, checked
-from pytest_gpuperf.records.quantities import MOST_LIMITS, Tolerance
+from pytest_gpuperf.records.number_ranges import MOST_LIMITS, Tolerance
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:

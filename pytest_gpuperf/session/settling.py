@@ -21,8 +21,8 @@ from pytest_gpuperf.judge.times import PACKAGES, OneClock
 from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records import AgainstTiming, Settlement, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, suite_of
-from pytest_gpuperf.records.code import compare_code
 from pytest_gpuperf.records.files import show_path
+from pytest_gpuperf.records.kernel_code import compare_code
 from pytest_gpuperf.records.settlement import is_out_of_memory
 from pytest_gpuperf.statistics.decision import Outcome, trimmed_mean
 from pytest_gpuperf.statistics.thresholds import FRESH

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.call_memory import Before, in_reach
 from pytest_gpuperf.measure.device.memory import fill
+from pytest_gpuperf.measure.reachable_tensors import Before, in_reach
 from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
 from pytest_gpuperf.measure.verification.reexecution import PATTERN
 from pytest_gpuperf.measure.verification.verifier import Verifier

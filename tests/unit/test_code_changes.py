@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
-from pytest_gpuperf.records.code import compare_code, is_same_code
+from pytest_gpuperf.records.kernel_code import compare_code, is_same_code
 
 
 def kernel(**fields: Any) -> LaunchedKernel:

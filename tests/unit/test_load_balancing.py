@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.session.durations import expected_durations
+from pytest_gpuperf.session.expected_durations import expected_durations
 from pytest_gpuperf.session.load_balancing import DETOUR, spread
 
 DURATIONS = st.dictionaries(st.sampled_from([f"t{n}" for n in range(60)]), st.floats(0.01, 100), max_size=60)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.call_memory import copies
 from pytest_gpuperf.measure.device.memory import fingerprint
+from pytest_gpuperf.measure.reachable_tensors import copies
 from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
 from pytest_gpuperf.measure.verification.perturbed_inputs import Values
 

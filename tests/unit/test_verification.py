@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.call_memory import Before, CallElsewhere
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.memory import holds
+from pytest_gpuperf.measure.reachable_tensors import Before, CallElsewhere
 from pytest_gpuperf.measure.verification import reexecution, verifier
 from pytest_gpuperf.measure.verification.verifier import Rerun, Verifier, by_events
 from pytest_gpuperf.records import Verification

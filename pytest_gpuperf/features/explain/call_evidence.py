@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.trace.kernel_names import kind_of
+from pytest_gpuperf.features.trace.kernel_name_patterns import kind_of
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records import Trace

@@ -11,7 +11,7 @@ from pytest_gpuperf.judge.result import Finding, Status, TimeComparison
 from pytest_gpuperf.records import Environment, MetricValue, TimingMode
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.files import write_files
-from pytest_gpuperf.records.quantities import Count, Positive, Ratio, Schema, Spread, Time
+from pytest_gpuperf.records.number_ranges import Count, Positive, Ratio, Schema, Spread, Time
 from pytest_gpuperf.report.brief import shortened
 from pytest_gpuperf.report.forms.as_json import escaped
 from pytest_gpuperf.report.overwrite_check import refuse_other_file

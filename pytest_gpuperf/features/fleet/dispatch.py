@@ -32,7 +32,7 @@ FETCHED_S = 30.0
 """Seconds in which a worker has to send its results."""
 
 
-class Screen:
+class FleetDisplay:
     """Shows each failure, and how many other tests have ended, on standard error."""
 
     def note(self, line: str) -> None:
@@ -66,14 +66,14 @@ class Fleet:
         cluster: The connection.
         models: Models of GPU to run on; empty for all that the workers have.
         wait_s: Seconds to wait for a worker of each model.
-        screen: Shows the tests that have ended.
+        display: Shows the tests that have ended.
     """
 
-    def __init__(self, cluster: Cluster, models: Sequence[str], wait_s: float, screen: Screen) -> None:
+    def __init__(self, cluster: Cluster, models: Sequence[str], wait_s: float, display: FleetDisplay) -> None:
         self._cluster = cluster
         self._asked = list(dict.fromkeys(models))
         self._wait_s = wait_s
-        self._screen = screen
+        self._display = display
         self._alive: set[str] = set()
         self._running: dict[str, _Running] = {}
         self._done: queue.SimpleQueue[Future] = queue.SimpleQueue()
@@ -123,7 +123,7 @@ class Fleet:
                 continue
             if answer.status not in (0, 5):
                 for line in answer.output.splitlines():
-                    self._screen.note(line)
+                    self._display.note(line)
                 raise GpuperfError(
                     f"pytest ended with {answer.status} on {self._name(worker)} when it collected the tests",
                     next_step="see its last lines above",
@@ -215,7 +215,7 @@ class Fleet:
                 continue
             name = self._name(running.worker)
             results = self.results[running.group.model]
-            self._screen.ended(results, results.take(running.group, answer, name), name)
+            self._display.ended(results, results.take(running.group, answer, name), name)
 
     def _answer(self, future: Future) -> Answer | None:
         """Return the results of a task; None if its worker was lost."""
@@ -233,9 +233,9 @@ class Fleet:
         for why in self._cluster.refused.values():
             self._note(why)
         for worker in sorted(self._alive - before):
-            self._screen.note(f"{self._name(worker)} has joined")
+            self._display.note(f"{self._name(worker)} has joined")
         for worker in sorted(before - self._alive):
-            self._screen.note(f"{self._name(worker)} was lost")
+            self._display.note(f"{self._name(worker)} was lost")
         lost = [running for running in self._running.values() if running.worker not in self._alive]
         for running in lost:
             del self._running[running.future.key]
@@ -250,12 +250,12 @@ class Fleet:
         why = f"gpuperf: {LOST_TESTS} workers were lost while they ran this test: {where}"
         results = self.results[group.model]
         results.lose(group, "\n".join(filter(None, (why, output))))
-        self._screen.ended(results, group.tests, self._name(running.worker))
+        self._display.ended(results, group.tests, self._name(running.worker))
 
     def _note(self, line: str) -> None:
         if line not in self._noted:
             self._noted.add(line)
-            self._screen.note(line)
+            self._display.note(line)
 
     def _name(self, worker: str) -> str:
         return f"{self._cluster.hosts[worker].name} ({worker})"

@@ -9,13 +9,13 @@ import click
 from pytest_gpuperf.cli.output import show
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet.cluster import Cluster, require_distributed
-from pytest_gpuperf.features.fleet.dispatch import Fleet, Screen
+from pytest_gpuperf.features.fleet.dispatch import Fleet, FleetDisplay
 from pytest_gpuperf.features.fleet.messages import Job
 from pytest_gpuperf.features.fleet.project_commit import code_of
 from pytest_gpuperf.features.fleet.report import fleet_report
 from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records.run_store import RunStore
-from pytest_gpuperf.session.durations import load_durations
+from pytest_gpuperf.session.expected_durations import load_durations
 from pytest_gpuperf.session.run_report import now
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run_on_fleet(project: Project, choice: CommandOptions, form: str) -> int:
     run_id = RunStore.new_id(now())
     job = Job(run_id, folder, str(baselines), code.commit, choice.arguments, choice.replay)
     cluster = Cluster(choice.scheduler, job)
-    fleet = Fleet(cluster, choice.models, choice.wait_s, Screen())
+    fleet = Fleet(cluster, choice.models, choice.wait_s, FleetDisplay())
     broken: GpuperfError | None = None
     interrupted = False
     with ended_in_order():

@@ -13,7 +13,7 @@ from pytest_gpuperf.cli.project import Project, project_options, show_run
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history.commit_order import commit_date, order_of
 from pytest_gpuperf.features.history.commit_ranges import accepted_runs, find_ranges
-from pytest_gpuperf.features.history.line_extraction import lines_of
+from pytest_gpuperf.features.history.run_lines import lines_of
 from pytest_gpuperf.features.history.series import series_of
 from pytest_gpuperf.features.history.series_report import detailed, overview
 from pytest_gpuperf.features.history.steps_report import steps_report

@@ -11,7 +11,15 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.base import Record
 from pytest_gpuperf.records.baseline import suite_of
 from pytest_gpuperf.records.decoding import decode_versioned
-from pytest_gpuperf.records.quantities import Clock, Date, DateOrNone, Schema, StandardError, Time, TimeOrZero
+from pytest_gpuperf.records.number_ranges import (
+    Clock,
+    Date,
+    DateOrNone,
+    Schema,
+    StandardError,
+    Time,
+    TimeOrZero,
+)
 from pytest_gpuperf.records.run_store import refuse_unsafe_names
 from pytest_gpuperf.records.timing import TimingMode, TimingSource
 from pytest_gpuperf.statistics.clock_model import ClockModel

@@ -11,8 +11,8 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trace.chrome_traces import read_chrome_trace
-from pytest_gpuperf.features.trace.overlap import split_span
 from pytest_gpuperf.features.trace.summary import devices_of, median_region
+from pytest_gpuperf.features.trace.time_breakdown import split_span
 from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.records.ranks import RankTime
 

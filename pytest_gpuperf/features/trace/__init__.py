@@ -3,8 +3,8 @@
 Command: `gpuperf trace`. Measures for `gpuperf.trace()` of the core, by `capture`.
 Record part: `Measurement.trace`, whose types are in `records/trace.py`, since limits and baselines have it.
 Adds the kernel table below the row of a traced call.
-Public to other features: `chrome_traces`, `summary` and `overlap` (the reader), `kernel_names` and
-`kernel_table`.
+Public to other features: `chrome_traces`, `summary` and `time_breakdown` (the reader),
+`kernel_name_patterns` and `kernel_table`.
 """
 
 from __future__ import annotations

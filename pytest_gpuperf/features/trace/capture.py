@@ -22,9 +22,9 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.features.trace.chrome_traces import read_chrome_trace
-from pytest_gpuperf.features.trace.overlap import union_us
 from pytest_gpuperf.features.trace.regions import CALL_MARK
 from pytest_gpuperf.features.trace.summary import summarise, with_span
+from pytest_gpuperf.features.trace.time_breakdown import union_us
 from pytest_gpuperf.features.trace.triton_tensor_cores import TritonCode
 from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach

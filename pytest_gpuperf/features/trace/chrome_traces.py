@@ -46,7 +46,7 @@ _LONGEST_US = Decimal(86_400_000_000)
 _EXPECTED = "a Chrome trace of torch.profiler: prof.export_chrome_trace('trace.json.gz')"
 
 
-class Arguments(msgspec.Struct, frozen=True):
+class TraceArguments(msgspec.Struct, frozen=True):
     """Arguments of an event."""
 
     device: int | None = None
@@ -75,7 +75,7 @@ class TraceActivity(NamedTuple):
     name: str
     device: int = 0
     stream: int | str = 0
-    args: Arguments = Arguments()
+    args: TraceArguments = TraceArguments()
 
 
 class HostCall(NamedTuple):
@@ -183,7 +183,7 @@ class _File(msgspec.Struct):
 
 # Not strict: some writers quote numbers.
 _FILE = msgspec.json.Decoder(_File, strict=False)
-_ARGS = msgspec.json.Decoder(Arguments, strict=False)
+_ARGS = msgspec.json.Decoder(TraceArguments, strict=False)
 
 
 def read_chrome_trace(path: Path) -> ChromeTrace:
@@ -248,7 +248,7 @@ def _decoded(data: bytes) -> tuple[_File, list[str]]:
 class _TraceEvent(NamedTuple):
     category: str
     event: _Event
-    args: Arguments
+    args: TraceArguments
     start: Decimal
     duration: Decimal
 

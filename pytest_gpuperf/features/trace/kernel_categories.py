@@ -1,6 +1,6 @@
 """Categories of kernels by the kind of work: matrix products, attention, norms, communication.
 
-A refinement of the kinds that `kernel_names` reads from the names, so that both always agree.
+A refinement of the kinds that `kernel_name_patterns` reads from the names, so that both always agree.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.trace.kernel_names import kind_of
+from pytest_gpuperf.features.trace.kernel_name_patterns import kind_of
 
 if TYPE_CHECKING:
     from pytest_gpuperf.records.trace import KernelCategory

@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.trace.kernel_names import kind_of
+from pytest_gpuperf.features.trace.kernel_name_patterns import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_gpuperf.features.trace.kernel_names import NameKind
+    from pytest_gpuperf.features.trace.kernel_name_patterns import NameKind
     from pytest_gpuperf.records import KernelClass, TracedKernel
 
 

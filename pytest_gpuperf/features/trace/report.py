@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pytest_gpuperf.features.trace.breakdown_table import overview_table, split_lines
 from pytest_gpuperf.features.trace.kernel_table import kernel_table, region_line, trace_line, transfers
-from pytest_gpuperf.features.trace.overview import overview_table, split_lines
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.registry import registry

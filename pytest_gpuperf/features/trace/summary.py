@@ -12,16 +12,16 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trace.kernel_categories import category_of
 from pytest_gpuperf.features.trace.kernel_classes import classify
-from pytest_gpuperf.features.trace.kernel_names import tensor_cores_of
-from pytest_gpuperf.features.trace.overlap import split_span
+from pytest_gpuperf.features.trace.kernel_name_patterns import tensor_cores_of
 from pytest_gpuperf.features.trace.regions import CALL_MARK, annotations_of, regions_of, whole
+from pytest_gpuperf.features.trace.time_breakdown import split_span
 from pytest_gpuperf.measure.device.occupancy import occupancy
 from pytest_gpuperf.records import Trace, TracedKernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_gpuperf.features.trace.chrome_traces import Arguments, ChromeTrace, Device, TraceActivity
+    from pytest_gpuperf.features.trace.chrome_traces import ChromeTrace, Device, TraceActivity, TraceArguments
     from pytest_gpuperf.features.trace.regions import Region
     from pytest_gpuperf.records.trace import SpanSource
 
@@ -208,7 +208,7 @@ def _row(
     )
 
 
-def _fits(kernel: Arguments, device: Device) -> tuple[float, int] | None:
+def _fits(kernel: TraceArguments, device: Device) -> tuple[float, int] | None:
     """Return theoretical occupancy in percent and blocks of an SM; Kineto's own is 0 for Hopper clusters."""
     threads = math.prod(kernel.block)
     if device.compute_capability is None or not threads:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from pytest_gpuperf.judge.time_lower_bound import Floor
 from pytest_gpuperf.records import Run
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import (
+from pytest_gpuperf.records.number_ranges import (
     AbsoluteTolerance,
     Count,
     Number,

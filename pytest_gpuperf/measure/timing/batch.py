@@ -19,8 +19,8 @@ from pytest_gpuperf.statistics.decision import trimmed_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pytest_gpuperf.measure.call_memory import CallElsewhere
     from pytest_gpuperf.measure.cupti.activity import Activity
+    from pytest_gpuperf.measure.reachable_tensors import CallElsewhere
     from pytest_gpuperf.measure.timing.sm_clock import Stamps, Warmed
     from pytest_gpuperf.records import StreamWork, TimingMode
 

@@ -18,7 +18,7 @@ import torch
 from pytest_gpuperf.measure.device import driver, originals
 from pytest_gpuperf.measure.timing.graph import capture, replay_us
 from pytest_gpuperf.records import WarmUp
-from pytest_gpuperf.records.quantities import LEAST_MHZ, MOST_MHZ
+from pytest_gpuperf.records.number_ranges import LEAST_MHZ, MOST_MHZ
 from pytest_gpuperf.statistics.decision import standard_error, trimmed_mean
 from pytest_gpuperf.statistics.thresholds import SCREEN_PCT
 

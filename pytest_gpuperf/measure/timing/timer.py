@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import TypeAlias
 
-    from pytest_gpuperf.measure.call_memory import CallElsewhere
+    from pytest_gpuperf.measure.reachable_tensors import CallElsewhere
     from pytest_gpuperf.measure.timing.batch import Batch, Block
     from pytest_gpuperf.records import ClockModel, Conditions, TimingSource, WarmUp
     from pytest_gpuperf.records.timing import KnownTime

@@ -29,5 +29,5 @@ no doubt. A verification may take `replay.MOST_SECONDS`; slow calls are run agai
 The callable runs in this process and may know all of this. So the calls that run again and the other values
 are chosen by the system's random numbers, the reference runs after the callable, and clocks are those from
 before the first test (`device/originals.py`). What a call writes is restored in any case
-(`measure/call_memory.py`).
+(`measure/reachable_tensors.py`).
 """

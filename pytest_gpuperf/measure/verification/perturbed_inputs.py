@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.call_memory import refuse_little_memory, tensors_of
 from pytest_gpuperf.measure.device.memory import alias, bytes_of
+from pytest_gpuperf.measure.reachable_tensors import refuse_little_memory, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,12 +16,12 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.call_memory import copies, on_gpu, refuse_little_memory, tensors_of
 from pytest_gpuperf.measure.correctness.call_tensors import moved, named_tensors
 from pytest_gpuperf.measure.correctness.comparison import ReferenceWithCheck, Tolerance, compare
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.memory import copy, fill, holds, poisoned_memory, same_bits, zero
 from pytest_gpuperf.measure.device.originals import finish
+from pytest_gpuperf.measure.reachable_tensors import copies, on_gpu, refuse_little_memory, tensors_of
 from pytest_gpuperf.measure.verification.perturbed_inputs import Values, is_expanded
 from pytest_gpuperf.records import Verification
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from pytest_gpuperf.measure.call_memory import Before
+    from pytest_gpuperf.measure.reachable_tensors import Before
     from pytest_gpuperf.measure.verification.verifier import Rerun
     from pytest_gpuperf.records.call import Call
 

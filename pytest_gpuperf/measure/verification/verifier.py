@@ -25,7 +25,7 @@ from pytest_gpuperf.measure.verification.reexecution import RefusedError, Replay
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.measure.call_memory import Before, CallElsewhere
+    from pytest_gpuperf.measure.reachable_tensors import Before, CallElsewhere
     from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.records import Timing, Verification
     from pytest_gpuperf.records.call import Call

@@ -19,7 +19,7 @@ from command_line import gpuperf
 from forked import fork_children, parent_of_forks, run_forked
 from pytest_gpuperf.features.fleet import cluster as clusters
 from pytest_gpuperf.features.fleet import worker_functions
-from pytest_gpuperf.features.fleet.dispatch import Screen
+from pytest_gpuperf.features.fleet.dispatch import FleetDisplay
 from pytest_gpuperf.processes import children
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def test_interruption_reports_the_tests_that_have_ended(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Screen, "ended", interrupt)
+    monkeypatch.setattr(FleetDisplay, "ended", interrupt)
     result = fleet_run(workers, "--json", status=2)
     printed = json.loads(result.stdout)
     [model] = printed["models"]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.sessions import merged_time
-from pytest_gpuperf.features.history.line_extraction import lines_of
+from pytest_gpuperf.features.history.run_lines import lines_of
 from pytest_gpuperf.records import ClockModel, Measurement
 from run_builders import record, run, timing
 

@@ -116,7 +116,7 @@ class CompiledKernel:
 
 
 def kernel(name: str, shared: int = 0) -> chrome_traces.TraceActivity:
-    arguments = chrome_traces.Arguments(shared_memory_bytes=shared)
+    arguments = chrome_traces.TraceArguments(shared_memory_bytes=shared)
     return chrome_traces.TraceActivity(0.0, 1.0, "kernel", name, args=arguments)
 
 

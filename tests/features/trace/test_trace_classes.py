@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.features.trace.kernel_classes import classify
-from pytest_gpuperf.features.trace.kernel_names import kind_of, tensor_cores_of
+from pytest_gpuperf.features.trace.kernel_name_patterns import kind_of, tensor_cores_of
 from pytest_gpuperf.records import TracedKernel
 
 if TYPE_CHECKING:

@@ -11,7 +11,12 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.merge import accept
 from pytest_gpuperf.baseline.run_verdicts import judge_run
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.session.durations import UNKNOWN_S, expected_durations, load_cards, load_durations
+from pytest_gpuperf.session.expected_durations import (
+    UNKNOWN_S,
+    expected_durations,
+    load_cards,
+    load_durations,
+)
 from run_builders import H200, measured, record, run
 
 if TYPE_CHECKING:

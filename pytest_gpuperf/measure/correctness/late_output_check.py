@@ -1,4 +1,4 @@
-"""Hold a GPU: for a while copies can begin, but no kernel."""
+"""Outputs that are late: of types that compute on use, or written after the return, found on a held GPU."""
 
 from __future__ import annotations
 

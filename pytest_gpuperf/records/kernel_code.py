@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.records.base import Record
-from pytest_gpuperf.records.quantities import Block, Cluster, Count, Grid, Positive, Registers, SharedMemory
+from pytest_gpuperf.records.number_ranges import (
+    Block,
+    Cluster,
+    Count,
+    Grid,
+    Positive,
+    Registers,
+    SharedMemory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,7 +34,7 @@ _COPIES = re.compile(r"__amd_rocclr_copyBuffer|MEMORY_COPY_")
 """Copies that ROCm up to 7.1 records as kernels."""
 
 
-class Split(NamedTuple):
+class TimeBreakdown(NamedTuple):
     """The parts of a span, in microseconds."""
 
     busy_us: float
@@ -44,7 +44,7 @@ class Split(NamedTuple):
     idle: Idle
 
 
-def split_span(activities: Sequence[TraceActivity], launched_us: Mapping[int, float]) -> Split:
+def split_span(activities: Sequence[TraceActivity], launched_us: Mapping[int, float]) -> TimeBreakdown:
     """Split the span of activities on one GPU.
 
     Args:
@@ -65,7 +65,7 @@ def split_span(activities: Sequence[TraceActivity], launched_us: Mapping[int, fl
     computation_us, communication_us, both_us = map(union_us, (computation, communication, both))
     exposed_us = both_us - computation_us
     busy_us = union_us(everything)
-    return Split(
+    return TimeBreakdown(
         busy_us,
         computation_us,
         Communication(
