@@ -26,11 +26,6 @@ PASS = "profiling_pass/report.ncu-rep.gz"
 needs_ncu_report = pytest.mark.skipif(find_spec("ncu_report") is None, reason="needs ncu_report")
 
 
-def go_to_captures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(CAPTURES)
-    monkeypatch.setenv("COLUMNS", "100")
-
-
 def run(*args: str) -> Result:
     result = gpuperf("ncu", *args)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

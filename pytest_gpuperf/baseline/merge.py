@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -211,7 +210,6 @@ def accept(
     *,
     incomplete: bool = False,
     compiled: bool = True,
-    environ: Mapping[str, str] = os.environ,
 ) -> UpdatePlan:
     """Make runs the baseline, all of them or none, and return the changes; see `plan`.
 
@@ -220,7 +218,7 @@ def accept(
     Raises:
         GpuperfError: `CI` is set, a run is incomplete, a baseline file is broken, or another process writes.
     """
-    refuse_in_ci(environ)
+    refuse_in_ci()
     for run in [runs] if isinstance(runs, Run) else runs:
         if not run.complete and not incomplete:
             raise GpuperfError(
@@ -234,13 +232,13 @@ def accept(
     return result
 
 
-def refuse_in_ci(environ: Mapping[str, str] = os.environ) -> None:
+def refuse_in_ci() -> None:
     """Refuse to change baselines in CI, because no person looks at the change.
 
     Raises:
         GpuperfError: `CI` is set.
     """
-    if in_ci(environ):
+    if in_ci():
         raise GpuperfError(
             "the baselines were left as they are, because CI is set",
             expected="a person who looks at what changes",

@@ -154,9 +154,9 @@ class Settings:
         )
 
 
-def in_ci(environ: Mapping[str, str] = os.environ) -> bool:
+def in_ci() -> bool:
     """Return True if `CI` is set."""
-    return environ.get("CI", "").lower() not in ("", "0", "false")
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
 
 
 def _shard(text: str) -> tuple[int, int] | None:

@@ -84,7 +84,7 @@ def read_all(measured: Run, store: BaselineStore) -> None:
             command,
             result.exception,
         )
-    accept(measured, store, "all", 5.0, environ={})
+    accept(measured, store, "all", 5.0)
 
 
 @settings(deadline=None, max_examples=60)  # the first example imports SciPy
@@ -103,7 +103,7 @@ def test_any_number_is_refused_or_harmless(
     try:
         (folder / ".git").mkdir()
         store = BaselineStore(folder / "baselines")
-        accept(KNOWN, store, "all", 5.0, environ={})
+        accept(KNOWN, store, "all", 5.0)
         (folder / "known.json").write_bytes(encode_run(KNOWN))
         baseline = store.path("nvidia-h200", "test_square")
         paths = {"run": folder / "run.json", "baseline": baseline}
@@ -128,6 +128,6 @@ def test_files_without_a_mutation_are_read(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "run.json").write_bytes(encode_run(NEW))
     (tmp_path / "known.json").write_bytes(encode_run(KNOWN))
     store = BaselineStore(tmp_path / "baselines")
-    accept(KNOWN, store, "all", 5.0, environ={})
+    accept(KNOWN, store, "all", 5.0)
     read_all(load_run(tmp_path / "run.json"), store)
     assert {gpuperf(*command.split()).exit_code for command in COMMANDS} == {0}

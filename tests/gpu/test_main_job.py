@@ -217,7 +217,6 @@ def test_steps(gpuperf, x):
 def test_ten_percent_slower_fails_against_the_baseline(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("CI", raising=False)
     pytester.makepyfile(test_k=STEPS + BASELINED)
     first = gpuperf(pytester, "--gpuperf-update=new")
     first.assert_outcomes(passed=1)

@@ -78,7 +78,7 @@ def files_entered(pytester: pytest.Pytester, test: str, *arguments: str) -> list
 def test_replay_passes_few_files(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
     recorded = run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0})))
     add_recording(recorded)
-    accept(recorded, BaselineStore(pytester.path / "baselines"), "all", 0.0, environ={})
+    accept(recorded, BaselineStore(pytester.path / "baselines"), "all", 0.0)
     entered = files_entered(pytester, TEST)
     assert len(set(entered)) <= MOST_FILES_OF_A_REPLAY
     assert sum(one != following for one, following in pairwise(entered)) <= MOST_MOVES_OF_A_REPLAY

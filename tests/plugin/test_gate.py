@@ -72,7 +72,7 @@ class Project:
 
     def baseline(self, *times_us: float, **counters: MetricValue) -> None:
         runs = [self.session(timing(time_us), counters or {"instructions": 1000.0}) for time_us in times_us]
-        accept(runs, self.store, "all", 0.0, environ={})
+        accept(runs, self.store, "all", 0.0)
 
     def judged(
         self,
@@ -96,7 +96,6 @@ class Project:
 @pytest.fixture
 def project(pytester: pytest.Pytester, add_recording: Callable[[Run], None], monkeypatch: Any) -> Project:
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.delenv("CI", raising=False)
     return Project(pytester, add_recording)
 
 
@@ -157,7 +156,7 @@ def test_failure_goes_away_by_the_command_that_it_suggests(
     first, second = (
         replace(project.session(None, {}), tests=(record(NODEID, main=one),)) for one in (before, now)
     )
-    accept(first, project.store, "all", 0.0, environ={})
+    accept(first, project.store, "all", 0.0)
     pytester.makepyfile(test_k=body)
     failed = project.recorded(second, "--gpuperf-strict")
     failed.assert_outcomes(failed=1)
@@ -241,7 +240,7 @@ def test_stored_session_that_is_off_goes_when_it_is_accepted(
         replace(one, tests=(record(NODEID, main=replace(one.tests[0].measurements["main"], code=code)),))
         for one in (project.session(timing(100.0), {}), project.session(timing(103.0), {}, log_ratio=0.0))
     )
-    accept(first, project.store, "all", 0.0, environ={})
+    accept(first, project.store, "all", 0.0)
     off = project.recorded(second, "--gpuperf-strict", "-v")
     off.assert_outcomes(passed=1, warnings=1)
     off.stdout.fnmatch_lines(["gpuperf: 1 test moved by 3 %, the stored session is off: gpuperf baseline*"])
@@ -258,9 +257,11 @@ def test_warning_as_an_error_fails_no_drifted_test(project: Project, card: str, 
     assert "internal error" not in result.stdout.str()
 
 
-def git(pytester: pytest.Pytester, *arguments: str) -> None:
+def commit(pytester: pytest.Pytester) -> None:
+    """Commit the baselines to the project's repository, or nothing."""
     user = ("-c", "user.name=a", "-c", "user.email=a@b")
-    assert pytester.run("git", *user, *arguments).ret == 0
+    for step in (["init", "-q"], ["add", "baselines"], [*user, "commit", "-qm", "x", "--allow-empty"]):
+        assert pytester.run("git", *step).ret == 0
 
 
 @pytest.mark.parametrize("emptied", [False, True])
@@ -268,9 +269,7 @@ def test_strict_run_fails_if_an_ancestors_baseline_is_gone(
     project: Project, pytester: pytest.Pytester, *, emptied: bool
 ) -> None:
     project.baseline(100.0)
-    git(pytester, "init", "-q")
-    git(pytester, "add", "baselines")
-    git(pytester, "commit", "-qm", "one")
+    commit(pytester)
     (path,) = (pytester.path / "baselines").rglob("test_k.json")
     if emptied:
         path.write_text('{"schema": 1, "gpu": {"slug": "nvidia-h200"}}')
@@ -288,9 +287,7 @@ def test_strict_run_fails_if_an_ancestors_baseline_is_gone(
 def test_a_recording_is_no_baseline_of_an_ancestor(project: Project, pytester: pytest.Pytester) -> None:
     project.judged(100.0)
     project.recorded(replace(project.session(timing(100.0), {}), tests=(record("test_other.py::test_o"),)))
-    git(pytester, "init", "-q")
-    git(pytester, "add", "baselines")
-    git(pytester, "commit", "-qm", "one")
+    commit(pytester)
     result = project.run("--gpuperf-strict")
     result.assert_outcomes(passed=1)
     of_test = "gpuperf baseline accept baselines/nvidia-h200/recordings/20261101-120000-aaaa.json makes one"
@@ -311,16 +308,8 @@ def test_strict_run_fails_if_a_part_was_judged_before(
     base, slow = (project.session(timing(us), {"instructions": 1000.0}) for us in (100.0, 150.0))
     before, now = base.tests[0].measurements["main"], slow.tests[0].measurements["main"]
     parts = {"main": before} if lost == "nothing" else {"main": before, "other": before}
-    accept(
-        replace(base, tests=(replace(record(NODEID), measurements=parts),)),
-        project.store,
-        "all",
-        0.0,
-        environ={},
-    )
-    git(pytester, "init", "-q")
-    git(pytester, "add", "baselines")
-    git(pytester, "commit", "-qm", "one")
+    accept(replace(base, tests=(record(NODEID, **parts),)), project.store, "all", 0.0)
+    commit(pytester)
     (path,) = (pytester.path / "baselines").rglob("test_k.json")
     content = json.loads(path.read_text())
     known = content["tests"][NODEID]["measurements"]
@@ -349,10 +338,8 @@ def test_strict_run_fails_a_new_test_of_a_shallow_clone(project: Project, pytest
     (path,) = (pytester.path / "baselines").rglob("test_k.json")
     (path.parent / "test_other.json").write_text(path.read_text().replace("test_k", "test_other"))
     path.unlink()
-    for message in ("one", "two"):
-        git(pytester, "init", "-q")
-        git(pytester, "add", "--all")
-        git(pytester, "commit", "-qm", message, "--allow-empty")
+    commit(pytester)
+    commit(pytester)
     project.judged(100.0, "--gpuperf-strict").assert_outcomes(passed=1)
     head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=pytester.path)
     (pytester.path / ".git" / "shallow").write_bytes(head)

@@ -24,7 +24,7 @@ def suites(pytester: pytest.Pytester) -> pytest.Pytester:
     """Make two suites, and baselines and a recording of both."""
     pytester.makeini("[pytest]")
     recorded = run(*(record(f"suites/test_{name}.py::test_{name}", main=measured(5.3)) for name in "ab"))
-    accept(recorded, BaselineStore(pytester.path / "baselines"), "all", 5.0, environ={})
+    accept(recorded, BaselineStore(pytester.path / "baselines"), "all", 5.0)
     pytester.mkdir("suites")
     for name in "ab":
         (pytester.path / f"suites/test_{name}.py").write_text(TIMED.format(f"test_{name}"))
@@ -165,7 +165,7 @@ def test_ids_by_index_that_may_have_moved_are_named(
 ) -> None:
     names = [f"test_k.py::test_k[cfg{number}]" for number in range(4)]
     recorded = run(*(record(name, main=measured(5.3)) for name in names))
-    accept(run(*recorded.tests[:3]), BaselineStore(pytester.path / "baselines"), "all", 5.0, environ={})
+    accept(run(*recorded.tests[:3]), BaselineStore(pytester.path / "baselines"), "all", 5.0)
     add_recording(recorded)
     pytester.makepyfile(
         test_k=f"""

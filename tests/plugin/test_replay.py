@@ -62,7 +62,7 @@ def test_time_is_compared_with_those_of_its_own_card(
     on_second = run(other, id="20261121-120000-aaaa", gpu=replace(H200, uuid="GPU-2"))
     for recorded in (on_first, replace(on_second, started_at="2026-11-21T12:00:00Z")):
         add_recording(recorded)
-    accept(on_first, BaselineStore(pytester.path / "baselines"), "all", 0.0, environ={})
+    accept(on_first, BaselineStore(pytester.path / "baselines"), "all", 0.0)
     pytester.makepyfile(test_k=SQUARE)
     *_, called, _ = pytester.inline_run("--gpuperf").getreports("pytest_runtest_logreport")
     # A new card has 1.0 %.
@@ -91,7 +91,7 @@ def test_failure_and_header_name_the_recording_of_their_test(
         kept = record(f"test_k.py::{test}", main=measured(9.0, {"memory_throughput": 77.0}))
         add_recording(run(kept, id=name, started_at=f"2026-11-{day}"))
     before = run(record("test_k.py::test_k", main=measured(9.0, {"memory_throughput": 97.0})))
-    accept(before, BaselineStore(pytester.path / "baselines"), "all", 0.0, environ={})
+    accept(before, BaselineStore(pytester.path / "baselines"), "all", 0.0)
     pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.profile(print)")
     result = pytester.runpytest("--gpuperf", "-v")
     result.stdout.fnmatch_lines(
@@ -285,7 +285,7 @@ def test_replay_keeps_the_settlements_of_the_newest_recording(
     used: bool,
 ) -> None:
     store = BaselineStore(pytester.path / "baselines")
-    accept(run(record("test_k.py::test_k", main=measured(5.3)), id=OLD), store, "all", 0.0, environ={})
+    accept(run(record("test_k.py::test_k", main=measured(5.3)), id=OLD), store, "all", 0.0)
     compared = AgainstTiming(ref="main", commit="1a2b3c4", log_ratios=(0.01, 0.02), old_us=5.2, new_us=5.3)
     settlement = Settlement(how="in turn", against=compared, sessions=sessions)
     add_recording(run(record("test_k.py::test_k", main=replace(measured(5.3), settlement=settlement))))
@@ -314,13 +314,8 @@ def test_run_without_measuring_tests_needs_no_recording(pytester: pytest.Pyteste
 def test_test_that_runs_again_is_judged_by_its_baseline(
     pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accept(
-        run(record("test_k.py::test_k", main=measured(9.9))),
-        BaselineStore(pytester.path / "baselines"),
-        "all",
-        0.0,
-        environ={},
-    )
+    known = run(record("test_k.py::test_k", main=measured(9.9)))
+    accept(known, BaselineStore(pytester.path / "baselines"), "all", 0.0)
     pytester.makepyfile(test_k=SQUARE)
     pytester.makeconftest(
         """

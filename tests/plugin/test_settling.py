@@ -11,6 +11,7 @@ import pytest
 from against_project import Project
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 TEST = """
@@ -42,6 +43,13 @@ def baseline(project: Project, *, commit: bool = True) -> None:
         project.commit({})
 
 
+def start_again(project: Project, files: Mapping[str, str]) -> None:
+    """Commit files, and a baseline with one session of them."""
+    project.git("rm", "-r", "--quiet", "baselines")
+    project.commit(files)
+    baseline(project)
+
+
 def test_suspect_is_settled_by_the_code_of_its_baseline(project: Project) -> None:
     commit = project.git("rev-parse", "HEAD")
     done = project.session()
@@ -50,8 +58,7 @@ def test_suspect_is_settled_by_the_code_of_its_baseline(project: Project) -> Non
     found = project.settlements()
     assert list(found) == ["test_k"]  # the other one is within the screen
     assert (found["test_k"].how, found["test_k"].reason) == ("in turn", "")
-    against = found["test_k"].against
-    assert against is not None
+    against = project.compared()["test_k"]
     assert (against.commit, against.old_us, against.new_us) == (commit, 10.0, 12.0)
     assert found["test_k"].fresh_us == (12.0,) * len(against.log_ratios)
     assert len(found["test_k"].sessions) == 1
@@ -72,25 +79,19 @@ def test_old_code_is_that_of_the_oldest_session(project: Project) -> None:
     baseline(project)
     project.write({"kernels.py": "def kernel(): return 12.0\n"})
     project.session()
-    found = project.settlements()["test_k"]
-    assert len(found.sessions) == 2
-    assert found.against is not None
-    assert found.against.commit == first
+    assert len(project.settlements()["test_k"].sessions) == 2
+    assert project.compared()["test_k"].commit == first
 
 
 def test_code_of_the_newest_session_stands_in_for_the_oldest(project: Project) -> None:
-    project.git("rm", "-r", "--quiet", "baselines")
-    project.write({"data": "", ".gitignore": "data\n"})
-    project.commit({"kernels.py": "open('data')\ndef kernel(): return 10.0\n"})
-    baseline(project)
+    kernels = "open('data')\ndef kernel(): return 10.0\n"
+    start_again(project, {"data": "", ".gitignore": "data\n", "kernels.py": kernels})
     project.commit({"kernels.py": "def kernel(): return 10.0\n"})
     baseline(project)
     project.write({"kernels.py": "def kernel(): return 12.0\n"})
     project.session()
-    found = project.settlements()["test_k"]
-    assert (found.how, len(found.sessions)) == ("in turn", 2)
-    assert found.against is not None
-    assert found.against.commit == project.git("rev-parse", "HEAD")
+    assert len(project.settlements()["test_k"].sessions) == 2
+    assert project.compared()["test_k"].commit == project.git("rev-parse", "HEAD")
 
 
 def test_without_git_fresh_processes_settle(project: Project) -> None:
@@ -170,9 +171,7 @@ def test_memory_of_the_test_is_free_while_it_is_settled(project: Project) -> Non
     engine.SideProcess = Process
     """
     kernels = "def kernel(_): return {}\n"
-    project.git("rm", "-r", "--quiet", "baselines")
-    project.commit({"test_k.py": test, "kernels.py": kernels.format(10.0), "conftest.py": conftest})
-    baseline(project)
+    start_again(project, {"test_k.py": test, "kernels.py": kernels.format(10.0), "conftest.py": conftest})
     project.write({"kernels.py": kernels.format(12.0)})
     project.session()
     assert project.settlements()["test_k"].how == "in turn"
@@ -210,10 +209,8 @@ def test_suspect_that_lacks_memory_is_settled_after_the_tests(
 ) -> None:
     """A session fixture holds so much memory that no side finds any before it ends."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)  # a lock has the name of the GPU
-    project.git("rm", "-r", "--quiet", "baselines")
-    files = {"test_k.py": MEMORY.format(str(project.root.parent / "holds"))}
-    project.commit({**files, "kernels.py": "def kernel(): return 10.0\n"})
-    baseline(project)
+    test = MEMORY.format(str(project.root.parent / "holds"))
+    start_again(project, {"test_k.py": test, "kernels.py": "def kernel(): return 10.0\n"})
     project.write({"kernels.py": "def kernel(): return 12.0\n"})
     done = project.session(*isolated, "-v")
     found = project.settlements()["test_k"]
@@ -229,9 +226,7 @@ def test_suspect_that_lacks_memory_is_settled_after_the_tests(
 
 def test_timers_of_the_sides_do_not_run(project: Project) -> None:
     slow = "import time\ndef kernel():\n    time.sleep(0.05)\n    return {}\n"
-    project.git("rm", "-r", "--quiet", "baselines")
-    project.commit({"kernels.py": slow.format(10.0)})
-    baseline(project)
+    start_again(project, {"kernels.py": slow.format(10.0)})
     project.write({"kernels.py": slow.format(12.0)})
     done = project.session("--gpuperf-timeout=1", "-ofaulthandler_timeout=1")
     assert project.settlements()["test_k"].seconds > 1
@@ -260,9 +255,7 @@ def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
     project.write({"conftest.py": again})
     project.session()
     logs = "".join(one.read_text() for one in project.root.rglob("against/new_*.log"))
-    found = project.settlements()["test_k"].against
-    assert found is not None
-    assert logs.count("test session starts") == len(found.log_ratios)
+    assert logs.count("test session starts") == len(project.compared()["test_k"].log_ratios)
 
 
 def test_settled_failure_can_be_expected(project: Project) -> None:
@@ -285,9 +278,7 @@ def test_old_code_has_to_launch_the_code_of_the_baseline(project: Project) -> No
     def kernel(): return 10.0
     kernel.code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="a" * 64),))
     """
-    project.git("rm", "-r", "--quiet", "baselines")
-    project.commit({"kernels.py": code})
-    baseline(project)
+    start_again(project, {"kernels.py": code})
     project.write({"kernels.py": code.replace("10.0", "12.0")})
     project.session()
     assert project.settlements()["test_k"].how == "in turn"
@@ -317,24 +308,26 @@ def test_slow_code_that_brought_a_session_passes_nothing(project: Project) -> No
     baseline(project)
     project.write(slow)
     done = project.session()
-    found = project.settlements()["test_k"]
-    assert (done.returncode, found.how, len(found.sessions)) == (1, "in turn", 2)
-    assert found.against is not None
-    assert found.against.old_us == 10.0
+    assert (done.returncode, len(project.settlements()["test_k"].sessions)) == (1, 2)
+    assert project.compared()["test_k"].old_us == 10.0
+
+
+def commit_faster_baseline(project: Project, package: str) -> None:
+    """Make the baseline one of 9 µs, measured with another version of a package."""
+    path = next(project.root.glob("baselines/*/test_k.json"))
+    text = re.sub(f'("{package}": )"[^"]*"', r'\1"3.5"', path.read_text())
+    path.write_text(text.replace("10.0", "9.0").replace(" 10", " 9"))
+    project.commit({})
 
 
 @pytest.mark.parametrize("package", ["triton", "python"])
 def test_processes_confirm_that_packages_moved_a_time(project: Project, package: str) -> None:
     """Time a third process if old and new code are alike, and the baseline is of another version."""
     project.git("checkout", "--quiet", "--", "kernels.py")
-    path = next(project.root.glob("baselines/*/test_k.json"))
-    text = re.sub(f'("{package}": )"[^"]*"', r'\1"3.5"', path.read_text())
-    path.write_text(text.replace("10.0", "9.0").replace(" 10", " 9"))
-    project.commit({})
+    commit_faster_baseline(project, package)
     project.session()
-    found = project.settlements()["test_k"]
-    assert found.against is not None
-    assert (len(found.against.log_ratios), found.fresh_us) == (2, (10.0,) * 3)
+    assert len(project.compared()["test_k"].log_ratios) == 2
+    assert project.settlements()["test_k"].fresh_us == (10.0,) * 3
 
 
 def test_time_spent_on_packages_leaves_what_was_timed_in_turn(project: Project) -> None:
@@ -350,13 +343,9 @@ def test_time_spent_on_packages_leaves_what_was_timed_in_turn(project: Project) 
 
     engine.Engine.fresh = fresh
     """
-    project.git("rm", "-r", "--quiet", "baselines")
-    project.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": test, "conftest.py": conftest})
-    baseline(project)
-    path = next(project.root.glob("baselines/*/test_k.json"))
-    text = re.sub('("triton": )"[^"]*"', r'\1"3.5"', path.read_text())
-    path.write_text(text.replace("10.0", "9.0").replace(" 10", " 9"))
-    project.commit({})
+    kernels = "def kernel(): return 10.0\n"
+    start_again(project, {"kernels.py": kernels, "test_k.py": test, "conftest.py": conftest})
+    commit_faster_baseline(project, "triton")
     project.session()
     found = project.settlements()
     assert {label: (one.how, len(one.fresh_us)) for label, one in found.items()} == {

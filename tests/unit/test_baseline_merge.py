@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.baseline.acceptance import Which
 
-NO_CI: dict[str, str] = {}
-
 
 @pytest.fixture
 def store(tmp_path: Path) -> BaselineStore:
@@ -37,7 +35,7 @@ def store(tmp_path: Path) -> BaselineStore:
 
 def accepted(store: BaselineStore, measured_run: Run, which: Which = "all", **kwargs: Any) -> dict[str, Any]:
     """Accept a run and return the content of the file."""
-    accept(measured_run, store, which, 5.0, environ=NO_CI, **kwargs)
+    accept(measured_run, store, which, 5.0, **kwargs)
     return content_of(store)
 
 
@@ -203,14 +201,17 @@ def test_values_of_a_run_that_no_longer_serves_are_forgotten(store: BaselineStor
     ],
 )
 def test_wrong_output_is_never_accepted(store: BaselineStore, test: TestRecord, why: str) -> None:
-    result = accept(run(test), store, "all", 5.0, environ=NO_CI)
+    result = accept(run(test), store, "all", 5.0)
     assert [(entry.kind, entry.lines) for entry in result.entries] == [("refused", (why,))]
     assert not store.root.exists()
 
 
 @pytest.mark.parametrize("value", ["", "false", "0"])
-def test_ci_variable_set_to_false_is_ignored(store: BaselineStore, value: str) -> None:
-    assert accept(one_test(), store, "all", 5.0, environ={"CI": value}).files
+def test_ci_variable_set_to_false_is_ignored(
+    store: BaselineStore, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("CI", value)
+    assert accept(one_test(), store, "all", 5.0).files
 
 
 COUNTERS = st.fixed_dictionaries(
@@ -243,7 +244,7 @@ def test_accepting_the_same_run_again_changes_no_byte(
     path = store.path("nvidia-h200", "test_square")
     before = path.read_bytes()
     assert plan(measured_run, store, "changed", 0.1).entries == ()
-    assert accept(measured_run, store, "all", 5.0, environ=NO_CI).files == {}
+    assert accept(measured_run, store, "all", 5.0).files == {}
     assert path.read_bytes() == before
 
 
@@ -266,7 +267,7 @@ def test_what_was_made_by_hand_survives_an_update(
 
 
 def test_test_that_only_checks_needs_no_baseline(store: BaselineStore) -> None:
-    result = accept(run(record(main=measured(None))), store, "all", 5.0, environ=NO_CI)
+    result = accept(run(record(main=measured(None))), store, "all", 5.0)
     assert (result.entries, result.files) == ((), {})
 
 

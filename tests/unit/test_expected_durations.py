@@ -42,7 +42,7 @@ def lasting(*seconds: float, id: str = "20261120-173012-3f9a", card: str = "") -
 
 def accepted(store: BaselineStore, *runs: Run) -> BaselineStore:
     for one in runs:
-        accept(one, store, "all", 0.0, environ={})
+        accept(one, store, "all", 0.0)
     return BaselineStore(store.root)
 
 

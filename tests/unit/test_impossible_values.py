@@ -148,7 +148,7 @@ def test_run_with_a_swinging_clock_makes_a_baseline_that_is_read(tmp_path: Path)
     )
     load_run_of(tmp_path, encode_run(run(record(main=Measurement(timing=swinging)))))
     store = BaselineStore(tmp_path / "baselines")
-    accept(run(record(main=Measurement(timing=swinging))), store, "all", 5.0, environ={})
+    accept(run(record(main=Measurement(timing=swinging))), store, "all", 5.0)
     loaded = store.load("nvidia-h200", "test_square")
     assert loaded is not None
     assert loaded.times[0].sessions[0].normalised_us == MODEL.time_us(MODEL.reference_mhz)

@@ -77,7 +77,7 @@ def test_compilers_differ_if_both_are_known(before: str | None, now: str | None,
 @pytest.mark.parametrize("kept", [{"main": measured(5.0)}, {"sm_90": COMPILED}], ids=["gpu", "compiled"])
 def test_lost_part_fails_until_it_is_accepted(tmp_path: Path, kept: dict[str, Measurement]) -> None:
     store = BaselineStore(tmp_path)
-    accept(run(record(main=measured(5.0), sm_90=COMPILED)), store, "all", 0.0, environ={})
+    accept(run(record(main=measured(5.0), sm_90=COMPILED)), store, "all", 0.0)
     lost = run(
         replace(record(), measurements=kept),
         id="20261121-173012-3f9a",
@@ -85,6 +85,6 @@ def test_lost_part_fails_until_it_is_accepted(tmp_path: Path, kept: dict[str, Me
     )
     (before,) = judge_run(lost, store)
     assert before.status is Status.INVALID
-    accept(lost, store, "all", 0.0, environ={})
+    accept(lost, store, "all", 0.0)
     (after,) = judge_run(lost, store)
     assert after.status is Status.PASS

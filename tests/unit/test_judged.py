@@ -24,8 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BaselineStore:
-    monkeypatch.delenv("CI", raising=False)
+def store(tmp_path: Path) -> BaselineStore:
     found = BaselineStore(tmp_path / "baselines")
     accept(one_test(), found, "all", 0.0)
     return found

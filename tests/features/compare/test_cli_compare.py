@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(autouse=True)
-def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-
-
 def test_parameters_of_one_test_are_compared(project: Path) -> None:
     two_tiles(project)
     assert shown(GEMM) == snapshot(

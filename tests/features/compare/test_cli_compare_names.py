@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(autouse=True)
-def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-
-
 def traced(time_us: float, launches: int) -> Measurement:
     kernel = TracedKernel(name="k", calls=launches, total_us=time_us / 2, mean_us=1.0, share_pct=100.0)
     trace = Trace(kernels=(kernel,), launches=launches, gpu_time_us=time_us / 2, gpu_busy_pct=50.0)

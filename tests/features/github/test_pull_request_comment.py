@@ -224,9 +224,8 @@ def test_counters_and_remarks_stay_in_code(name: str, text: str) -> None:
 
 
 @pytest.fixture
-def files(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def files(project: Path) -> Path:
     """Make a project with the baseline of one test."""
-    monkeypatch.delenv("CI", raising=False)
     accept(one_test(), BaselineStore(project / "baselines"), "all", 0.0)
     return project
 

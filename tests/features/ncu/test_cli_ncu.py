@@ -16,7 +16,6 @@ from ncu_command import (
     WIDE,
     as_csv,
     as_json,
-    go_to_captures,
     needs_ncu_report,
     run,
     shown,
@@ -24,10 +23,7 @@ from ncu_command import (
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.presets import PRESETS
 
-
-@pytest.fixture(autouse=True)
-def _in_the_captures(monkeypatch: pytest.MonkeyPatch) -> None:
-    go_to_captures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_captures")
 
 
 @needs_ncu_report

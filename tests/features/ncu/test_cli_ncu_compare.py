@@ -15,15 +15,11 @@ from ncu_command import (
     WIDE,
     as_csv,
     as_json,
-    go_to_captures,
     needs_ncu_report,
     shown,
 )
 
-
-@pytest.fixture(autouse=True)
-def _in_the_captures(monkeypatch: pytest.MonkeyPatch) -> None:
-    go_to_captures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("in_captures")
 
 
 @needs_ncu_report

@@ -52,7 +52,7 @@ def test_a_run_of_both_kinds_goes_into_two_folders(
 def test_both_kinds_of_one_gpu_are_accepted_together(tmp_path: Path) -> None:
     store = BaselineStore(tmp_path / "baselines", state=tmp_path / ".gpuperf")
     both = record(NODEID, main=measured(5.3), sm_90=Measurement(profile=profile_of(kernel())))
-    result = accept_runs([run(both), run(both, id="later")], store, "all", 5.0, environ={})
+    result = accept_runs([run(both), run(both, id="later")], store, "all", 5.0)
     assert [(entry.label, entry.kind) for entry in result.entries] == [
         ("main", "new"),
         ("sm_90", "new"),

@@ -74,7 +74,7 @@ def test_fewer_launches_are_not_a_regression() -> None:
 
 def test_baseline_keeps_exact_trace_values(tmp_path: Path) -> None:
     store = BaselineStore(tmp_path / "baselines")
-    accept(run(record(main=Measurement(trace=BLOCK))), store, "new", 0.0, environ={})
+    accept(run(record(main=Measurement(trace=BLOCK))), store, "new", 0.0)
     found = store.load("nvidia-h200", "test_square")
     assert found is not None
     exact = {"launches": 202, "copies": 0, "synchronizations": 0}
