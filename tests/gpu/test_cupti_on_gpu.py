@@ -254,12 +254,7 @@ def test_under_a_profiler(gpuperf):
 def test_session_reads_counters_without_ncu(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=TEST)
     result = pytester.runpytest_subprocess(
-        "--gpuperf",
-        "-v",
-        "--gpuperf-counters=cupti",
-        "-ogpuperf_budget=0.05",
-        "-p",
-        "no:cacheprovider",
+        *("--gpuperf", "-v", "--gpuperf-counters=cupti", "-ogpuperf_budget=0.05", "-p", "no:cacheprovider")
     )
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["*no kernel of square was profiled for the regex 'nothing_like_it'*"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 from against_project import ARGUMENTS, Project
 from forked import run_forked
+from process_end import has_gone
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SIDE_ENV, Settings
 
 if TYPE_CHECKING:
@@ -152,17 +152,6 @@ def begun(project: Project, test: str) -> tuple[subprocess.Popen[str], int]:
         time.sleep(0.05)
     assert len(project.leftovers()) == 3  # one in git, two in the temporary folder
     return process, int(pid_file.read_text().rstrip("."))
-
-
-def has_gone(pid: int, within_s: float) -> bool:
-    end = time.monotonic() + within_s
-    while time.monotonic() < end:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_ctrl_c_ends_as_pytest_does_and_leaves_nothing_behind(project: Project) -> None:

@@ -49,8 +49,7 @@ def test_outputs_are_checked_and_nothing_is_timed(
     assert not (ordinary.path / ".gpuperf").exists()
 
 
-def test_without_a_gpu_tests_are_skipped(ordinary: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+def test_without_a_gpu_tests_are_skipped(ordinary: pytest.Pytester) -> None:
     done = ordinary.runpytest_inprocess("-rs")
     done.assert_outcomes(skipped=4)
     done.stdout.fnmatch_lines(["*nothing to check with: *"])

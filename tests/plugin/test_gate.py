@@ -308,7 +308,7 @@ def test_strict_run_fails_if_a_part_was_judged_before(
     base, slow = (project.session(timing(us), {"instructions": 1000.0}) for us in (100.0, 150.0))
     before, now = base.tests[0].measurements["main"], slow.tests[0].measurements["main"]
     parts = {"main": before} if lost == "nothing" else {"main": before, "other": before}
-    accept(replace(base, tests=(record(NODEID, **parts),)), project.store, "all", 0.0)
+    accept(replace(base, tests=(record(NODEID, "", **parts),)), project.store, "all", 0.0)
     commit(pytester)
     (path,) = (pytester.path / "baselines").rglob("test_k.json")
     content = json.loads(path.read_text())

@@ -7,17 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import fake_ncu
+from process_end import has_gone
 from session_builders import run_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_gpuperf.records import Run
 
 pytest.importorskip("xdist")
@@ -145,7 +143,10 @@ def test_finished_tests_are_kept(pytester: pytest.Pytester, victims: str) -> Non
     command = [sys.executable, "-m", "pytest", *RUN, "--gpuperf-timeout=0"]
     with subprocess.Popen(command, start_new_session=True) as process:
         pid = pytester.path / "pid"
-        until(pid.exists)
+        end = time.monotonic() + 20
+        while not pid.exists():
+            assert time.monotonic() < end
+            time.sleep(0.02)
         worker = int(pid.read_text())
         if victims == "interrupted":
             os.killpg(process.pid, signal.SIGINT)
@@ -156,24 +157,7 @@ def test_finished_tests_are_kept(pytester: pytest.Pytester, victims: str) -> Non
     run = run_of(pytester.path)
     assert not run.complete
     assert measured(run) == ["first"]
-    until(lambda: not is_running(worker))
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait until a condition is true."""
-    for _ in range(1000):
-        if true():
-            return
-        time.sleep(0.02)
-    raise TimeoutError
-
-
-def is_running(pid: int) -> bool:
-    """Return True if a process runs; a killed one may stay as a zombie until its new parent looks."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    assert has_gone(worker, within_s=20)
 
 
 def test_maxfail_counts_a_crash(pytester: pytest.Pytester) -> None:

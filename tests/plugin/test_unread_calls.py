@@ -125,25 +125,22 @@ def test_reports_survive_a_later_test_that_ends_its_process(
     assert profiles(pytester)["test_limit main"]["combined"]["achieved_occupancy"] == 60
 
 
-def test_without_ncu_a_line_says_why_a_call_has_no_counters(pytester: pytest.Pytester) -> None:
-    result = run(pytester, "-n0", ncu=None)
+@pytest.mark.parametrize(
+    ("process", "ncu", "why"),
+    [
+        (ALONE, None, "; expected a call that launches its kernels one by one; install ncu"),
+        (ALONE, "is denied", ", and ncu has not read it: the driver denies hardware counters"),
+        (WORKER, "is denied", ", and ncu has not read it: the driver denies hardware counters"),
+    ],
+    ids=["without ncu", "alone", "worker"],
+)
+def test_a_call_that_ncu_does_not_read_has_a_reason(
+    pytester: pytest.Pytester, process: tuple[str, str], ncu: fake_ncu.Behaviour | None, why: str
+) -> None:
+    result = run(pytester, *process, ncu=ncu)
     result.assert_outcomes(passed=4, xpassed=1)
-    assert (
-        "3 tests without counters: test_both, test_limit, test_expected: the call launches a CUDA graph, "
-        "whose kernels CUPTI counts as one; expected a call that launches its kernels one by one; install ncu"
-        in said(result)
-    )
-
-
-@pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
-def test_an_ncu_that_fails_costs_no_report(pytester: pytest.Pytester, process: tuple[str, str]) -> None:
-    result = run(pytester, *process, ncu="is denied")
-    result.assert_outcomes(passed=4, xpassed=1)
-    assert (
-        "3 tests without counters: test_both, test_limit, test_expected: the call launches a CUDA graph, "
-        "whose kernels CUPTI counts as one, and ncu has not read it: the driver denies hardware counters"
-        in said(result)
-    )
+    call = "the call launches a CUDA graph, whose kernels CUPTI counts as one"
+    assert f"3 tests without counters: test_both, test_limit, test_expected: {call}{why}" in said(result)
 
 
 @pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])

@@ -22,6 +22,10 @@ def known(*sessions: tuple[str, ...]) -> TimeBaseline:
     return TimeBaseline(mode="hot", sessions=tuple(stored))
 
 
+def stored(*sessions: tuple[str, ...]) -> TestBaseline:
+    return TestBaseline(measurements={"main": MeasurementBaseline(time=known(*sessions))})
+
+
 def timed(*autotuned: str, time_us: float = 5.3) -> Timing:
     return replace(timing(time_us), autotuned=autotuned)
 
@@ -73,21 +77,15 @@ def test_choice_is_compared_with_that_of_old_code_if_a_user_named_it() -> None:
         timing=replace(timed(SMALL, time_us=9.0), baseline_choice_us=9.1),
         settlement=Settlement(how="in turn", against=against),
     )
-    (line,) = [
-        one.line
-        for one in verdict(
-            record(main=measured),
-            TestBaseline(measurements={"main": MeasurementBaseline(time=known((SMALL,)))}),
-        ).findings
-    ]
+    (found,) = verdict(record(main=measured), stored((SMALL,))).findings
     chosen = "autotuner chose BLOCK 64, num_warps 4; python:old's BLOCK 128, num_warps 8"
-    assert line.startswith(f"{chosen}; 10.5 % slower: ")
+    assert found.line.startswith(f"{chosen}; 10.5 % slower: ")
 
 
 def test_slower_time_with_another_choice_says_so_first() -> None:
-    baseline = TestBaseline(measurements={"main": MeasurementBaseline(time=known((LARGE,), (LARGE,)))})
     slower, alike = (
-        verdict(record(main=Measurement(timing=timed(SMALL, time_us=us))), baseline) for us in (9.0, 5.3)
+        verdict(record(main=Measurement(timing=timed(SMALL, time_us=us))), stored((LARGE,), (LARGE,)))
+        for us in (9.0, 5.3)
     )
     (line,) = [one.line for one in slower.findings if "autotuner" in one.line]
     assert line.startswith(f"{SAID}; 69.8 % slower: 5.30 → 9 µs")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from checked_calls import checked, data
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.measure.correctness.comparison import ReferenceWithCheck
@@ -16,7 +17,6 @@ from pytest_gpuperf.measure.device.memory import poisoned_memory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.records import Correctness
 
 FLOATS = [
     torch.float64,
@@ -28,15 +28,6 @@ FLOATS = [
     torch.complex128,
 ]
 INTEGERS = [torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool]
-
-
-def checked(fn: Any, *args: Any, expected: Any, **options: Any) -> Correctness:
-    return check(fn, args, {}, expected=expected, **options)
-
-
-def data(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(shape, generator=generator).mul(4).to(dtype)
 
 
 # --- outputs ---

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 import torch
@@ -10,19 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from checked_calls import checked, data
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.measure.correctness.comparison import DEFAULT_TOLERANCES, Tolerance, compare
 from pytest_gpuperf.records import Correctness
-
-
-def checked(fn: Any, *args: Any, expected: Any, **options: Any) -> Correctness:
-    return check(fn, args, {}, expected=expected, **options)
-
-
-def data(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(shape, generator=generator).mul(4).to(dtype)
 
 
 def allowed(actual: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.measure.correctness import accuracy
-from pytest_gpuperf.measure.correctness.accuracy import error_of, ulp
+from pytest_gpuperf.measure.correctness.accuracy import Error, error_of, ulp
 
 NARROW = [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
 
@@ -21,10 +21,10 @@ def rounded(values: torch.Tensor, bits: int) -> torch.Tensor:
     return (words >> dropped << dropped).view(torch.float32)
 
 
-def rms_of(actual: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype = torch.float32) -> float:
+def known_error(actual: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype = torch.float32) -> Error:
     found = error_of(actual, reference, dtype)
     assert found is not None
-    return found.rms_ulp
+    return found
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -45,28 +45,23 @@ def test_ulp_is_the_step_to_the_next_number(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_correct_rounding_is_at_most_half_an_ulp_off(dtype: torch.dtype) -> None:
     exact = torch.randn(5000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    found = error_of(exact.to(dtype), exact, dtype)
-    assert found is not None
-    assert 0.4 < found.max_ulp <= 0.5
+    assert 0.4 < known_error(exact.to(dtype), exact, dtype).max_ulp <= 0.5
 
 
 def test_largest_error_has_its_index() -> None:
     exact = torch.ones(1000, dtype=torch.float64)
     actual = exact.clone()
     actual[777] += 8 * 2**-23
-    found = error_of(actual.float(), exact, torch.float32)
-    assert found is not None
+    found = known_error(actual.float(), exact)
     assert (found.max_ulp, found.max_at) == (8.0, 777)
 
 
 def test_pieces_give_the_same_error_as_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     actual = exact.bfloat16()
-    whole = error_of(actual, exact, torch.bfloat16)
+    whole = known_error(actual, exact, torch.bfloat16)
     monkeypatch.setattr(accuracy, "PIECE", 300)
-    pieces = error_of(actual, exact, torch.bfloat16)
-    assert whole is not None
-    assert pieces is not None
+    pieces = known_error(actual, exact, torch.bfloat16)
     assert astuple(pieces) == pytest.approx(astuple(whole))
 
 
@@ -77,8 +72,7 @@ def test_sample_of_a_large_output_reaches_both_ends(monkeypatch: pytest.MonkeyPa
     first, last = exact.clone(), exact.clone()
     first[0], last[4968:] = 2.0, 3.0
     for actual, at in ((first, 0), (last, 4968)):
-        found = error_of(actual, exact, torch.float64)
-        assert found is not None
+        found = known_error(actual, exact, torch.float64)
         assert found.elements == 256
         assert found.max_at >= at
         assert actual[found.max_at] > 1
@@ -86,7 +80,7 @@ def test_sample_of_a_large_output_reaches_both_ends(monkeypatch: pytest.MonkeyPa
 
 def test_nan_is_left_out_and_infinity_is_the_largest_number() -> None:
     exact = torch.tensor([math.nan, 1e300, 1.0], dtype=torch.float64)
-    assert rms_of(torch.tensor([1.0, math.inf, 1.0]), exact) == 0
+    assert known_error(torch.tensor([1.0, math.inf, 1.0]), exact).rms_ulp == 0
     assert error_of(torch.tensor([math.nan]), torch.ones(1), torch.float32) is None
 
 
@@ -95,7 +89,7 @@ def test_empty_output_has_no_error() -> None:
 
 
 def test_error_where_nothing_is_expected_is_finite() -> None:
-    assert rms_of(torch.ones(3), torch.zeros(3, dtype=torch.float64)) == accuracy.LARGEST
+    assert known_error(torch.ones(3), torch.zeros(3, dtype=torch.float64)).rms_ulp == accuracy.LARGEST
 
 
 @pytest.mark.parametrize(("bits", "low", "high"), [(11, 1000, 10_000), (8, 10_000, 100_000)])
@@ -103,8 +97,7 @@ def test_product_of_rounded_factors_is_thousands_of_ulp_off(bits: int, low: floa
     generator = torch.Generator().manual_seed(3)
     a, b = (torch.randn(128, 128, generator=generator) for _ in range(2))
     exact = a.double() @ b.double()
-    assert rms_of(a @ b, exact) < 5
-    found = error_of(rounded(a, bits) @ rounded(b, bits), exact, torch.float32)
-    assert found is not None
+    assert known_error(a @ b, exact).rms_ulp < 5
+    found = known_error(rounded(a, bits) @ rounded(b, bits), exact)
     assert low < found.rms_ulp < high
     assert bits <= found.bits < bits + 1.6

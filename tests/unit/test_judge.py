@@ -22,7 +22,7 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBa
 from run_builders import NODEID, in_turn, measured, origin_of, profile, queued, record, timing
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import TimingMode
+    from pytest_gpuperf.records import TimingMode, TimingSource
 
 
 def test_unchanged_test_passes_without_a_message() -> None:
@@ -79,10 +79,8 @@ def test_test_without_baseline_passes_with_the_next_command() -> None:
     assert not result.status.fails
 
 
-def baseline_of(mode: TimingMode) -> TestBaseline:
-    times = TimeBaseline(
-        mode=mode, source="host" if mode == "host" else "events", sessions=(Session(run="r", time_us=5.3),)
-    )
+def baseline_of(mode: TimingMode, source: TimingSource = "events") -> TestBaseline:
+    times = TimeBaseline(mode=mode, source=source, sessions=(Session(run="r", time_us=5.3),))
     return TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
 
 
@@ -112,18 +110,12 @@ def test_another_allocator_is_no_regression() -> None:
 
 
 def test_time_that_the_baselines_instrument_did_not_measure_is_inconclusive() -> None:
-    times = TimeBaseline(mode="hot", source="cupti", sessions=(Session(run="r", time_us=1.3),))
-    known = TestBaseline(measurements={"main": MeasurementBaseline(time=times)})
-    now = Measurement(
-        timing=replace(
-            timing(60.0), other=OtherTime(not_recorded="torch.profiler is running and holds CUPTI")
-        )
-    )
-    result = verdict(record(main=now), known)
+    why = "torch.profiler is running and holds CUPTI"
+    now = Measurement(timing=replace(timing(60.0), other=OtherTime(not_recorded=why)))
+    result = verdict(record(main=now), baseline_of("hot", "cupti"))
     assert result.status is Status.INCONCLUSIVE
     assert result.findings[0].line == (
-        "the time was taken hot by events (torch.profiler is running and holds CUPTI), the baseline's hot by "
-        "cupti: not compared"
+        f"the time was taken hot by events ({why}), the baseline's hot by cupti: not compared"
     )
 
 
@@ -133,13 +125,7 @@ def waiting(time_us: float = 5.3, **fields: Any) -> Measurement:
     return Measurement(timing=replace(timed, **fields))
 
 
-KERNELS = TestBaseline(
-    measurements={
-        "main": MeasurementBaseline(
-            time=TimeBaseline(mode="kernels", source="cupti", sessions=(Session(run="r", time_us=5.3),))
-        )
-    }
-)
+KERNELS = baseline_of("kernels", "cupti")
 
 
 def test_kernel_time_of_a_call_that_waits_is_judged() -> None:
@@ -147,7 +133,7 @@ def test_kernel_time_of_a_call_that_waits_is_judged() -> None:
     assert (len(result.suspects), "µs kernels" in result.findings[0].line) == (1, True)
 
 
-@pytest.mark.parametrize("known", [KERNELS, baseline_of("host"), baseline_of("queued")])
+@pytest.mark.parametrize("known", [KERNELS, baseline_of("host", "host"), baseline_of("queued")])
 def test_time_of_the_host_in_place_of_cupti_is_never_judged(known: TestBaseline) -> None:
     now = waiting(
         500.0, mode="host", source="host", other=OtherTime(not_recorded="torch.profiler holds CUPTI")

@@ -58,7 +58,6 @@ def workers(folder: Path) -> Iterator[LocalCluster]:
 @pytest.fixture(autouse=True)
 def _in_the_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     yield
     git(folder, "checkout", "-q", ".")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,7 @@ import pytest
 import fake_ncu
 from fake_cupti import activity
 from pass_progress import no_progress
+from process_end import has_gone
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.ncu.tool import find_ncu
@@ -201,26 +200,16 @@ def test_ctrl_c_leaves_no_ncu_behind(tmp_path: Path) -> None:
             Invocation(["suites"], tmp_path, tmp_path),
             lambda _title: nullcontext(interrupt),
         )
-    pid = int(pid_file.read_text())
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.05)
-    pytest.fail(f"process {pid} is still there")
+    assert has_gone(int(pid_file.read_text()), within_s=5)
 
 
 @pytest.mark.parametrize(
     "script",
     [
-        *(
-            "#!/bin/sh\nsleep 60\n",
-            "#!/nowhere/python\n",
-            "not a program",
-            "#!/bin/sh\nprintf '\\377\\376'\n",
-        ),
+        "#!/bin/sh\nsleep 60\n",
+        "#!/nowhere/python\n",
+        "not a program",
+        "#!/bin/sh\nprintf '\\377\\376'\n",
         "#!/bin/sh\necho hello\n",
     ],
     ids=["hangs", "no-interpreter", "not-executable-format", "not-utf-8", "another program"],
