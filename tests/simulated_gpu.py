@@ -69,6 +69,7 @@ class SimulatedGpu:
             "current_device": lambda: 0,
             "default_generators": (torch.Generator(),),
             "get_sync_debug_mode": lambda: self.sync_debug_mode,
+            "get_allocator_backend": lambda: "simulated",
             "set_sync_debug_mode": lambda mode: setattr(self, "sync_debug_mode", mode),
         }
         for name, function in replaced.items():

@@ -41,7 +41,6 @@ def pytest_configure() -> None:
     install_kernels(PATCH, gpuperf_empty=lambda *_: gpu.launch(0.5, "gpuperf_empty"))
     PATCH.setattr(timer, "Stamps", lambda: SimulatedStamps(gpu))
     PATCH.setattr(timer, "Burn", lambda: lambda seconds: None)
-    PATCH.setattr(torch.cuda, "get_allocator_backend", lambda: "simulated")
     PATCH.setattr(torch.cuda, "memory_snapshot", list)
     PATCH.setattr(reachable_tensors, "on_gpu", lambda tensor: True)
     PATCH.setattr(reachable_tensors, "free_bytes", lambda: 1 << 40)

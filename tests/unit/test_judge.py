@@ -102,7 +102,7 @@ def test_callable_that_can_no_longer_be_captured_fails() -> None:
 
 
 def test_another_allocator_is_no_regression() -> None:
-    now = queued("PYTORCH_NO_CUDA_MEMORY_CACHING is set, and a graph needs cached memory")
+    now = queued("a graph needs torch's caching allocator, which is not in use")
     origin = origin_of(allocator="PYTORCH_NO_CUDA_MEMORY_CACHING=1")
     found = verdict(record(main=now), baseline(), origin=origin)
     assert found.status is Status.INCONCLUSIVE

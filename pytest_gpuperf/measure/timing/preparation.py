@@ -143,9 +143,11 @@ def _try_capture(fn: Callable[[], Any]) -> None:
         fn()
         fn()
 
-    # torch's own variable; an allocation during a capture would break it.
-    if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
-        raise NotCapturableError("PYTORCH_NO_CUDA_MEMORY_CACHING is set, and a graph needs cached memory")
+    # Without it a capture breaks (torch's own variable), or memory of a graph may end the process when it is
+    # freed (2 of 23 callables under cudaMallocAsync, torch 2.11).
+    uncached = os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING")
+    if uncached or torch.cuda.get_allocator_backend() == "cudaMallocAsync":
+        raise NotCapturableError("a graph needs torch's caching allocator, which is not in use")
     rehearse(fn)
     capture(calls)
 
