@@ -114,8 +114,13 @@ def rehearse(fn: Callable[[], Any]) -> None:
     goes on with the random numbers of the generator, whatever seed it sets.
 
     Raises:
-        NotCapturableError: `fn` waits for the GPU within torch, or sets a seed.
+        NotCapturableError: `fn` waits within torch, or sets a seed; or torch does not cache memory.
     """
+    # Without it a capture breaks (torch's own variable), or to free memory of a graph may end the process
+    # (2 of 23 callables under cudaMallocAsync, torch 2.11).
+    uncached = os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING")
+    if uncached or torch.cuda.get_allocator_backend() == "cudaMallocAsync":
+        raise NotCapturableError("a graph needs torch's caching allocator, which is not in use")
     generator = torch.cuda.default_generators[torch.cuda.current_device()]
     state, debug_mode = generator.get_state(), torch.cuda.get_sync_debug_mode()
     generator.manual_seed(_NO_USERS_SEED)
@@ -143,11 +148,6 @@ def _try_capture(fn: Callable[[], Any]) -> None:
         fn()
         fn()
 
-    # Without it a capture breaks (torch's own variable), or memory of a graph may end the process when it is
-    # freed (2 of 23 callables under cudaMallocAsync, torch 2.11).
-    uncached = os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING")
-    if uncached or torch.cuda.get_allocator_backend() == "cudaMallocAsync":
-        raise NotCapturableError("a graph needs torch's caching allocator, which is not in use")
     rehearse(fn)
     capture(calls)
 
