@@ -288,7 +288,6 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "gate_summary": _of_results(GATE, analysis.read, gate.summarised),
     "gate_headline": _with_live(gate.headline),
     "gate_unchanged": _with_live(unchanged.rows),
-    "gate_unchanged_target": _with_live(unchanged.target),
     "gate_detection": _of_results(GATE, analysis.read, gate.detection),
     "gate_settled": _of_results(GATE, analysis.read, gate.settled),
     "gate_live": _shards("settling", settling.parts, settling.report),

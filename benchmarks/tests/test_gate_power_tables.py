@@ -114,7 +114,7 @@ BLOCKS = tuple(name for name in GENERATED if name.startswith(("gate_", "accuracy
 
 
 def test_blocks_without_results_have_no_figures(tmp_path: Path) -> None:
-    assert len(BLOCKS) == 10
+    assert len(BLOCKS) == 9
     assert {GENERATED[name](tmp_path) for name in BLOCKS} == {NOT_YET}
 
 

@@ -101,7 +101,7 @@ def test_summary_counts_refusals_and_repeated_times() -> None:
             not_run=("topk",),
         )
     )
-    assert "Not made here were `apart`, `peer`: needs 2 GPUs." in text
+    assert "Not made here: `apart`, `peer` (needs 2 GPUs)." in text
     assert "2 callables of 1 kinds: 1 refused, 0 crashed; 3 times, 1 of them doubted" in text
     assert "2 of 2 times are the same once more" in text
     assert "0 of 1 times are the same alone" in text

@@ -177,8 +177,8 @@ def summary(results: Results) -> str:
         same = sum(is_near(second.time_us, first.time_us) for first, second in pairs)
         if pairs:
             lines.append(f"{same} of {len(pairs)} times are the same {words}.")
-    for why, names in _absent(results).items():
-        lines.append(f"Not made here were {', '.join(names)}: {why}.")
+    if absent := [f"{', '.join(names)} ({why})" for why, names in _absent(results).items()]:
+        lines.append(f"Not made here: {'; '.join(absent)}.")
     if results.not_run:
         lines.append(f"No time was left for each run of {len(results.not_run)} callables.")
     return "\n".join((*lines, f"{provenance(results.environment, results.date)}.\n"))
