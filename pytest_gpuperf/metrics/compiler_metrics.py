@@ -28,12 +28,7 @@ COMPILED = (
     _fact("blocks_per_sm", "block", "higher", "blocks that fit on an SM"),
     _fact("code_bytes", "byte", "", "machine code of the kernel"),
     _fact("widest_load_bits", "bit", "higher", "widest load of one thread from global memory"),
-    _fact(
-        "tensor_instructions",
-        "",
-        "",
-        "which of mma.sync, wmma, wgmma and tcgen05 the code has, or none",
-    ),
+    _fact("tensor_instructions", "", "", "which of mma.sync, wmma, wgmma and tcgen05 the code has, or none"),
     _fact(
         "copy_instructions",
         "",

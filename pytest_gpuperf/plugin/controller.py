@@ -132,29 +132,21 @@ class Controller:
             more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].uuid}" if self._gpus else ""
             specs[place] = type(spec)(f"{spec}//env:{WORKER_ENV}={place}{more}")
             specs[place].id = spec.id
+        if len(self._gpus) < 2:
+            return
+        store, slug = BaselineStore(self._settings.baselines, state=self._settings.state), self._gpus[0].slug
         # Without durations each worker gets as many tests. The tests of a broken file end the run.
         with suppress(GpuperfError):
-            self._orders = self._planned()
-
-    def _planned(self) -> Orders:
-        """Return the orders of all workers, with the facts in the baselines about the tests."""
-        if len(self._gpus) < 2:
-            return self._orders
-        store = BaselineStore(self._settings.baselines, state=self._settings.state)
-        slug = self._gpus[0].slug
-        return replace(self._orders, seconds=load_durations(store, slug), homes=load_cards(store, slug))
+            seconds, homes = load_durations(store, slug), load_cards(store, slug)
+            self._orders = replace(self._orders, seconds=seconds, homes=homes)
 
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Give a worker its orders."""
         channel = node.gateway.newchannel()
         channel.setcallback(partial(self._receive, node.gateway.id))
-        isatty = bool(self._reporter and self._reporter.isatty)
+        isatty, stacks = bool(self._reporter and self._reporter.isatty), str(self._stacks(node))
         orders = replace(
-            self._orders,
-            isatty=isatty,
-            stacks=str(self._stacks(node)),
-            nodeids=self._nodeids,
-            worker=_place(node),
+            self._orders, isatty=isatty, stacks=stacks, nodeids=self._nodeids, worker=_place(node)
         )
         node.workerinput["gpuperf"] = {"orders": asdict(orders), "channel": channel}
 

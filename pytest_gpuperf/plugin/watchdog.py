@@ -31,13 +31,13 @@ XDIST_ENV = ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_T
 
 
 class GpuWatch:
-    """Notices after each phase of a test that the GPU is broken.
+    """Notices after each phase of a test that the GPU is broken, and ends the run.
 
     Args:
-        tell: Called once, with the session, the test and the error.
+        tell: Called once, with the test and the error.
     """
 
-    def __init__(self, tell: Callable[[pytest.Session, str, str], None]) -> None:
+    def __init__(self, tell: Callable[[str, str], object] = lambda _nodeid, _error: None) -> None:
         self.broken = ""
         """The error; empty while the GPU works."""
         self._tell = tell
@@ -62,7 +62,8 @@ class GpuWatch:
             return False
         self.broken = why_broken()
         if self.broken:
-            self._tell(item.session, item.nodeid, self.broken)
+            item.session.shouldstop = f"{item.nodeid} broke the GPU"
+            self._tell(item.nodeid, self.broken)
         return bool(self.broken)
 
 
@@ -104,11 +105,7 @@ def limit_child(config: pytest.Config, seconds: float) -> None:
 
 def end_after_broken_test(config: pytest.Config) -> None:
     """End this child process after the test that breaks its GPU: its parent starts another one."""
-
-    def stop(session: pytest.Session, nodeid: str, _error: str) -> None:
-        session.shouldstop = f"{nodeid} broke the GPU"
-
-    register(config, GpuWatch(stop), "gpuperf-watch")
+    register(config, GpuWatch(), "gpuperf-watch")
 
 
 class Worker:
@@ -138,10 +135,9 @@ class Worker:
         # The first clean-up is the last one that pytest does.
         config.add_cleanup(_leave)
 
-    def _broke(self, session: pytest.Session, nodeid: str, error: str) -> None:
+    def _broke(self, nodeid: str, error: str) -> None:
         from pytest_gpuperf.session.worker_messages import Broken
 
-        session.shouldstop = f"{nodeid} broke the GPU"
         self._link.tell(Broken(nodeid, error))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

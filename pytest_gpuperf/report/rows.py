@@ -117,12 +117,7 @@ def columns_of(rows: Sequence[Row]) -> list[Column]:
         Column("top stall", [row.stall for row in rows], left=True, spare=4),
         Column("compiled", [row.compiled for row in rows], left=True),
         Column("error", [row.error for row in rows], wide=True, spare=1),
-        Column(
-            "change",
-            [row.change for row in rows],
-            "outcome",
-            tones=moved,
-        ),
+        Column("change", [row.change for row in rows], "outcome", tones=moved),
         Column("verdict", [row.verdict for row in rows], "outcome", left=True, tones=tones),
     ]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace as with_fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -51,40 +51,89 @@ def finish_tests(
     cards = {nodeid: record.gpu_uuid for nodeid, record in known.items() if record.gpu_uuid}
     judge = Judge(report.judge.settings, report.judge.environment, cards=cards)
     records = {nodeid: known[nodeid] for nodeid in report.unfinished}
-    display = Display(report.news, terminal)
-    read_unread(report, records, invocation, display)
-    _settle(report, judge, records, invocation, display)
+    folder = report.summary().folder
+    assert folder is not None
+    late = _LateWork(report, records, folder, invocation, Display(report.news, terminal))
+    late.read_unread()
+    late.settle(judge)
     results = {nodeid: judge.result(record) for nodeid, record in records.items()}
     for result in results.values():
         report.take(result)
     return results
 
 
-def _settle(
-    report: RunReport,
-    judge: Judge,
-    records: dict[str, TestRecord],
-    invocation: Invocation,
-    display: Display,
-) -> None:
-    """Settle the suspects for which memory was short: their tests hold none any more."""
-    short = [one for one in records.values() if one.lacks_memory]
-    folder = report.summary().folder
-    assert folder is not None
-    for card in dict.fromkeys(record.gpu_uuid for record in short):
-        variables = {**invocation.environment, **({"CUDA_VISIBLE_DEVICES": card} if card else {})}
-        there = with_fields(invocation, environment=variables)
-        against, lock = Against.of(judge.settings), GpuLock(card or judge.environment.gpu.uuid)
-        with display.alone(lock):
-            settler = Settler(judge, there, folder / "against", display, against, is_last=True)
-            try:
-                for record in short:
-                    if record.gpu_uuid == card:
-                        path = report.unfinished[record.nodeid].path
-                        records[record.nodeid] = _settled(settler, record, path)
-            finally:
-                report.news.note(*settler.notices)
-                settler.close()
+class _LateWork(NamedTuple):
+    """The work on the unfinished tests of a run."""
+
+    report: RunReport
+    records: dict[str, TestRecord]
+    """The records of unfinished tests, by node id; they get the results."""
+    folder: Path
+    """The folder of the run."""
+    invocation: Invocation
+    display: Display
+
+    def read_unread(self) -> None:
+        """Read by ncu what CUPTI could not read."""
+        unread = [one for one in self.records.values() if any(map(is_unread, one.measurements.values()))]
+        if not unread:
+            return
+        tests = [self.report.unfinished[one.nodeid] for one in unread]
+        under_ncu = self._run_ncu(tests, unread[0].gpu_uuid)
+        reasons: Counter[str] = Counter()
+        for test in tests:
+            measurements = dict(self.records[test.nodeid].measurements)
+            for label, measured in measurements.items():
+                if measured.profile is not None and is_unread(measured):
+                    found = _read(under_ncu, test, label, measured.profile)
+                    reasons[_cause(measured.profile)] += not found.unavailable
+                    measurements[label] = replace(measured, profile=found)
+            self.records[test.nodeid] = replace(self.records[test.nodeid], measurements=measurements)
+        self.report.news.note(
+            *(
+                f"ncu read {number} call{'s' * (number > 1)} after the tests: {why}"
+                for why, number in reasons.items()
+                if number
+            )
+        )
+
+    def _run_ncu(self, tests: Sequence[SelectedTest], card: str) -> ProfilingPass:
+        gpu = self.report.judge.environment.gpu
+        known = chip_of(gpu.compute_capability)
+        ncu = find_ncu(self.report.judge.settings.ncu)
+        under_ncu = ProfilingPass(
+            PassFolder(self.folder / "ncu"),
+            ncu,
+            "" if ncu is not None else NO_NCU,
+            known.name if known else "",
+            card=card,
+            launched=lambda _: [],
+        )
+        try:
+            if not under_ncu.unavailable:
+                with self.display.alone(GpuLock(card or gpu.uuid)):
+                    under_ncu.run(tests, self.invocation, self.display.progress)
+        except GpuperfError as error:
+            under_ncu.unavailable = str(error)
+        return under_ncu
+
+    def settle(self, judge: Judge) -> None:
+        """Settle the suspects for which memory was short: their tests hold none any more."""
+        short = [one for one in self.records.values() if one.lacks_memory]
+        for card in dict.fromkeys(record.gpu_uuid for record in short):
+            variables = {**self.invocation.environment, **({"CUDA_VISIBLE_DEVICES": card} if card else {})}
+            there = with_fields(self.invocation, environment=variables)
+            against, lock = Against.of(judge.settings), GpuLock(card or judge.environment.gpu.uuid)
+            with self.display.alone(lock):
+                settler = Settler(judge, there, self.folder / "against", self.display, against, is_last=True)
+                try:
+                    for record in short:
+                        if record.gpu_uuid == card:
+                            path = self.report.unfinished[record.nodeid].path
+                            self.records[record.nodeid] = _settled(settler, record, path)
+                finally:
+                    self.report.news.note(*settler.notices)
+                    settler.close()
 
 
 def _settled(settler: Settler, record: TestRecord, path: Path) -> TestRecord:
@@ -102,72 +151,6 @@ def is_unread(measurement: Measurement) -> bool:
     """Return True if CUPTI could not read the counters of a call, and the test went on without them."""
     profile = measurement.profile
     return profile is not None and profile.tolerated and bool(profile.unavailable)
-
-
-def read_unread(
-    report: RunReport,
-    records: dict[str, TestRecord],
-    invocation: Invocation,
-    display: Display,
-) -> None:
-    """Read by ncu what CUPTI could not read.
-
-    Args:
-        report: The run, whose tests have ended.
-        records: The records of unfinished tests, by node id; they get the counters.
-        invocation: The command that started pytest.
-        display: Shows the progress.
-    """
-    unread = [nodeid for nodeid, one in records.items() if any(map(is_unread, one.measurements.values()))]
-    if not unread:
-        return
-    tests = [report.unfinished[nodeid] for nodeid in unread]
-    under_ncu = _run(report, tests, records[unread[0]].gpu_uuid, invocation, display)
-    reasons: Counter[str] = Counter()
-    for test in tests:
-        measurements = dict(records[test.nodeid].measurements)
-        for label, measured in measurements.items():
-            if measured.profile is not None and is_unread(measured):
-                found = _read(under_ncu, test, label, measured.profile)
-                reasons[_cause(measured.profile)] += not found.unavailable
-                measurements[label] = replace(measured, profile=found)
-        records[test.nodeid] = replace(records[test.nodeid], measurements=measurements)
-    report.news.note(
-        *(
-            f"ncu read {number} call{'s' * (number > 1)} after the tests: {why}"
-            for why, number in reasons.items()
-            if number
-        )
-    )
-
-
-def _run(
-    report: RunReport,
-    tests: Sequence[SelectedTest],
-    card: str,
-    invocation: Invocation,
-    display: Display,
-) -> ProfilingPass:
-    gpu, folder = report.judge.environment.gpu, report.summary().folder
-    assert folder is not None
-    known = chip_of(gpu.compute_capability)
-    ncu = find_ncu(report.judge.settings.ncu)
-    under_ncu = ProfilingPass(
-        PassFolder(folder / "ncu"),
-        ncu,
-        "" if ncu is not None else NO_NCU,
-        known.name if known else "",
-        card=card,
-        launched=lambda _: [],
-    )
-    lock = GpuLock(card or gpu.uuid)
-    try:
-        if not under_ncu.unavailable:
-            with display.alone(lock):
-                under_ncu.run(tests, invocation, display.progress)
-    except GpuperfError as error:
-        under_ncu.unavailable = str(error)
-    return under_ncu
 
 
 def _read(under_ncu: ProfilingPass, test: SelectedTest, label: str, before: Profile) -> Profile:

@@ -29,16 +29,17 @@ from pytest_gpuperf.session.runner import Runner
 from pytest_gpuperf.session.settling import Against, Settler
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.ncu.tool import Ncu
     from pytest_gpuperf.records import Conditions, GpuInfo
-    from pytest_gpuperf.records.passes import CheckingPass, Invocation, Pass
+    from pytest_gpuperf.records.passes import CheckingPass, Invocation
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.session.progress import News, Terminal
+    from pytest_gpuperf.session.progress import News
+    from pytest_gpuperf.session.runner import Start
     from pytest_gpuperf.session.worker_messages import Link
     from pytest_gpuperf.settings.settings import Settings
 
@@ -129,23 +130,17 @@ class LiveRunner(Runner):
         """Return the folder for the files of a pass; each of several workers has its own."""
         return self._folder / kind / self._own_folder
 
-    def begin(
-        self,
-        states: Sequence[ItemState],
-        own: Container[str],
-        invocation: Invocation,
-        terminal: Terminal | None,
-    ) -> None:
+    def begin(self, states: Sequence[ItemState], start: Start) -> None:
         """Wait for the GPU, run the passes that the options ask for, and get ready to settle suspects."""
         # The tools of the passes measure one process.
         states = [state for state in states if not state.marker.gpus]
         self._live.tests.update({state.nodeid: self._select(state) for state in states})
         self._counters.expect(list(self._live.tests.values()))
-        self._display.terminal = terminal
+        self._display.terminal = start.terminal
         self._display.wait_for(self._lock)
-        self._run_passes([state for state in states if state.nodeid in own], invocation)
+        self._run_passes([state for state in states if state.nodeid in start.own], start.invocation)
         logs = self._folder_of("against")
-        self._settler = Settler(self._judge, invocation, logs, self._display, self._against)
+        self._settler = Settler(self._judge, start.invocation, logs, self._display, self._against)
 
     def _run_passes(self, states: Sequence[ItemState], invocation: Invocation) -> None:
         """Run the passes, then apply their results to the tests."""
@@ -153,9 +148,9 @@ class LiveRunner(Runner):
         path = self._folder / RESULTS_FILE.format(orders.worker if orders is not None else 0)
         done = read_results(path) if orders is not None and orders.nodeids else None
         if done is None:
+            make_state_folder(self._folder.parents[1])
             done = self._run_all([self._live.tests[state.nodeid] for state in states], invocation)
             if orders is not None and (self._profiling or self._sanitizing):
-                make_state_folder(self._folder.parents[1])
                 done.write(path)
         elif self._profiling is not None and done.counters is not None:
             self._profiling.reading, self._counters.unavailable = done.counters, done.unavailable
@@ -183,19 +178,15 @@ class LiveRunner(Runner):
         done = PassResults()
         if self._profiling is not None and self._sanitizing is None and not self._profiling.unavailable:
             if tests:
-                self._run(self._profiling, tests, invocation)
+                self._profiling.run(tests, invocation, self._display.progress)
             done.counters, done.unavailable = self._profiling.reading, self._profiling.unavailable
         if self._sanitizing is not None:
-            self._run(self._sanitizing, tests, invocation)
+            self._sanitizing.run(tests, invocation, self._display.progress)
             self._display.news.note(*self._sanitizing.notices)
             done.sanitized, done.skipped = self._sanitizing.results, self._sanitizing.skipped
             title = self._sanitizing.title
             self._display.news.error(*(f"{title}: {problem}" for problem in self._sanitizing.problems))
         return done
-
-    def _run(self, each: Pass, tests: Sequence[SelectedTest], invocation: Invocation) -> None:
-        make_state_folder(self._folder.parents[1])
-        each.run(tests, invocation, self._display.progress)
 
     def _select(self, state: ItemState) -> SelectedTest:
         """Add the options to a test; a metric with a limit is read whatever the preset is."""

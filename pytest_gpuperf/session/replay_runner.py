@@ -14,7 +14,6 @@ from pytest_gpuperf.records import (
     Correctness,
     Fuzzing,
     Profile,
-    TestRecord,
     Timing,
     Trace,
     WarmUp,
@@ -26,14 +25,14 @@ from pytest_gpuperf.session.run_report import RunReport
 from pytest_gpuperf.session.runner import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Sequence
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import LaunchedCode, Run, StaticKernel
     from pytest_gpuperf.records.call import Call, Selection
-    from pytest_gpuperf.records.passes import Invocation
     from pytest_gpuperf.session.marker import ItemState
-    from pytest_gpuperf.session.progress import News, Terminal
+    from pytest_gpuperf.session.progress import News
+    from pytest_gpuperf.session.runner import Start
     from pytest_gpuperf.session.worker_messages import Link
     from pytest_gpuperf.settings.settings import Settings
 
@@ -56,21 +55,13 @@ class RecordedSource:
         self.skipped: dict[str, str] = {}
         """Why tests were skipped, by node id."""
         self._newest = runs[0]
-        self._found = {test.nodeid: (run, test) for run in reversed(runs) for test in run.tests}
-        # Several parts of one test follow each other.
-        self._last: TestRecord | None = None
-
-    def _test(self, nodeid: str) -> TestRecord | None:
-        """Return a recorded test; None if there is none."""
-        if self._last is None or self._last.nodeid != nodeid:
-            found = self._found.get(nodeid)
-            self._last = found[1] if found is not None else None
-        return self._last
+        self._runs = {test.nodeid: run for run in reversed(runs) for test in run.tests}
+        self.tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
+        """The recorded tests, by node id."""
 
     def run_of(self, nodeid: str) -> Run:
         """Return the run that has a test; the newest for an unknown one."""
-        found = self._found.get(nodeid)
-        return self._newest if found is None else found[0]
+        return self._runs.get(nodeid, self._newest)
 
     def check(self, call: Call) -> Correctness:
         """Return the recorded comparison."""
@@ -86,7 +77,7 @@ class RecordedSource:
 
     def code(self, call: Call) -> LaunchedCode | None:
         """Return the recorded code; None if there is none."""
-        test = self._test(call.nodeid)
+        test = self.tests.get(call.nodeid)
         measured = test.measurements.get(call.label) if test is not None else None
         return measured.code if measured is not None else None
 
@@ -105,7 +96,7 @@ class RecordedSource:
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Return the recorded counters, if they are of the kernels that are asked for now."""
         profile = self._recorded(call, "profile", Profile)
-        reasons = (profile.unavailable, self._found[call.nodeid][0].counters_unavailable)
+        reasons = (profile.unavailable, self._runs[call.nodeid].counters_unavailable)
         of_all_tests = len({_WORKER.sub("/ncu/", reason) for reason in reasons}) == 1
         if profile.unavailable and not (of_all_tests or profile.tolerated):
             raise GpuperfError(profile.unavailable)
@@ -124,7 +115,7 @@ class RecordedSource:
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
         """Return the recorded kernels of a call that compiles."""
-        test = self._test(call.nodeid)
+        test = self.tests.get(call.nodeid)
         recorded = kernels_of(test.measurements if test else {}, call.label)
         if not recorded:
             self.skip(call, "the recording has no compiled kernels of this test")
@@ -137,7 +128,7 @@ class RecordedSource:
         pytest.skip(why)
 
     def _recorded(self, call: Call, part: str, kind: type[Part]) -> Part:
-        test = self._test(call.nodeid)
+        test = self.tests.get(call.nodeid)
         measured = test.measurements.get(call.label) if test else None
         found = getattr(measured, part, None)
         if found is None and test is not None and test.failed:
@@ -174,7 +165,6 @@ class ReplayRunner(Runner):
             )
         self._runs = runs
         self._reason = reason
-        self._tests = {test.nodeid: test for run in reversed(runs) for test in run.tests}
         self._recorded = RecordedSource(runs)
         newest = runs[0]
         judge = self._judge = Judge(settings, newest.environment, runs)
@@ -187,15 +177,9 @@ class ReplayRunner(Runner):
         """Compile; a run that was named is shown as it was recorded, by whatever compiler."""
         return super().static(call) if self.settings.replay == "auto" else self._recorded.static(call)
 
-    def begin(
-        self,
-        states: Sequence[ItemState],
-        own: Container[str],
-        invocation: Invocation,
-        terminal: Terminal | None,
-    ) -> None:
+    def begin(self, states: Sequence[ItemState], start: Start) -> None:
         """Say which runs have the selected tests, and take over what compute-sanitizer found."""
-        del own, invocation, terminal
+        del start
         # All workers select the same tests, and each runs some of them.
         used = {id(self._recorded.run_of(nodeid)) for nodeid in self._report.facts.lines}
         newest, *others = [run for run in self._runs if id(run) in used] or self._runs[:1]
@@ -204,12 +188,12 @@ class ReplayRunner(Runner):
             several = f"; each test is of the newest of {len(others) + 1} recordings that has it"
             self._report.news.note(f"nothing was measured: {self._reason}{several if others else ''}")
         for state in states:
-            if (test := self._tests.get(state.nodeid)) is not None:
+            if (test := self._recorded.tests.get(state.nodeid)) is not None:
                 state.sanitized = test.sanitizer
 
     def result(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge again; only an exception for another reason than the test's values is taken as recorded."""
-        if (test := self._tests.get(state.nodeid)) is not None:
+        if (test := self._recorded.tests.get(state.nodeid)) is not None:
             for label, measurement in state.measurements.items():
                 known = test.measurements.get(label)
                 if known is not None and known.settlement is not None:

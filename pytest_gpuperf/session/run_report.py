@@ -149,33 +149,29 @@ class RunReport:
         self._updated = False
         self._results: dict[str, TestResult] = {}
         self._expected_failures: set[str] = set()
-        self._facts = Facts(judge.environment, {}, skipped if skipped is not None else {}, None)
+        self.facts = Facts(judge.environment, {}, skipped if skipped is not None else {}, None)
+        """The run without its results."""
         if replayed_from is not None:
             self.replay_from(replayed_from)
 
     @property
     def results(self) -> list[TestResult]:
         """The results in the order of the tests; the last one of a test that ran again."""
-        places = {nodeid: place for place, nodeid in enumerate(self._facts.lines)}
+        places = {nodeid: place for place, nodeid in enumerate(self.facts.lines)}
         return sorted(self._results.values(), key=lambda one: places.get(one.record.nodeid, len(places)))
-
-    @property
-    def facts(self) -> Facts:
-        """The run without its results."""
-        return self._facts
 
     def replay_from(self, run: Run) -> None:
         """Show a recorded run as the one that has the tests."""
-        self._facts.replayed_from = replace(run, tests=())
+        self.facts.replayed_from = replace(run, tests=())
 
     def update(self, facts: Facts) -> None:
         """Add the facts of a worker."""
-        self._facts.lines.update(facts.lines)
-        self._facts.skipped.update(facts.skipped)
+        self.facts.lines.update(facts.lines)
+        self.facts.skipped.update(facts.skipped)
 
     def select(self, nodeid: str, line: int) -> None:
         """Add a test, and its line in its file, from 1 on."""
-        self._facts.lines[nodeid] = line
+        self.facts.lines[nodeid] = line
 
     def expect_failure(self, *nodeids: str) -> None:
         """Note the names of a test that has failed as expected."""
@@ -201,8 +197,8 @@ class RunReport:
     def run(self, *, complete: bool = True) -> Run:
         """Return the run so far; in a replay, the recorded one with its tests as they are now."""
         records = tuple(result.record for result in self.results)
-        if self._facts.replayed_from is not None:
-            return replace(self._facts.replayed_from, tests=records)
+        if self.facts.replayed_from is not None:
+            return replace(self.facts.replayed_from, tests=records)
         assert self._file is not None
         return Run(
             schema=RUN_SCHEMA,
@@ -227,7 +223,7 @@ class RunReport:
         """
         settings, gpu = self.judge.settings, self.judge.environment.gpu
         if passed and not any(one.record.measurements or one.record.sanitizer for one in self.results):
-            skips, why = len(self._facts.skipped), next(iter(self._facts.skipped.values()), "")
+            skips, why = len(self.facts.skipped), next(iter(self.facts.skipped.values()), "")
             skipped = f", {skips} {'was' if skips == 1 else 'were'} skipped: {why}" if skips else ""
             self.news.error(f"no test was judged{skipped}")
         may_lack = not self._results or gpu.slug == NO_GPU.slug or settings.update != "never"
@@ -242,7 +238,7 @@ class RunReport:
         """Return the results with all that a report shows."""
         from pytest_gpuperf.report.rows import Summary
 
-        settings, replayed_from = self.judge.settings, self._facts.replayed_from
+        settings, replayed_from = self.judge.settings, self.facts.replayed_from
         off = settings.counters == "off" and replayed_from is None
         return Summary(
             results=self.results,
@@ -253,7 +249,7 @@ class RunReport:
             updated=self._updated,
             notices=self.news.notices,
             expected_failures=self._expected_failures,
-            lines=self._facts.lines,
+            lines=self.facts.lines,
             root=settings.root,
             folder=self._file.folder if self._file is not None else None,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import pytest
 
@@ -73,6 +73,17 @@ class Processes(Protocol):
         """End them."""
 
 
+class Start(NamedTuple):
+    """Start of the tests in this process."""
+
+    own: Container[str]
+    """Node ids of the tests that this process was given at the start, which the passes cover."""
+    invocation: Invocation
+    """The command that started pytest."""
+    terminal: Terminal | None
+    """Shows the progress."""
+
+
 class Runner:
     """One way to run `pytest --gpuperf`.
 
@@ -105,20 +116,12 @@ class Runner:
         kernels: dict[str, StaticKernel] = call()
         return kernels
 
-    def begin(
-        self,
-        states: Sequence[ItemState],
-        own: Container[str],
-        invocation: Invocation,
-        terminal: Terminal | None,
-    ) -> None:
+    def begin(self, states: Sequence[ItemState], start: Start) -> None:
         """Wait until no other run measures on this GPU, then run passes in other processes.
 
         Args:
             states: All tests; a worker may get those of another, too.
-            own: Node ids of those that this process was given at the start, which the passes cover.
-            invocation: The command that started pytest.
-            terminal: Shows the progress.
+            start: The start of the tests.
 
         Raises:
             GpuperfError: A pass cannot run here.

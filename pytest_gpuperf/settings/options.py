@@ -172,12 +172,7 @@ OPTIONS = (
         metavar="NAMES",
         unset="none",
     ),
-    Option(
-        "brief",
-        "no",
-        "show at most ten lines for each failure, and for the summary",
-        switch=True,
-    ),
+    Option("brief", "no", "show at most ten lines for each failure, and for the summary", switch=True),
 )
 
 

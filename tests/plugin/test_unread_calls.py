@@ -158,7 +158,7 @@ def test_verdict_on_counters_of_the_baseline_waits_for_ncu(
 
 @pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
 def test_a_fault_of_this_plugin_costs_no_report(pytester: pytest.Pytester, process: tuple[str, str]) -> None:
-    fault = "from pytest_gpuperf.session import late_work\nlate_work._run = lambda *_: {}['']\n"
+    fault = "from pytest_gpuperf.session import late_work\nlate_work._LateWork._run_ncu = lambda *_: {}['']\n"
     result = run(pytester, *process, tests=TESTS, more=fault)
     result.assert_outcomes(passed=4, xpassed=1)
     assert "internal error in pytest_runtestloop: KeyError: ''" in said(result)

@@ -187,12 +187,7 @@ class ProfilingPass(CounterSource):
             for name in kernel.ranges:
                 self.reading.kernels.setdefault(name, []).append(kernel)
 
-    def lookup(
-        self,
-        call: Call,
-        selection: Selection,
-        metrics: Sequence[str],
-    ) -> Profile:
+    def lookup(self, call: Call, selection: Selection, metrics: Sequence[str]) -> Profile:
         """Return the counters of one call.
 
         Args:
