@@ -76,6 +76,10 @@ class Project:
         self.git("commit", "--quiet", "--allow-empty", "--message", "x")
         return self.git("rev-parse", "HEAD")
 
+    def commit_test(self, text: str) -> None:
+        """Commit the file of a test."""
+        self.commit({"test_k.py": text})
+
     def environment(self) -> dict[str, str]:
         """Return the environment of a run."""
         path = [*self.path, TESTS, PLUGIN, *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.measure import first_calls
 from pytest_gpuperf.measure.cupti import activity as activity_records
-from pytest_gpuperf.measure.cupti import libcupti
+from pytest_gpuperf.measure.cupti import libcupti, range_profiler
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import Cupti, Owner, refusal
 
@@ -261,6 +261,14 @@ def install(patch: pytest.MonkeyPatch, cupti: FakeCupti) -> Owner:
     for module in (libcupti, activity_records, first_calls):
         patch.setattr(module, "cupti", lambda: cupti)
     return libcupti.OWNER
+
+
+def install_on_a_gpu(patch: pytest.MonkeyPatch, cupti: FakeCupti) -> None:
+    """Give a process this CUPTI, and a GPU with a context."""
+    install(patch, cupti)
+    patch.setattr("torch.cuda.synchronize", lambda: None)
+    patch.setattr("torch.cuda.current_device", lambda: 0)
+    patch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
 
 
 def recording(*activities: Activity) -> Any:

@@ -87,19 +87,15 @@ def test_side_that_cannot_start_is_not_restarted(project: Project, conftest: str
 
 def test_program_left_running_does_not_block_the_run(project: Project) -> None:
     left = project.root.parent / "left"
-    project.commit(
-        {
-            "test_k.py": f"""
-            import os, pathlib
+    project.commit_test(f"""
+        import os, pathlib
 
-            def test_k(gpuperf):
-                if (child := os.fork()) == 0:
-                    __import__("time").sleep(60)
-                pathlib.Path({str(left)!r}).write_text(str(child))
-                os._exit(3)
-            """
-        }
-    )
+        def test_k(gpuperf):
+            if (child := os.fork()) == 0:
+                __import__("time").sleep(60)
+            pathlib.Path({str(left)!r}).write_text(str(child))
+            os._exit(3)
+        """)
     begin = time.monotonic()
     assert "exit status 3" in reason(project.compare(K, looks=(1,)))
     assert time.monotonic() - begin < 20

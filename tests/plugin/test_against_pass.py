@@ -72,18 +72,14 @@ def test_k(gpuperf):
 
 
 def test_restarts_share_random_numbers(project: Project) -> None:
-    project.commit(
-        {
-            "test_k.py": """
-            import random, torch
+    project.commit_test("""
+        import random, torch
 
-            def test_k(gpuperf):
-                number, other = random.random(), torch.rand()
-                gpuperf.time(lambda: number)
-                gpuperf.time(lambda: other, label="torch")
-            """
-        }
-    )
+        def test_k(gpuperf):
+            number, other = random.random(), torch.rand()
+            gpuperf.time(lambda: number)
+            gpuperf.time(lambda: other, label="torch")
+        """)
     paired = project.compare(K, looks=(3,), labels=("main", "torch"))
     for label in ("main", "torch"):
         restarts = found(paired, label=label).restarts
@@ -94,33 +90,29 @@ def test_restarts_share_random_numbers(project: Project) -> None:
 
 def test_only_one_side_runs_at_a_time(project: Project) -> None:
     witness = project.root.parent / "witness"
-    project.commit(
-        {
-            "test_k.py": f"""
-            import os, time, pytest
+    project.commit_test(f"""
+        import os, time, pytest
 
-            def note(what):
-                with open({str(witness)!r}, "a") as stream:
-                    stream.write(f"{{os.getpid()}} {{what}}\\n")
+        def note(what):
+            with open({str(witness)!r}, "a") as stream:
+                stream.write(f"{{os.getpid()}} {{what}}\\n")
 
-            def kernel():
-                note("begins")
-                time.sleep(0.01)
-                note("ends")
-                return 10.0
+        def kernel():
+            note("begins")
+            time.sleep(0.01)
+            note("ends")
+            return 10.0
 
-            @pytest.fixture
-            def tensor():
-                kernel()
-                yield
-                kernel()
+        @pytest.fixture
+        def tensor():
+            kernel()
+            yield
+            kernel()
 
-            @pytest.mark.parametrize("n", range(3))
-            def test_k(gpuperf, tensor, n):
-                gpuperf.time(kernel)
-            """
-        }
-    )
+        @pytest.mark.parametrize("n", range(3))
+        def test_k(gpuperf, tensor, n):
+            gpuperf.time(kernel)
+        """)
     project.compare(f"{K}[1]", looks=(3,))
     lines = witness.read_text().splitlines()
     assert len(lines) > 50
@@ -265,17 +257,13 @@ def test_new_code_by_itself_runs_in_three_processes(project: Project) -> None:
 
 
 def test_values_read_between_calls_do_not_end_the_test(project: Project) -> None:
-    project.commit(
-        {
-            "test_k.py": """
-            def test_k(gpuperf):
-                gpuperf.check(print, expected=print)
-                assert gpuperf.time(lambda: 10.0, label="a").time_us < 1
-                assert gpuperf.profile(print).combined["duration_us"] > 1e9
-                assert gpuperf.time(lambda: 20.0, label="b").gb_per_s is None
-            """
-        }
-    )
+    project.commit_test("""
+        def test_k(gpuperf):
+            gpuperf.check(print, expected=print)
+            assert gpuperf.time(lambda: 10.0, label="a").time_us < 1
+            assert gpuperf.profile(print).combined["duration_us"] > 1e9
+            assert gpuperf.time(lambda: 20.0, label="b").gb_per_s is None
+        """)
     paired = project.compare(K, looks=(1,), labels=("a", "b"))
     assert [record(paired, label=label).new_us for label in "ab"] == [10.0, 20.0]
 
@@ -310,30 +298,22 @@ def test_paths_in_the_command_line_are_mapped_to_old_code(project: Project) -> N
 
 
 def test_inline_extensions_are_built_separately(project: Project) -> None:
-    project.commit(
-        {
-            "test_k.py": """
-            import os
+    project.commit_test("""
+        import os
 
-            def test_k(gpuperf):
-                gpuperf.time(lambda: 10.0 + ("TORCH_EXTENSIONS_DIR" in os.environ))
-            """
-        }
-    )
+        def test_k(gpuperf):
+            gpuperf.time(lambda: 10.0 + ("TORCH_EXTENSIONS_DIR" in os.environ))
+        """)
     compared = record(project.compare(K, looks=(1,)))
     assert (compared.old_us, compared.new_us) == (11.0, 10.0)
 
 
 def test_nested_pytest_is_not_a_side_process(project: Project) -> None:
-    project.commit(
-        {
-            "test_k.py": """
-            import os
+    project.commit_test("""
+        import os
 
-            def test_k(gpuperf):
-                assert "GPUPERF_SIDE" not in os.environ
-                gpuperf.time(lambda: 10.0)
-            """
-        }
-    )
+        def test_k(gpuperf):
+            assert "GPUPERF_SIDE" not in os.environ
+            gpuperf.time(lambda: 10.0)
+        """)
     assert found(project.compare(K, looks=(1,))).decision is not None

@@ -26,8 +26,7 @@ def test_reference_is_computed_in_float64() -> None:
     found = accuracy(torch.softmax, data(20, 30), -1, expected=torch.softmax)
     assert (found.reference, found.dtype, found.elements) == ("float64", "float32", 600)
     assert found.rms_ulp == found.reference_rms_ulp
-    assert found.max_ulp is not None
-    assert 0.3 < found.max_ulp < 10
+    assert 0.3 < (found.max_ulp or 0) < 10
     assert (found.error_ratio, found.note) == (1.0, "")
 
 
@@ -36,8 +35,7 @@ def test_less_exact_function_has_a_larger_error_than_the_reference() -> None:
         return x.bfloat16().exp().float()
 
     found = accuracy(in_bfloat16, data(100), expected=torch.exp, rtol=0.1, atol=0.1)
-    assert found.error_ratio is not None
-    assert found.error_ratio > 1000
+    assert (found.error_ratio or 0) > 1000
 
 
 def test_reference_in_float64_is_taken_as_it_is() -> None:
@@ -102,8 +100,7 @@ def test_arguments_that_the_reference_writes_are_widened() -> None:
     x, out = data(100), torch.zeros(100)
     found = accuracy(twice, x, out, expected=twice, mutates=[1])
     assert (found.reference, found.output) == ("float64", "argument 1")
-    assert found.rms_ulp is not None
-    assert 0 < found.rms_ulp < 1
+    assert 0 < (found.rms_ulp or 0) < 1
     assert not out.any()
 
 

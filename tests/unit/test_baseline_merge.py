@@ -287,14 +287,13 @@ def test_counters_that_are_not_finite_are_left_out(store: BaselineStore) -> None
     assert content["tests"][NODEID]["measurements"]["main"]["counters"] == {"registers_per_thread": 32}
 
 
-def checked(rms_ulp: float, id: str = "20261120-173012-3f9a", **other: Any) -> Run:
-    error = Accuracy(reference="float64", dtype="float32", elements=10**6, rms_ulp=rms_ulp, **other)
+def accuracy(rms_ulp: float, dtype: str = "float32", **other: Any) -> Accuracy:
+    return Accuracy(reference="float64", dtype=dtype, elements=10**6, rms_ulp=rms_ulp, **other)
+
+
+def checked(error: Accuracy, id: str = "20261120-173012-3f9a") -> Run:
     correctness = Correctness(passed=True, accuracy=error)
     return run(record(main=Measurement(correctness=correctness)), id=id)
-
-
-def stored_accuracy(content: dict[str, Any]) -> Any:
-    return content["tests"][NODEID]["measurements"]["main"]["accuracy"]
 
 
 @pytest.mark.parametrize(
@@ -309,30 +308,26 @@ def stored_accuracy(content: dict[str, Any]) -> Any:
 def test_changed_error_is_accepted_beyond_its_tolerance(
     store: BaselineStore, rms_ulp: float, dtype: str, kind: str, line: str
 ) -> None:
-    accepted(store, checked(0.2887))
-    error = Accuracy(reference="float64", dtype=dtype, elements=10**6, rms_ulp=rms_ulp)
-    again = run(record(main=Measurement(correctness=Correctness(passed=True, accuracy=error))), id="2")
-    (entry,) = plan(again, store, "all", 5.0).entries
+    accepted(store, checked(accuracy(0.2887)))
+    (entry,) = plan(checked(accuracy(rms_ulp, dtype), "2"), store, "all", 5.0).entries
     assert entry.kind == kind
     assert line in entry.lines or not line
 
 
 def test_errors_of_each_output_are_kept_and_accepted(store: BaselineStore) -> None:
-    def other(rms_ulp: float) -> Accuracy:
-        return Accuracy(
-            reference="float64", dtype="float32", output="output[1]", elements=10**6, rms_ulp=rms_ulp
-        )
+    def both(second: float) -> Accuracy:
+        return accuracy(9.0, output="output[0]", others=(accuracy(second, output="output[1]"),))
 
-    before = accepted(store, checked(9.0, output="output[0]", others=(other(0.288675),)))
-    assert stored_accuracy(before)["others"][0]["rms_ulp"] == 0.2887
-    again = checked(9.0, id="2", output="output[0]", others=(other(7.0),))
-    (entry,) = plan(again, store, "all", 5.0).entries
+    before = accepted(store, checked(both(0.288675)))
+    (other,) = before["tests"][NODEID]["measurements"]["main"]["accuracy"]["others"]
+    assert other["rms_ulp"] == 0.2887
+    (entry,) = plan(checked(both(7.0), "2"), store, "all", 5.0).entries
     assert (entry.kind, "rms_ulp of output[1] 0.289 -> 7" in entry.lines) == ("changed", True)
 
 
 def test_error_joins_a_baseline_without_one(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.3))
-    (entry,) = plan(checked(0.3, id="2"), store, "new", 5.0).entries
+    (entry,) = plan(checked(accuracy(0.3), "2"), store, "new", 5.0).entries
     assert (entry.kind, entry.lines) == ("new", ("new: accuracy",))
 
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from fake_cupti import CONTEXT, PASSES, FakeCupti, activity, recording
+from fake_cupti import PASSES, FakeCupti, activity, install_on_a_gpu, recording
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters, launch_facts
-from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.records import GpuInfo, Profile
 from pytest_gpuperf.records.call import Call, Selection
@@ -38,9 +37,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeCupti]:
     """Let the fake CUPTI record these launches."""
 
     def put(cupti: FakeCupti, *launches: Activity) -> FakeCupti:
-        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-        monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
+        install_on_a_gpu(monkeypatch, cupti)
         monkeypatch.setattr(cupti_counters, "cupti", lambda: cupti)
         monkeypatch.setattr(cupti_counters, "recorded", recording(*launches))
         monkeypatch.setattr(cupti_counters, "CleanFlush", lambda _: lambda: cupti.called.append("flush"))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from fake_cupti import CONTEXT, Client, FakeCupti, install
-from pytest_gpuperf.measure.cupti import libcupti, range_profiler
+from fake_cupti import Client, FakeCupti, install_on_a_gpu
+from pytest_gpuperf.measure.cupti import libcupti
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import OWNER, CuptiError
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
@@ -28,10 +28,7 @@ TIME = "gpu__time_duration.sum"
 @pytest.fixture
 def cupti(monkeypatch: pytest.MonkeyPatch) -> FakeCupti:
     made = FakeCupti({TIME: 5000.0})
-    install(monkeypatch, made)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
+    install_on_a_gpu(monkeypatch, made)
     return made
 
 

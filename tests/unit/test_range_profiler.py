@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from fake_cupti import CONTEXT, NAN, PASSES, FakeCupti, install
-from pytest_gpuperf.measure.cupti import range_profiler
+from fake_cupti import NAN, PASSES, FakeCupti, install_on_a_gpu
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.cupti.range_profiler import RangeProfiler
 
@@ -16,10 +14,7 @@ SQUARE, SUM = {TIME: 5000.0, WARPS: 40.0}, {TIME: 3000.0, WARPS: NAN}
 
 @pytest.fixture(autouse=True)
 def _a_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
-    install(monkeypatch, FakeCupti())
+    install_on_a_gpu(monkeypatch, FakeCupti())
 
 
 def test_each_kernel_has_a_row_without_missing_values() -> None:

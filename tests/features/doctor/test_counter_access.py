@@ -7,9 +7,8 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from fake_cupti import CONTEXT, FakeCupti, install
+from fake_cupti import FakeCupti, install_on_a_gpu
 from pytest_gpuperf.features.doctor import counter_access
-from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 
 
@@ -17,10 +16,7 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 def test_one_counter_is_tried_and_cupti_detached(
     monkeypatch: pytest.MonkeyPatch, refusals: dict[str, int]
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(range_profiler, "_current_context", lambda: CONTEXT)
-    install(monkeypatch, FakeCupti())
+    install_on_a_gpu(monkeypatch, FakeCupti())
     made = FakeCupti({counter_access.CYCLES: 5.0}, refusals=refusals)
     monkeypatch.setattr(counter_access, "why_no_range_profiler", str)
     monkeypatch.setattr(counter_access, "cupti", lambda: made)
