@@ -76,5 +76,12 @@ def newest_run(pytester: pytest.Pytester) -> Run:
     return load_run(RunStore(pytester.path / ".gpuperf").resolve())
 
 
+def see(pytester: pytest.Pytester, *lines: str, options: tuple[str, ...] = (), **outcomes: int) -> None:
+    """Run the tests, and look for their outcomes and for lines of the output."""
+    result = pytester.runpytest("--gpuperf", *options)
+    result.assert_outcomes(**outcomes)
+    result.stdout.fnmatch_lines(lines)
+
+
 def accept(pytester: pytest.Pytester) -> None:
     pytester.runpytest("--gpuperf", "--gpuperf-update=all").assert_outcomes(passed=1)

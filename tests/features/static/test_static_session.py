@@ -13,7 +13,7 @@ from pytest_gpuperf.features.static import nvcc, nvrtc
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.static_profiles import label_of, profile_of
 from run_builders import measured, record, run
-from static_builders import NODEID, accept, kernel, newest_run, static_baseline, write_test
+from static_builders import NODEID, accept, kernel, newest_run, see, static_baseline, write_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,15 +39,13 @@ def test_kernel_is_compiled_without_gpu_and_recording(pytester: pytest.Pytester)
             gpuperf.limit("registers_per_thread <= 64", "none in tensor_instructions")
         """
     )
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "no GPU, *",
-            "test_k (sm_80) *≤100 %* regs, 128-bit loads* new",
-            "test_k (sm_90) *≤100 %* regs, 128-bit loads* new",
-            "1 test compiled, not run, by triton *",
-        ]
+    see(
+        pytester,
+        "no GPU, *",
+        "test_k (sm_80) *≤100 %* regs, 128-bit loads* new",
+        "test_k (sm_90) *≤100 %* regs, 128-bit loads* new",
+        "1 test compiled, not run, by triton *",
+        passed=1,
     )
     found = newest_run(pytester)
     assert found.environment.gpu.slug == "static"
@@ -68,13 +66,11 @@ def test_static_facts_are_accepted_and_compared_exactly(
     assert measurements["sm_90"]["counters"]["compiler"] == "triton 3.9.0, PTX 9.4"
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k (sm_90) * pass"])
     compiler["registers_per_thread"] = 25
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "gpuperf: sm_90: registers_per_thread 25 is worse than the baseline 24 (no tolerance)",
-            "*if this is intended: gpuperf baseline accept",
-        ]
+    see(
+        pytester,
+        "gpuperf: sm_90: registers_per_thread 25 is worse than the baseline 24 (no tolerance)",
+        "*if this is intended: gpuperf baseline accept",
+        failed=1,
     )
 
 
@@ -132,9 +128,7 @@ def test_a_broken_limit_names_the_architecture(
     pytester: pytest.Pytester, compiler: dict[str, Any], limit: str, line: str
 ) -> None:
     write_test(pytester, f"gpuperf.limit({limit!r})", archs="'sm_90', 'sm_120'")
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"gpuperf: {line}"])
+    see(pytester, f"gpuperf: {line}", failed=1)
 
 
 def test_replay_compiles_static_kernels_again(
@@ -144,9 +138,7 @@ def test_replay_compiles_static_kernels_again(
     times = measured(5.3, {"registers_per_thread": 40.0})
     add_recording(run(record(NODEID, main=times, sm_90=old), record("test_k.py::test_time", main=times)))
     write_test(pytester, "assert made['sm_90'].registers_per_thread == 24", "gpuperf.profile(print)")
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*"])
+    see(pytester, "*replayed from NVIDIA H200*", passed=1)
     write_test(pytester)
     result = pytester.runpytest("--gpuperf")
     result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*", "test_k (sm_90) * new"])
@@ -163,9 +155,7 @@ def test_replayed_static_regression_names_the_accept_command(
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(
         ["*if this is intended: pytest --gpuperf --gpuperf-replay=never --gpuperf-update=changed test_k.py"]
     )
-    pytester.runpytest("--gpuperf", "--gpuperf-replay=never", "--gpuperf-update=changed").assert_outcomes(
-        failed=1
-    )
+    see(pytester, options=("--gpuperf-replay=never", "--gpuperf-update=changed"), failed=1)
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
@@ -176,23 +166,25 @@ def test_named_run_is_shown_unchanged(pytester: pytest.Pytester, compiler: dict[
     pytester.runpytest("--gpuperf")
     compiler.clear()
     write_test(pytester, "assert made['sm_90'].registers_per_thread == 40", "print(made)")
-    result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest", "-s")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([re.sub(r"[][]", "?", f"*{kernel(registers_per_thread=40)!r:.100}*")])
-    result.stdout.fnmatch_lines(["test_k (sm_90)*40 regs, mma.sync wgmma, TMA, *new"])
+    see(
+        pytester,
+        re.sub(r"[][]", "?", f"*{kernel(registers_per_thread=40)!r:.100}*"),
+        "test_k (sm_90)*40 regs, mma.sync wgmma, TMA, *new",
+        options=("--gpuperf-replay=latest", "-s"),
+        passed=1,
+    )
     write_test(pytester, archs="'sm_120',")
     pytester.makepyfile(test_other="def test_new(gpuperf): gpuperf.static(print)")
-    result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest", "test_other.py", "-rs")
-    result.stdout.fnmatch_lines(["SKIPPED*the recording has no compiled kernels of this test"])
+    skipped = "SKIPPED*the recording has no compiled kernels of this test"
+    see(pytester, skipped, options=("--gpuperf-replay=latest", "test_other.py", "-rs"), skipped=1)
 
 
 def test_missing_compiler_skips_the_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvcc, "find", lambda: None)
     monkeypatch.setattr(nvrtc, "find", lambda: None)
     pytester.makepyfile("def test_k(gpuperf): gpuperf.static('__global__ void k() {}')")
-    result = pytester.runpytest("--gpuperf", "-rs")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*no compiler for CUDA source*pip install nvidia-cuda-nvrtc"])
+    why = "SKIPPED*no compiler for CUDA source*pip install nvidia-cuda-nvrtc"
+    see(pytester, why, options=("-rs",), skipped=1)
 
 
 def test_compile_error_fails_the_test_at_once(pytester: pytest.Pytester) -> None:
@@ -209,9 +201,7 @@ def test_compile_error_fails_the_test_at_once(pytester: pytest.Pytester) -> None
 
 def test_two_kernels_of_a_test_need_two_labels(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
     write_test(pytester, "gpuperf.static(print, archs=('sm_90',), label='second[x]')")
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["test_k (sm_90)*", "test_k (second?x??sm_90?)*"])
+    see(pytester, "test_k (sm_90)*", "test_k (second?x??sm_90?)*", passed=1)
     assert label_of("second[x]", "sm_90") in newest_run(pytester).tests[0].measurements
     write_test(pytester, "gpuperf.static(print, archs=('sm_90',))")
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["*under the label 'sm_90' already*label=*"])
