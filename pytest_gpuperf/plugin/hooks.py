@@ -13,7 +13,7 @@ from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.measure.counters.metric_name_check import check_names
 from pytest_gpuperf.plugin.internal_errors import COLLECTED, OwnErrors, is_of_measuring, register
 from pytest_gpuperf.plugin.reports import LateReport, Reports, invocation_of, properties, stop_timers
-from pytest_gpuperf.session import start as start_runner
+from pytest_gpuperf.session import start
 from pytest_gpuperf.session.expected_durations import load_durations
 from pytest_gpuperf.session.load_balancing import spread
 from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of
@@ -167,7 +167,7 @@ class Hooks:
 
     def _start(self, measuring: list[pytest.Item]) -> Runner:
         news = OwnErrors.of(measuring[0].config).news
-        runner = start_runner(self._settings, news, self._link)
+        runner = start(self._settings, news, self._link)
         if self._link is None and runner.on_gpu and early_options(measuring[0].config) is None:
             news.note(NOT_ISOLATED)
         linked = {path for path in {item.path for item in measuring} if path.resolve() != path}
@@ -214,13 +214,13 @@ class Hooks:
         reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
-        start = Start(own, invocation_of(config, self._settings), reporter)
+        begun = Start(own, invocation_of(config, self._settings), reporter)
         errors, judge = OwnErrors.of(config), runner.report.judge if runner.report is not None else None
         errors.run(
             "pytest_runtestloop",
             lambda: errors.news.error(*(orphans(config, judge, self._seen) if judge is not None else ())),
             lambda: errors.news.note(*(shifted(config, judge, self._seen) if judge is not None else ())),
-            lambda: runner.begin(states, start),
+            lambda: runner.begin(states, begun),
             self._tell_facts,
         )
 

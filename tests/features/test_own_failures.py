@@ -95,28 +95,18 @@ class Broken(NamedTuple):
     """True if the run file is there."""
 
 
+COLLECTION, LOOP = "pytest_collection_modifyitems", "pytest_runtestloop"
 SETUP, CALL, FINISH = "pytest_runtest_setup", "pytest_runtest_call", "pytest_sessionfinish"
 FAILED, ERROR = {"passed": 1, "failed": 1}, {"passed": 1, "errors": 1}
 EACH = [
     Broken("pytest_gpuperf.plugin.xdist_setup.isolate", "pytest_load_initial_conftests"),
     Broken("pytest_gpuperf.settings.settings.Settings.from_config", "pytest_configure", {}, 4, has_run=False),
-    Broken("pytest_gpuperf.plugin.hooks.start", "pytest_collection_modifyitems", ERROR, 1, has_run=False),
-    Broken(
-        "pytest_gpuperf.session.judge.Judge.guards",
-        "pytest_collection_modifyitems",
-        ERROR,
-        1,
-        has_run=False,
-    ),
-    Broken("pytest_gpuperf.session.progress.Display.wait_for", "pytest_runtestloop"),
-    Broken(f"{LIVE}.LiveRunner._run_all", "pytest_runtestloop"),
-    Broken(
-        f"{LIVE}.LiveRunner._run_all",
-        "pytest_runtestloop",
-        status=4,
-        arguments=("--gpuperf-sanitize=memcheck",),
-    ),
-    Broken(f"{LIVE}.Settler", "pytest_runtestloop"),
+    Broken("pytest_gpuperf.plugin.hooks.start", COLLECTION, ERROR, 1, has_run=False),
+    Broken("pytest_gpuperf.session.judge.Judge.guards", COLLECTION, ERROR, 1, has_run=False),
+    Broken("pytest_gpuperf.session.progress.Display.wait_for", LOOP),
+    Broken(f"{LIVE}.LiveRunner._run_all", LOOP),
+    Broken(f"{LIVE}.LiveRunner._run_all", LOOP, status=4, arguments=("--gpuperf-sanitize=memcheck",)),
+    Broken(f"{LIVE}.Settler", LOOP),
     Broken("pytest_gpuperf.session.seeds.seed_of", SETUP, ERROR, 1, has_run=False),
     Broken("pytest_gpuperf.session.judge.judge", CALL, FAILED, 1),
     Broken("pytest_gpuperf.plugin.hooks.properties", CALL, FAILED, 1),
