@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(autouse=True)
-def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
-
-
 trace = partial(gpuperf, "trace")
 
 
@@ -65,7 +60,8 @@ def test_ranks_of_a_folder_stand_next_to_each_other(project: Path) -> None:
     assert [one["rank"] for one in as_json(*sorted((project / "logs").iterdir()))] == [0, 1]
 
 
-def test_time_of_a_file_is_split(project: Path) -> None:
+def test_time_of_a_file_is_split(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     rank(0, steps=1).write(project / "x.json")
     text = trace("x.json").stdout
     assert "250 µs of it busy, kernels 300 µs in sum" in text

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Trace
 
 
+@pytest.fixture
+def trace() -> TraceBuilder:
+    return TraceBuilder()
+
+
 def table(trace: TraceBuilder, annotation: str | None = None) -> Trace:
     return summarise(trace.read(), annotation=annotation)
 
 
-def test_idle_time_is_the_gaps_between_activities() -> None:
-    trace = TraceBuilder()
+def test_idle_time_is_the_gaps_between_activities(trace: TraceBuilder) -> None:
     for start in (100.0, 110.0, 130.0):
         trace.kernel("k", start, 6.0)
     found = table(trace)
@@ -33,8 +37,7 @@ def test_idle_time_is_the_gaps_between_activities() -> None:
     assert found.launch_gap_us == 9.0
 
 
-def test_graph_nodes_share_one_host_launch() -> None:
-    trace = TraceBuilder()
+def test_graph_nodes_share_one_host_launch(trace: TraceBuilder) -> None:
     number = trace.call("cudaGraphLaunch", 90.0)
     for start in (100.0, 103.0, 106.0):
         trace.kernel("k", start, 2.0, correlation=number)
@@ -42,8 +45,7 @@ def test_graph_nodes_share_one_host_launch() -> None:
     assert (found.launches, found.host_launches) == (3, 1)
 
 
-def test_copies_and_fills_count_as_data_movement() -> None:
-    trace = TraceBuilder()
+def test_copies_and_fills_count_as_data_movement(trace: TraceBuilder) -> None:
     trace.kernel("square_kernel", 100.0, 5.0)
     trace.copy(110.0, 2.0, 4096)
     trace.copy(120.0, 2.0, 8192, "DtoH (Device -> Pinned)")
@@ -55,8 +57,7 @@ def test_copies_and_fills_count_as_data_movement() -> None:
     assert found.class_shares_pct["data_movement"] == 50.0
 
 
-def test_waiting_host_calls_are_synchronizations() -> None:
-    trace = TraceBuilder()
+def test_waiting_host_calls_are_synchronizations(trace: TraceBuilder) -> None:
     trace.kernel("k", 100.0, 5.0)
     for name in ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cuEventSynchronize"):
         trace.call(name, 200.0)
@@ -65,8 +66,7 @@ def test_waiting_host_calls_are_synchronizations() -> None:
     assert table(trace).synchronizations == 3
 
 
-def test_a_kernel_launched_with_another_grid_is_another_row() -> None:
-    trace = TraceBuilder()
+def test_a_kernel_launched_with_another_grid_is_another_row(trace: TraceBuilder) -> None:
     trace.kernel("k", 100.0, 5.0, grid=(10, 1, 1))
     trace.kernel("k", 110.0, 5.0, grid=(10, 1, 1))
     trace.kernel("k", 120.0, 8.0, grid=(20, 1, 1))
@@ -76,8 +76,7 @@ def test_a_kernel_launched_with_another_grid_is_another_row() -> None:
     ]
 
 
-def test_occupancy_is_computed_if_kineto_reads_zero() -> None:
-    trace = TraceBuilder()
+def test_occupancy_is_computed_if_kineto_reads_zero(trace: TraceBuilder) -> None:
     # 168 registers and 1 block of 384 threads are typical of a warp-specialised GEMM on Hopper.
     trace.kernel("nvjet_tst_128x256_64x4", 100.0, 50.0, grid=(132, 1, 1), block=(384, 1, 1), registers=168,
                  shared=213000)  # fmt: skip
@@ -86,8 +85,7 @@ def test_occupancy_is_computed_if_kineto_reads_zero() -> None:
     assert (row.blocks_per_sm, row.waves) == (1.0, 1.0)
 
 
-def test_table_shows_the_median_call() -> None:
-    trace = TraceBuilder()
+def test_table_shows_the_median_call(trace: TraceBuilder) -> None:
     for call, dur in enumerate((30.0, 5.0, 7.0)):
         trace.annotation(CALL_MARK, 1000.0 * call, 20.0)
         # The kernel runs long after the host's annotation has ended.
@@ -96,8 +94,7 @@ def test_table_shows_the_median_call() -> None:
     assert (found.gpu_time_us, found.occurrences, found.region) == (7.0, 3, CALL_MARK)
 
 
-def test_waits_between_calls_do_not_count() -> None:
-    trace = TraceBuilder()
+def test_waits_between_calls_do_not_count(trace: TraceBuilder) -> None:
     for call in range(3):
         trace.annotation(CALL_MARK, 1000.0 * call, 20.0)
         trace.kernel("k", 1000.0 * call + 30, 5.0, launched=1000.0 * call + 10)
@@ -106,16 +103,14 @@ def test_waits_between_calls_do_not_count() -> None:
     assert table(trace).synchronizations == 1
 
 
-def test_unrecorded_launch_belongs_to_the_call_around_it() -> None:
-    trace = TraceBuilder()
+def test_unrecorded_launch_belongs_to_the_call_around_it(trace: TraceBuilder) -> None:
     for call in range(3):
         trace.annotation(CALL_MARK, 1000.0 * call, 20.0)
         trace.kernel("square_kernel", 1000.0 * call + 400, 5.0, correlation=7_000_000 + call)
     assert table(trace).launches == 1
 
 
-def test_steps_of_the_profiler_can_be_selected() -> None:
-    trace = TraceBuilder()
+def test_steps_of_the_profiler_can_be_selected(trace: TraceBuilder) -> None:
     for step in range(3):
         trace.annotation(f"ProfilerStep#{step}", 1000.0 * step, 900.0)
         for start in range(step + 1):
@@ -125,8 +120,7 @@ def test_steps_of_the_profiler_can_be_selected() -> None:
     assert (found.launches, found.region, found.occurrences) == (2, "ProfilerStep#1", 3)
 
 
-def test_busier_of_two_gpus_counts() -> None:
-    trace = TraceBuilder()
+def test_busier_of_two_gpus_counts(trace: TraceBuilder) -> None:
     trace.kernel("a", 100.0, 5.0, device=0)
     trace.kernel("b", 100.0, 50.0, device=1)
     other = {**H200_PROPERTIES, "id": 1, "name": "NVIDIA B200", "computeMajor": 10}
@@ -136,8 +130,7 @@ def test_busier_of_two_gpus_counts() -> None:
     assert region_line(found).endswith("not shown: GPU 0, which worked too")
 
 
-def test_tensor_core_share_states_the_unknown_part() -> None:
-    trace = TraceBuilder()
+def test_tensor_core_share_states_the_unknown_part(trace: TraceBuilder) -> None:
     trace.kernel("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn", 100.0, 60.0)
     trace.kernel("ampere_sgemm_128x64_nn", 200.0, 30.0)
     trace.kernel("my_kernel", 300.0, 10.0)
@@ -145,8 +138,7 @@ def test_tensor_core_share_states_the_unknown_part() -> None:
     assert (found.tensor_core_share_pct, found.tensor_cores_unknown_pct) == (60.0, 10.0)
 
 
-def test_code_overrules_the_name_on_tensor_cores() -> None:
-    trace = TraceBuilder()
+def test_code_overrules_the_name_on_tensor_cores(trace: TraceBuilder) -> None:
     trace.kernel("my_kernel", 100.0, 60.0)
 
     def code(kernel: TraceActivity) -> bool | None:
@@ -155,8 +147,7 @@ def test_code_overrules_the_name_on_tensor_cores() -> None:
     assert summarise(replace(trace.read(), tensor_cores=code)).tensor_core_share_pct == 100.0
 
 
-def test_another_span_changes_busy_share_and_gap() -> None:
-    trace = TraceBuilder()
+def test_another_span_changes_busy_share_and_gap(trace: TraceBuilder) -> None:
     for start in (100.0, 110.0, 120.0):
         trace.kernel("void at::native::vectorized_elementwise_kernel<4, Add>", start, 5.0)
     profiled = table(trace)
