@@ -63,7 +63,7 @@ def test_every_row_opens_and_every_picture_is_drawn(
     rows = page.locator(ROWS).count()
     assert rows > 15
     # Those at the top have a time.
-    page.locator("thead th", has_text="time").locator("button").click()
+    page.locator("thead th:visible", has_text="time").locator("button").first.click()
     page.get_by_role("button", name="Open all").click()
     page.wait_for_function(
         "n => document.querySelectorAll('.details .facts').length >= n", arg=min(rows, 100) - 10
@@ -201,7 +201,7 @@ def test_large_table_is_shown_in_portions(tmp_path: Path, opened: Callable[..., 
     page = opened(tmp_path / "report.html")
     status = page.get_by_role("status")
     assert status.inner_text() == "500 of 1100 shown, 600 more fit"
-    page.locator("thead th", has_text="time").locator("button").click()
+    page.locator("thead th:visible", has_text="time").locator("button").first.click()
     assert names_of(page)[0] == "test[1099]"
     page.get_by_role("button", name="Show more").click()
     assert page.locator(ROWS).count() == 1000
