@@ -128,8 +128,8 @@ def measure() -> Results:
     from benchmarks.children import ROOT
     from benchmarks.timing_accuracy.kernels import matmul, softmax, square
     from pytest_gpuperf.measure.device.conditions import Nvml
-    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu_identity import gpu_info
     from pytest_gpuperf.measure.timing.sm_clock import Burn
     from pytest_gpuperf.measure.timing.timer import Timer
 

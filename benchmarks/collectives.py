@@ -105,8 +105,8 @@ def measure(world: int, nccl_tests: Path | None, rounds: int) -> Results:
     """Time all collectives by all methods, in turn."""
     from benchmarks.children import ROOT, say
     from pytest_gpuperf.features.ranks.team import Team
-    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
     cases = [(kind, size) for kind in KINDS for size in SIZES]
     found: dict[tuple[Collective, int], dict[str, list[float]]] = {

@@ -274,8 +274,8 @@ def main() -> None:
         found = read(given.file)
         print(source(found) + report(found))
         return
-    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
     end_in_order_when_told()
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -97,8 +97,8 @@ def measure() -> Results:
     from pytest_gpuperf.measure import correctness
     from pytest_gpuperf.measure.correctness.call_tensors import Arguments
     from pytest_gpuperf.measure.correctness.guarded_call import call_between_red_zones
-    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
     bugs = {
         bug.fn.__name__: _fuzz(bug.fn, bug.expected, bug.shapes, dtypes=(bug.dtype,), **bug.options)

@@ -225,8 +225,8 @@ def measure(folder: Path, seconds: float, words: list[str]) -> None:
         seconds: After this time no further trial starts.
         words: Parts of names of trials to run; empty for all.
     """
-    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
     until = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as made, ThreadPoolExecutor(JOBS) as pool:

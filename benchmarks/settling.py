@@ -399,8 +399,8 @@ def main() -> None:
 
 def _keep(cases: Iterable[Case], path: Path, baseline: set[str], busy: int | None) -> Part:
     """Write each case to the file as it comes, after those that it has; return the new part."""
-    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
     gpu = gpu_info()
     before = read(path).parts if path.exists() else ()

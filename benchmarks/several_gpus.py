@@ -118,8 +118,8 @@ def joined(results: Sequence[Results]) -> Results:
 
 def measure(out: Path, runs: int, numbers: Sequence[int], arguments: list[str]) -> None:
     """Run the suites on each number of GPUs, in turn; the file is written after each run."""
-    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu_identity import gpu_info
     from pytest_gpuperf.measure.device.visible_gpus import visible_gpus
 
     visible = len(visible_gpus())

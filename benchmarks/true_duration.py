@@ -24,8 +24,8 @@ from torch.profiler import ProfilerActivity, profile
 from pytest_gpuperf.measure.cupti.libcupti import detach
 from pytest_gpuperf.measure.device.driver import STAMP
 from pytest_gpuperf.measure.device.originals import finish
+from pytest_gpuperf.measure.timing.batch_preparation import prepare, waits_for_gpu
 from pytest_gpuperf.measure.timing.graph import block_gpu, capture
-from pytest_gpuperf.measure.timing.preparation import prepare, waits_for_gpu
 from pytest_gpuperf.measure.timing.sm_clock import Stamps
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from pytest_gpuperf.metrics.presets import PRESETS, PURPOSES
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder
 from pytest_gpuperf.records.run_store import load_run
-from pytest_gpuperf.records.sanitizer_errors import errors_of
+from pytest_gpuperf.records.sanitizer_error_texts import errors_of
 from pytest_gpuperf.settings.options import all_options
 
 if TYPE_CHECKING:

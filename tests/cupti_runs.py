@@ -15,7 +15,7 @@ from pytest_gpuperf.measure.counters import cupti_counters
 from pytest_gpuperf.measure.counters.kernel_profile import RawKernel
 from pytest_gpuperf.measure.cupti import activity as cupti_activity
 from pytest_gpuperf.measure.cupti import range_profiler
-from pytest_gpuperf.measure.device import device_properties
+from pytest_gpuperf.measure.device import gpu_identity
 from pytest_gpuperf.records import GpuInfo
 from pytest_gpuperf.records.passes import PassFolder
 
@@ -47,7 +47,7 @@ def install(*, refusals: dict[str, int] | None = None, missing: str = "", has_nc
     vars(live).update(why_not_live=lambda: "")
     if not has_ncu:
         vars(live).update(find_ncu=lambda _: None)
-    vars(device_properties).update(gpu_info=lambda: info)
+    vars(gpu_identity).update(gpu_info=lambda: info)
     nothing = {name: lambda *_: None for name in ("cudaProfilerStart", "cudaProfilerStop")}
     vars(torch.cuda).update(
         synchronize=lambda: None,

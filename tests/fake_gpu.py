@@ -171,7 +171,7 @@ def pytest_configure() -> None:
     GpuLock.__init__.__defaults__ = ((Path(tempfile.gettempdir()),),)
     pytest_gpuperf.session.live_runner.why_not_live = lambda: ""
     own = replace(H200, uuid=os.environ.get("CUDA_VISIBLE_DEVICES", H200.uuid))
-    stand_in("pytest_gpuperf.measure.device.device_properties", gpu_info=lambda: own)
+    stand_in("pytest_gpuperf.measure.device.gpu_identity", gpu_info=lambda: own)
     environment = one_test().environment
     environment = replace(environment, gpu=own, toolchain=replace(environment.toolchain, python="3.12.3"))
     stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: environment)

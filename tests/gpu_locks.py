@@ -16,7 +16,7 @@ UUID = "GPU-c4101d6e-0f0c-4b6e-9c3e-000000000001"
 GPU = """
 import sys
 from types import SimpleNamespace
-import pytest_gpuperf.measure.device.device_properties, pytest_gpuperf.session.live_runner
+import pytest_gpuperf.measure.device.gpu_identity, pytest_gpuperf.session.live_runner
 from pytest_gpuperf.records import GpuInfo
 
 sys.modules["pytest_gpuperf.measure.device.originals"] = SimpleNamespace(Originals=lambda _: None)
@@ -24,7 +24,7 @@ sys.modules["pytest_gpuperf.measure.timing.timer"] = SimpleNamespace(Timer=lambd
 sys.modules["pytest_gpuperf.measure.first_calls"] = SimpleNamespace(CodeReader=lambda _: None)
 
 pytest_gpuperf.session.live_runner.why_not_live = lambda: ""
-pytest_gpuperf.measure.device.device_properties.gpu_info = lambda: GpuInfo(
+pytest_gpuperf.measure.device.gpu_identity.gpu_info = lambda: GpuInfo(
     name="A GPU", slug="a-gpu", uuid={uuid!r}
 )
 """

@@ -13,7 +13,7 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.device import memory, originals
-from pytest_gpuperf.measure.timing import batch, graph, preparation, sm_clock
+from pytest_gpuperf.measure.timing import batch, batch_preparation, graph, sm_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,7 +92,7 @@ class SimulatedGpu:
         patch.setattr(graph, "free_bytes", lambda: self.free_bytes)
         patch.setattr(sm_clock, "time", SimpleNamespace(sleep=self._rest))
         patch.setattr(batch, "recorded", self._recorded)
-        patch.setattr(preparation, "detach", lambda: self.log.append("detach"))
+        patch.setattr(batch_preparation, "detach", lambda: self.log.append("detach"))
 
     def kernel(self, us: float, name: str = "k") -> Callable[[], None]:
         """Return a function that launches a kernel."""

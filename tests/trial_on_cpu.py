@@ -76,7 +76,7 @@ def pytest_configure() -> None:
 
     GpuLock.__init__.__defaults__ = ((Path(tempfile.gettempdir()),),)
     vars(live_runner)["why_not_live"] = lambda: ""
-    stand_in("pytest_gpuperf.measure.device.device_properties", gpu_info=lambda: H200)
+    stand_in("pytest_gpuperf.measure.device.gpu_identity", gpu_info=lambda: H200)
     stand_in("pytest_gpuperf.measure.device.environment", environment=lambda *_: one_test().environment)
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=Timer)
     Gpuperf.device = property(lambda _: torch.device("cpu"))  # type: ignore[assignment]

@@ -22,7 +22,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.report_file import read_file
 from pytest_gpuperf.features.trace.files import read_traces
 from pytest_gpuperf.metrics.combination import combine
-from pytest_gpuperf.records.file_kinds import kind_of
+from pytest_gpuperf.records.file_kind_detection import kind_of
 
 if TYPE_CHECKING:
     from benchmarks.corpus.independent import Values

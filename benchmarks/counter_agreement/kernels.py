@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.counter_agreement.results import REPEATS, Reading
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import PRESETS
 from pytest_gpuperf.records.call import Call, Selection

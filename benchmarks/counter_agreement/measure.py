@@ -19,8 +19,8 @@ from benchmarks.counter_agreement.nsight_python import with_nsight_python
 from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS, SCHEMA, Agreement, Results
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ncu.report_reader import read_report_isolated
-from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.environment import environment
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.ncu.tool import CACHE_CONTROL, CLOCK_CONTROL, find_ncu
 from pytest_gpuperf.metrics import ncu_metric_names
 from pytest_gpuperf.metrics.chips import chip_of

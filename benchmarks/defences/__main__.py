@@ -92,8 +92,8 @@ def _tried(one: Outcome, result: str, theme: str = "") -> Tried:
 
 def measure(out: Path, minutes: float, only: tuple[str, ...]) -> None:
     """Run the parts in `only`, and write the results after each."""
-    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
     end = time.monotonic() + 60 * minutes
 

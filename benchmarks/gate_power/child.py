@@ -17,8 +17,8 @@ from benchmarks.children import ROOT
 from benchmarks.gate_power.kernels import POWER_LIMITED, build_again, build_all, modes
 from benchmarks.gate_power.samples import Began, Failed, SessionSample, model_key
 from pytest_gpuperf.measure.device.conditions import Nvml
-from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.environment import environment
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.device.originals import elapsed_us, event, record
 from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.timing.timer import Timer

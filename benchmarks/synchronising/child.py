@@ -13,8 +13,8 @@ from benchmarks.children import ROOT
 from benchmarks.gate_power.samples import Began, Failed, SessionSample
 from benchmarks.synchronising.callables import build_all
 from pytest_gpuperf.measure.device.conditions import Nvml
-from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.environment import environment
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.timing.timer import Timer
 
 if TYPE_CHECKING:

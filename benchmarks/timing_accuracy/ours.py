@@ -17,8 +17,8 @@ from benchmarks.timing_accuracy.kernels import KERNELS
 from benchmarks.timing_accuracy.results import Ours
 from benchmarks.timing_accuracy.truth import durations
 from pytest_gpuperf.measure.device.conditions import Nvml
-from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.environment import environment
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.timing.timer import Timer
 from pytest_gpuperf.settings.options import OPTIONS
 

@@ -14,7 +14,7 @@ from benchmarks.timing_accuracy.kernels import KERNELS
 from benchmarks.timing_accuracy.results import Placement
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device.conditions import Nvml
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.timing.timer import Timer
 
 if TYPE_CHECKING:

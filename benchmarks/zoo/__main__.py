@@ -200,8 +200,8 @@ def plan(
 
 def measure(given: argparse.Namespace) -> Results:
     """Run the zoo, and write the file after every callable that took part."""
-    from pytest_gpuperf.measure.device.device_properties import gpu_info
     from pytest_gpuperf.measure.device.environment import environment
+    from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
     path: Path = given.files[0]
     date = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")

@@ -19,7 +19,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.device.conditions import Nvml
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.first_calls import CodeReader
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch

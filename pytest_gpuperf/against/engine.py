@@ -18,8 +18,8 @@ from pytest_gpuperf.against.build import build
 from pytest_gpuperf.against.messages import Ended
 from pytest_gpuperf.against.process_launcher import Launcher
 from pytest_gpuperf.against.restart_series import Series
-from pytest_gpuperf.against.side_invocation import Sides
 from pytest_gpuperf.against.side_process import CRASH, GOING_S, LostError, SideProcess
+from pytest_gpuperf.against.sides import Sides
 from pytest_gpuperf.against.turns import RestartResult, Turns
 from pytest_gpuperf.against.worktree import old_tree
 from pytest_gpuperf.processes.signals import signals_held_off

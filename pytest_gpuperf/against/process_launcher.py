@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from typing import Any, BinaryIO
 
-    from pytest_gpuperf.against.side_invocation import Sides
+    from pytest_gpuperf.against.sides import Sides
     from pytest_gpuperf.processes.children import Leader
     from pytest_gpuperf.statistics.sequential import Side
 

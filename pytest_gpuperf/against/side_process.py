@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.messages import Answer, Command, SidePlan
     from pytest_gpuperf.against.process_launcher import Launcher
-    from pytest_gpuperf.against.side_invocation import Sides
+    from pytest_gpuperf.against.sides import Sides
     from pytest_gpuperf.statistics.sequential import Side
 
 PATIENCE_S = 900.0

@@ -17,7 +17,7 @@ from pytest_gpuperf.judge.counters import (
     distinct_kernels,
 )
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.judge.settlement import STORED_OFF
+from pytest_gpuperf.judge.suspects import STORED_OFF
 from pytest_gpuperf.judge.times import judge_time, other_call
 from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
 from pytest_gpuperf.records.change import Change, show_value

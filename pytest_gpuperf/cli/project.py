@@ -12,7 +12,7 @@ import click
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records.run_store import STATE_FOLDER, RunStore, load_run
 from pytest_gpuperf.report.number_format import count
-from pytest_gpuperf.settings.ini_file import find_config
+from pytest_gpuperf.settings.ini_file_search import find_config
 from pytest_gpuperf.settings.options import RUNS_KEPT, number_of, runs_kept
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 

@@ -20,7 +20,7 @@ from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.kernel_code import compare_code
-from pytest_gpuperf.records.sanitizer_errors import errors_of
+from pytest_gpuperf.records.sanitizer_error_texts import errors_of
 from pytest_gpuperf.records.value_names import COMPILE, PEAK_MEMORY
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.statistics.decision import Outcome

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
     from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
-    from pytest_gpuperf.plugin.reports import Reports
+    from pytest_gpuperf.plugin.late_reports import Reports
     from pytest_gpuperf.session.run_report import RunReport
     from pytest_gpuperf.session.worker_messages import Facts, Message, TerminalLine
     from pytest_gpuperf.settings.settings import Settings

@@ -12,7 +12,7 @@ from pytest_gpuperf.compat.pytest_names import early_options, kept_failure
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.measure.counters.metric_name_check import check_names
 from pytest_gpuperf.plugin.internal_errors import COLLECTED, OwnErrors, is_of_measuring, register
-from pytest_gpuperf.plugin.reports import LateReport, Reports, invocation_of, properties, stop_timers
+from pytest_gpuperf.plugin.late_reports import LateReport, Reports, invocation_of, properties, stop_timers
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.expected_durations import load_durations
 from pytest_gpuperf.session.load_balancing import spread

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.compat.pytest_names import benchmarks_of, kept_failure, reporter_type
-from pytest_gpuperf.measure.device.health import why_broken
+from pytest_gpuperf.measure.device.lasting_errors import why_broken
 from pytest_gpuperf.plugin.internal_errors import OwnErrors, register
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.records.decoding import decode_versioned
-from pytest_gpuperf.records.file_kinds import kind_of_content, refuse_ncu, refuse_trace, type_of
+from pytest_gpuperf.records.file_kind_detection import kind_of_content, refuse_ncu, refuse_trace, type_of
 from pytest_gpuperf.records.files import find_files, read_unpacked, show_path, write_files
 
 if TYPE_CHECKING:

@@ -17,16 +17,16 @@ from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.passes import RESULTS_FILE, PassFolder, SelectedTest
 from pytest_gpuperf.records.run import COUNTERS_OFF
 from pytest_gpuperf.records.run_store import make_state_folder
-from pytest_gpuperf.records.sanitizer_errors import errors_of
+from pytest_gpuperf.records.sanitizer_error_texts import errors_of
 from pytest_gpuperf.registry import instrument
 from pytest_gpuperf.session.judge import Judge
 from pytest_gpuperf.session.late_work import is_unread
 from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.progress import Display
-from pytest_gpuperf.session.replacement_worker_results import PassResults, read_results
 from pytest_gpuperf.session.run_report import RunFile, RunReport
 from pytest_gpuperf.session.runner import Runner
 from pytest_gpuperf.session.settling import Against, Settler
+from pytest_gpuperf.session.stored_pass_results import PassResults, read_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,8 +65,8 @@ class LiveRunner(Runner):
 
     def __init__(self, settings: Settings, news: News, link: Link | None = None) -> None:
         from pytest_gpuperf.measure.device.conditions import Nvml
-        from pytest_gpuperf.measure.device.device_properties import gpu_info
         from pytest_gpuperf.measure.device.environment import environment
+        from pytest_gpuperf.measure.device.gpu_identity import gpu_info
         from pytest_gpuperf.measure.first_calls import CodeReader
         from pytest_gpuperf.measure.timing.timer import Timer
 

@@ -23,11 +23,11 @@ from pytest_gpuperf.against.messages import (
     RunBlock,
     SidePlan,
 )
-from pytest_gpuperf.against.provenance import Modules
+from pytest_gpuperf.against.own_code_check import Modules
 from pytest_gpuperf.compat.compiler_names import choices_noted
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, kept_attached
-from pytest_gpuperf.measure.device.health import why_broken
+from pytest_gpuperf.measure.device.lasting_errors import why_broken
 from pytest_gpuperf.session.child_runner import ChildRunner, ChildSource, make_child
 from pytest_gpuperf.session.marker import name_of
 from pytest_gpuperf.settings.settings import SIDE_ENV
@@ -236,7 +236,7 @@ class SideRunner(ChildRunner):
     """Times the calls that the other side times too."""
 
     def __init__(self, settings: Settings, path: Path) -> None:
-        from pytest_gpuperf.measure.device.device_properties import gpu_info
+        from pytest_gpuperf.measure.device.gpu_identity import gpu_info
         from pytest_gpuperf.measure.first_calls import CodeReader
         from pytest_gpuperf.measure.timing.timer import Timer
 

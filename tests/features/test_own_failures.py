@@ -15,7 +15,7 @@ import pytest_gpuperf.features.page.page
 import pytest_gpuperf.features.trace.capture
 import pytest_gpuperf.measure.device.conditions
 import pytest_gpuperf.plugin.hooks
-import pytest_gpuperf.plugin.reports
+import pytest_gpuperf.plugin.late_reports
 import pytest_gpuperf.plugin.xdist_setup  # noqa: F401
 from pytest_gpuperf.measure.device.gpu_lock import HELD_ENV
 from pytest_gpuperf.plugin.internal_errors import ISSUES
@@ -71,7 +71,7 @@ def _fake_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "pytest_gpuperf.measure.counters.cupti_counters.CuptiCounters.lookup": lambda *_: found,
         "pytest_gpuperf.measure.cupti.range_profiler.why_no_range_profiler": lambda: "",
         "pytest_gpuperf.measure.device.environment.environment": lambda *_: one_test().environment,
-        "pytest_gpuperf.measure.device.device_properties.gpu_info": lambda: H200,
+        "pytest_gpuperf.measure.device.gpu_identity.gpu_info": lambda: H200,
         "pytest_gpuperf.measure.timing.timer.Timer": FakeTimer,
         "pytest_gpuperf.features.trace.capture.capture": lambda *_: Trace(),
     }

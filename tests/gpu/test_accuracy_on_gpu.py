@@ -17,7 +17,7 @@ from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.measure.correctness.accuracy import accuracy_of
 from pytest_gpuperf.measure.correctness.call_tensors import argument_bytes
 from pytest_gpuperf.measure.device.conditions import Nvml
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.timing.timer import Timer
 from pytest_gpuperf.records import Measurement
 

@@ -16,7 +16,7 @@ from benchmarks.counter_agreement.kernels import METRICS
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import PRESETS
@@ -153,7 +153,7 @@ UNDER_NCU = """
 import torch
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.records.call import Selection
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.call import Call
 x = torch.randn(64, 64, device="cuda")
@@ -179,7 +179,7 @@ import ctypes, sys, torch
 from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
 from pytest_gpuperf.records.call import Selection
 from pytest_gpuperf.measure.cupti.libcupti import cupti
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.measure.timing.timer import Timer

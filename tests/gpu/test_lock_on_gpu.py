@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 
 if TYPE_CHECKING:

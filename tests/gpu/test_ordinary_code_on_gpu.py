@@ -13,8 +13,8 @@ from exploits.on_caches import keep_in_l2
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import driver
 from pytest_gpuperf.measure.device.conditions import Nvml
-from pytest_gpuperf.measure.device.device_properties import gpu_info
 from pytest_gpuperf.measure.device.driver import CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.timing.timer import Timer
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 
 from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.measure.device.conditions import Nvml
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.timing.timer import Timer
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.conditions import Nvml
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, capture
 from pytest_gpuperf.measure.timing.timer import Timer
 

@@ -14,7 +14,7 @@ from against_environment import KERNELS, empty_environment, environment
 from against_project import ARGUMENTS, Project
 from pytest_gpuperf.against.build import builds
 from pytest_gpuperf.against.interpreter import Installed, changes, check_plugin, installed, parse
-from pytest_gpuperf.against.side_invocation import Sides
+from pytest_gpuperf.against.sides import Sides
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.passes import Invocation
 

@@ -13,13 +13,13 @@ from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.timing import batch as batches
 from pytest_gpuperf.measure.timing import graph as graphs
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
+from pytest_gpuperf.measure.timing.batch_preparation import waits_for_gpu
 from pytest_gpuperf.measure.timing.graph import (
     NotCapturableError,
     NothingLaunchedError,
     capture,
     replay_us,
 )
-from pytest_gpuperf.measure.timing.preparation import waits_for_gpu
 from pytest_gpuperf.measure.verification import verifier
 from simulated_gpu import SimulatedGpu, SimulatedStamps
 

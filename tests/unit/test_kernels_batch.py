@@ -11,7 +11,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing import kernels_batch, preparation
+from pytest_gpuperf.measure.timing import batch_preparation, kernels_batch
 from pytest_gpuperf.measure.timing.batch import Block, GpuWork, HostBatch
 from pytest_gpuperf.measure.timing.graph import NotCapturableError, nothing_launched
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call, single_call_of, work_of
@@ -174,18 +174,18 @@ def test_kernels_with_the_name_of_the_marks_are_refused(cupti: FakeCupti) -> Non
 @pytest.fixture
 def prepare(monkeypatch: pytest.MonkeyPatch, cupti: FakeCupti) -> Callable[..., Batch]:
     """Return a function that prepares a call whose capture fails with an error."""
-    monkeypatch.setattr(preparation, "detach", lambda: None)
-    monkeypatch.setattr(preparation, "_probe", lambda _: preparation._Probe(5.0, 5.0))
+    monkeypatch.setattr(batch_preparation, "detach", lambda: None)
+    monkeypatch.setattr(batch_preparation, "_probe", lambda _: batch_preparation._Probe(5.0, 5.0))
     monkeypatch.setattr(originals, "event", lambda: None)
 
     def prepare(mode: str, error: Exception, *, waits: bool = True) -> Batch:
         def capture(_: object) -> None:
             raise error
 
-        monkeypatch.setattr(preparation, "capture", capture)
-        monkeypatch.setattr(preparation, "rehearse", lambda _: None)
-        monkeypatch.setattr(preparation, "waits_for_gpu", lambda _: waits)
-        return preparation.prepare(cupti.call, mode, flush_bytes=1, stamps=None)
+        monkeypatch.setattr(batch_preparation, "capture", capture)
+        monkeypatch.setattr(batch_preparation, "rehearse", lambda _: None)
+        monkeypatch.setattr(batch_preparation, "waits_for_gpu", lambda _: waits)
+        return batch_preparation.prepare(cupti.call, mode, flush_bytes=1, stamps=None)
 
     return prepare
 

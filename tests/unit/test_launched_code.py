@@ -13,7 +13,7 @@ import pytest
 from fake_cupti import FakeCupti, install
 from pytest_gpuperf.compat import compiler_names
 from pytest_gpuperf.measure import first_calls
-from pytest_gpuperf.measure.cubin import Cubin
+from pytest_gpuperf.measure.cubin_hash import Cubin
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.first_calls import MOST_KERNELS, CodeReader, LoadedModules

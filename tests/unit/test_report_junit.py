@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.plugin.reports import properties
+from pytest_gpuperf.plugin.late_reports import properties
 from pytest_gpuperf.records import Measurement
 from report_examples import profile, result, timing
 

@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 from rich.cells import cell_len
 
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
-from pytest_gpuperf.plugin.reports import Failure
+from pytest_gpuperf.plugin.late_reports import Failure
 from pytest_gpuperf.records import Measurement, Profile
 from pytest_gpuperf.records.run import STATIC_SOURCE, Accuracy, Correctness
 from pytest_gpuperf.report.forms.as_text import cut_middle

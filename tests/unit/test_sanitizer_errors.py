@@ -6,7 +6,7 @@ from inline_snapshot import snapshot
 from msgspec.structs import replace
 
 from pytest_gpuperf.records import SanitizerHit, SanitizerResult
-from pytest_gpuperf.records.sanitizer_errors import errors_of
+from pytest_gpuperf.records.sanitizer_error_texts import errors_of
 
 HIT = SanitizerHit(
     kind="Invalid __global__ write of size 4 bytes",

@@ -12,7 +12,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.measurement_names import Name, name_of
 from pytest_gpuperf.features.compare.values import values_of
 from pytest_gpuperf.records.call import with_label
-from pytest_gpuperf.records.file_kinds import type_of
+from pytest_gpuperf.records.file_kind_detection import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

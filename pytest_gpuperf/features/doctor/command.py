@@ -22,7 +22,7 @@ from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.run import STATIC_SOURCE
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.table import Column, Report, Table
-from pytest_gpuperf.settings.ini_file import find_config
+from pytest_gpuperf.settings.ini_file_search import find_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ def look(project: Project) -> Machine:
 
         if why := why_not_live():
             return Machine(project, None, why, driver_version())
-        from pytest_gpuperf.measure.device.device_properties import gpu_info
+        from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
         return Machine(project, gpu_info(), driver=driver_version())
     except Exception as error:  # whatever a broken installation, or a GPU that is in use, raises

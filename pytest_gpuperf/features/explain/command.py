@@ -17,7 +17,7 @@ from pytest_gpuperf.features.explain.report import ExplainedMeasurement, explain
 from pytest_gpuperf.features.ncu.launch_tables import header_lines as ncu_header_lines
 from pytest_gpuperf.features.ncu.launches import failure_note
 from pytest_gpuperf.records.call import check_regex
-from pytest_gpuperf.records.file_kinds import kind_of, type_of
+from pytest_gpuperf.records.file_kind_detection import kind_of, type_of
 from pytest_gpuperf.report.rows import header_lines
 
 if TYPE_CHECKING:

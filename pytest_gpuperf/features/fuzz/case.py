@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from pytest_gpuperf.features.fuzz.layouts import code, make
-from pytest_gpuperf.features.fuzz.signature import parse_signature
+from pytest_gpuperf.features.fuzz.shape_signature import parse_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

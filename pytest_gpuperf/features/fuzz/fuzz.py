@@ -11,10 +11,10 @@ import torch
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.features.fuzz.case import EndOfSearchError, FuzzCase, arguments_of, line_of
 from pytest_gpuperf.features.fuzz.layouts import LAYOUTS
-from pytest_gpuperf.features.fuzz.signature import parse_signature
+from pytest_gpuperf.features.fuzz.shape_signature import parse_signature
 from pytest_gpuperf.features.fuzz.space import LARGE, Space
 from pytest_gpuperf.measure.correctness import check
-from pytest_gpuperf.measure.device.health import why_broken
+from pytest_gpuperf.measure.device.lasting_errors import why_broken
 from pytest_gpuperf.measure.device.memory import free_bytes
 from pytest_gpuperf.records.fuzzing import Fuzzing
 

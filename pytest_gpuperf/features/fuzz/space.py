@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.fuzz.case import FuzzCase
 from pytest_gpuperf.features.fuzz.layouts import layouts_for
-from pytest_gpuperf.features.fuzz.signature import ANY_SIZE, LEADING, MOST_ELEMENTS, MOST_LEADING, nearest
+from pytest_gpuperf.features.fuzz.shape_signature import (
+    ANY_SIZE,
+    LEADING,
+    MOST_ELEMENTS,
+    MOST_LEADING,
+    nearest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import torch
 
-    from pytest_gpuperf.features.fuzz.signature import Signature
+    from pytest_gpuperf.features.fuzz.shape_signature import Signature
 
     Choose = Callable[[str, int, int], int]
     """Chooses a number, given its name and its range."""

@@ -11,7 +11,7 @@ from pytest_gpuperf.cli.output import echo, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.github.merging import merge_runs
-from pytest_gpuperf.records.file_kinds import type_of
+from pytest_gpuperf.records.file_kind_detection import type_of
 from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.run_store import RUN_FILES, encode_run, file_of_run, load_run
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.history.commit_order import Order
     from pytest_gpuperf.features.history.commit_ranges import Range
     from pytest_gpuperf.features.history.series import TimeSeries
-    from pytest_gpuperf.features.page.section import SourceLinks
+    from pytest_gpuperf.features.page.run_section import SourceLinks
 
 PAGE = "index.html"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.history.commit_ranges import Range
     from pytest_gpuperf.features.history.series import RunTime, TimeSeries
     from pytest_gpuperf.features.page.picture import Tone
-    from pytest_gpuperf.features.page.section import SourceLinks
+    from pytest_gpuperf.features.page.run_section import SourceLinks
 
 _TICKS = 6
 """Largest number of commits with a label."""

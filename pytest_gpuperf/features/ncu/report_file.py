@@ -22,7 +22,7 @@ from pytest_gpuperf.metrics import METRICS, nearest, source_names
 from pytest_gpuperf.metrics.combination import weight_names
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.call import check_regex
-from pytest_gpuperf.records.file_kinds import kind_of, refuse_trace
+from pytest_gpuperf.records.file_kind_detection import kind_of, refuse_trace
 from pytest_gpuperf.records.files import unpacked
 from pytest_gpuperf.report.number_format import count, listed
 

@@ -2,7 +2,7 @@
 
 Command: `gpuperf report`. Option: `--gpuperf-html`.
 A picture is plain data (`picture`), which `svg` draws for pages and files (`picture_file`).
-Public to other features: `picture`, `picture_file`, `time_pictures`, `svg`, `markup`, `section` and
+Public to other features: `picture`, `picture_file`, `time_pictures`, `svg`, `markup`, `run_section` and
 `source_links`.
 """
 

@@ -31,7 +31,7 @@ def command(project: Project, runs: tuple[str, ...], output: Path) -> None:
     from pytest_gpuperf.baseline.store import Expectations
     from pytest_gpuperf.features.page.main_table import entries_of
     from pytest_gpuperf.features.page.page import page_pieces
-    from pytest_gpuperf.features.page.section import Section
+    from pytest_gpuperf.features.page.run_section import Section
     from pytest_gpuperf.features.page.source_links import source_links
     from pytest_gpuperf.report.number_format import count
     from pytest_gpuperf.report.rows import Summary

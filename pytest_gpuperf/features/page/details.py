@@ -21,7 +21,7 @@ from pytest_gpuperf.report.terminal_table import kernel_columns
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_gpuperf.features.page.section import Section
+    from pytest_gpuperf.features.page.run_section import Section
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Measurement
     from pytest_gpuperf.records.change import Change

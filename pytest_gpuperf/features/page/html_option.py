@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.page import page_pieces
-from pytest_gpuperf.features.page.section import Section
+from pytest_gpuperf.features.page.run_section import Section
 from pytest_gpuperf.features.page.source_links import source_links
 from pytest_gpuperf.records.files import show_path, write_files
 from pytest_gpuperf.report.overwrite_check import refuse_other_file

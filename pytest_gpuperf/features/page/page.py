@@ -7,9 +7,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.page.details import details_of
+from pytest_gpuperf.features.page.gpu_model_table import overview
 from pytest_gpuperf.features.page.main_table import entries_of, table_pieces
 from pytest_gpuperf.features.page.markup import AT_ONCE, items, link, packed, sentence, text, whole_page
-from pytest_gpuperf.features.page.overview import overview
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.report.notices import notices, undecided
 from pytest_gpuperf.report.number_format import count
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_gpuperf.features.page.main_table import TableEntry
-    from pytest_gpuperf.features.page.section import Section
+    from pytest_gpuperf.features.page.run_section import Section
     from pytest_gpuperf.report.table import Tone
 
 

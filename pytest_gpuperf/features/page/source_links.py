@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.git import Repository
-from pytest_gpuperf.features.page.section import SourceLinks
+from pytest_gpuperf.features.page.run_section import SourceLinks
 from pytest_gpuperf.processes.git import GitError
 
 if TYPE_CHECKING:

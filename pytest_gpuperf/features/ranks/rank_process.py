@@ -114,7 +114,7 @@ class _RankProcess:
 
         on_gpu = start.device == "cuda"
         if on_gpu:
-            from pytest_gpuperf.measure.device.device_properties import gpu_info
+            from pytest_gpuperf.measure.device.gpu_identity import gpu_info
             from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 
             torch.cuda.set_device(start.rank)

@@ -138,7 +138,7 @@ def _conditions(call: RankedCall) -> Conditions | None:
     from msgspec.structs import replace
 
     from pytest_gpuperf.measure.device.conditions import Nvml
-    from pytest_gpuperf.measure.device.device_properties import gpu_info
+    from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
     found = Nvml(gpu_info().uuid).conditions()
     if found is not None and found.other_processes and not call.rank:

@@ -15,7 +15,7 @@ from pytest_gpuperf.features.sanitizer.tool import environment
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder, PassPlan
-from pytest_gpuperf.records.sanitizer_errors import errors_of
+from pytest_gpuperf.records.sanitizer_error_texts import errors_of
 from pytest_gpuperf.settings.settings import SANITIZING_PASS_ENV
 
 if TYPE_CHECKING:

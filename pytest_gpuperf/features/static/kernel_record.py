@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.errors import GpuperfError, show_repr
-from pytest_gpuperf.measure.cubin import Cubin
+from pytest_gpuperf.measure.cubin_hash import Cubin
 from pytest_gpuperf.measure.device.occupancy import multiprocessor, occupancy
 from pytest_gpuperf.records import Record, StaticKernel
 

@@ -22,7 +22,7 @@ import msgspec
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trace.doubts import doubts
 from pytest_gpuperf.features.trace.json_repair import repaired
-from pytest_gpuperf.records.file_kinds import refuse_ncu
+from pytest_gpuperf.records.file_kind_detection import refuse_ncu
 from pytest_gpuperf.records.files import read_unpacked, show_path
 from pytest_gpuperf.report.number_format import count
 

@@ -19,7 +19,7 @@ from pytest_gpuperf.features.trace.kernel_table import short_name
 from pytest_gpuperf.features.trace.report import trace_report
 from pytest_gpuperf.features.trace.summary import NAMES_SHOWN
 from pytest_gpuperf.records.call import check_regex
-from pytest_gpuperf.records.file_kinds import kind_of, type_of
+from pytest_gpuperf.records.file_kind_detection import kind_of, type_of
 from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.run_store import RUN_FILES, file_of_run, load_run
 from pytest_gpuperf.report.number_format import listed

@@ -11,7 +11,7 @@ from pytest_gpuperf.features.trace.chrome_traces import read_chrome_trace
 from pytest_gpuperf.features.trace.regions import CALL_MARK, STEPS, annotations_of, regions_of
 from pytest_gpuperf.features.trace.summary import devices_of, no_annotation, summarise_gpu, table
 from pytest_gpuperf.records.call import with_label
-from pytest_gpuperf.records.file_kinds import kind_of
+from pytest_gpuperf.records.file_kind_detection import kind_of
 from pytest_gpuperf.records.files import show_path
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trial.containment import descendants_ended, seal
+from pytest_gpuperf.features.trial.leftover_processes import descendants_ended, seal
 from pytest_gpuperf.features.trial.record import CHANNEL_ENV, PLAN_FILE, Sent
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.processes.signals import ended_in_order

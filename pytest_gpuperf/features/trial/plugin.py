@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trial.containment import seal
+from pytest_gpuperf.features.trial.leftover_processes import seal
 from pytest_gpuperf.features.trial.record import CHANNEL_ENV, PLAN_FILE, TIMED, CaseReport, Sent, TrialPlan
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.features.trial.problem import Files, Problem
     from pytest_gpuperf.features.trial.record import TrialCase
     from pytest_gpuperf.plugin.facade import Gpuperf
-    from pytest_gpuperf.plugin.reports import Reports
+    from pytest_gpuperf.plugin.late_reports import Reports
 
 REPORT = "trial"
 """Name of the property of a test that holds the report of its case."""
@@ -191,7 +191,7 @@ class _Trial:
         __tracebackhide__ = True
         from pytest_gpuperf.features.trial.round_timing import InTurn, RefusedTimeError
         from pytest_gpuperf.measure.correctness.comparison import Tolerance
-        from pytest_gpuperf.measure.device.device_properties import gpu_info
+        from pytest_gpuperf.measure.device.gpu_identity import gpu_info
         from pytest_gpuperf.measure.device.originals import library_unchanged
         from pytest_gpuperf.measure.timing.timer import Timer
 

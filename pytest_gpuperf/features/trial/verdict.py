@@ -19,7 +19,7 @@ from pytest_gpuperf.features.trial.record import (
     Interval,
     TrialResult,
 )
-from pytest_gpuperf.judge.settlement import speed_up
+from pytest_gpuperf.judge.suspects import speed_up
 from pytest_gpuperf.judge.time_lower_bound import floor_of
 from pytest_gpuperf.records import NO_GPU, TestRecord
 

@@ -13,8 +13,8 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS, SHORT_IN_GAPS, launch_gap_us
+from pytest_gpuperf.measure.timing.batch_preparation import prepare
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
-from pytest_gpuperf.measure.timing.preparation import prepare
 from pytest_gpuperf.measure.timing.sm_clock import BURN_S, Burn, Stamps, at_other_clocks
 from pytest_gpuperf.measure.verification.cupti_records import UncontainedError, contained
 from pytest_gpuperf.records import OtherTime, Timing, Workload
@@ -87,7 +87,7 @@ class Timer:
         self._max_sm_clock_mhz = max_sm_clock_mhz
 
     def prepare(self, fn: Callable[[], Any], mode: str) -> Batch:
-        """Compile and capture a callable; see `pytest_gpuperf.measure.timing.preparation.prepare`."""
+        """Compile and capture a callable; see `pytest_gpuperf.measure.timing.batch_preparation.prepare`."""
         return prepare(fn, mode, flush_bytes=self._flush_bytes, stamps=self._stamps)
 
     def warm_up(self, fn: Callable[[], Any]) -> WarmUp:

@@ -16,7 +16,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fuzz.case import FuzzCase, arguments_of, line_of
 from pytest_gpuperf.features.fuzz.fuzz import fuzz
 from pytest_gpuperf.features.fuzz.search import Search
-from pytest_gpuperf.features.fuzz.signature import parse_signature
+from pytest_gpuperf.features.fuzz.shape_signature import parse_signature
 from pytest_gpuperf.features.fuzz.space import LARGE, Space
 from pytest_gpuperf.records.call import LAYOUTS, FuzzCall, Reference
 

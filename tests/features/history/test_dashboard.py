@@ -13,7 +13,7 @@ from pytest_gpuperf.features.history.commit_order import Order
 from pytest_gpuperf.features.history.commit_ranges import find_ranges
 from pytest_gpuperf.features.history.dashboard import write_site
 from pytest_gpuperf.features.history.series import series_of
-from pytest_gpuperf.features.page.section import SourceLinks
+from pytest_gpuperf.features.page.run_section import SourceLinks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

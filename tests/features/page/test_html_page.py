@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from page_parser import Page
 from pytest_gpuperf.baseline.store import BaselineStore, Expectations
 from pytest_gpuperf.features.page.page import page_pieces
-from pytest_gpuperf.features.page.section import Section, SourceLinks
+from pytest_gpuperf.features.page.run_section import Section, SourceLinks
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run, TestRecord
 from pytest_gpuperf.report.rows import Summary

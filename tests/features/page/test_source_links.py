@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.features.page.section import SourceLinks
+from pytest_gpuperf.features.page.run_section import SourceLinks
 from pytest_gpuperf.features.page.source_links import source_links, web_site
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from pytest_gpuperf.features.sanitizer.assignment import Assigned, assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder
-from pytest_gpuperf.records.sanitizer_errors import errors_of
+from pytest_gpuperf.records.sanitizer_error_texts import errors_of
 
 CAPTURES = Path(__file__).parents[2] / "data" / "captures" / "sanitizer"
 

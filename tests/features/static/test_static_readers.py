@@ -16,7 +16,7 @@ from pytest_gpuperf.features.static.kernel_record import Resources
 from pytest_gpuperf.features.static.ptx_reader import isa_version, read_ptx
 from pytest_gpuperf.features.static.ptxas_log import read_log
 from pytest_gpuperf.features.static.resources import find_tool, read_cubin, spilled_bytes
-from pytest_gpuperf.measure.cubin import Cubin
+from pytest_gpuperf.measure.cubin_hash import Cubin
 
 DATA = Path(__file__).parents[2] / "data" / "static"
 SPILLING = "_Z8spillingILi64EEvPf"

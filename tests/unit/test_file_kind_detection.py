@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.records.file_kinds import Kind, kind_of
+from pytest_gpuperf.records.file_kind_detection import Kind, kind_of
 from pytest_gpuperf.records.run_store import encode_run, load_run
 from run_builders import measured, record, run
 

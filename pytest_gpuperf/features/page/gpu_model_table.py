@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_gpuperf.features.page.main_table import TableEntry
-    from pytest_gpuperf.features.page.section import Section
+    from pytest_gpuperf.features.page.run_section import Section
 
 TESTS_SHOWN = 100
 """Maximum number of tests in the table, the worst ones."""

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from pytest_gpuperf.measure.device.device_properties import gpu_info
+from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
 
 class NvmlError(Exception):

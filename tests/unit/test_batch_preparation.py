@@ -10,9 +10,9 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing import batch as batch_module
-from pytest_gpuperf.measure.timing import preparation
+from pytest_gpuperf.measure.timing import batch_preparation
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
-from pytest_gpuperf.measure.timing.preparation import prepare
+from pytest_gpuperf.measure.timing.batch_preparation import prepare
 from pytest_gpuperf.measure.timing.sm_clock import Warmed
 from pytest_gpuperf.records import WarmUp
 from simulated_gpu import SimulatedGpu
@@ -39,7 +39,7 @@ class FakeKernelsBatch:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
     monkeypatch.setattr(FakeKernelsBatch, "refusal", "")
-    monkeypatch.setattr(preparation, "KernelsBatch", FakeKernelsBatch)
+    monkeypatch.setattr(batch_preparation, "KernelsBatch", FakeKernelsBatch)
     simulated = SimulatedGpu(monkeypatch)
     monkeypatch.setattr(torch, "empty", lambda *_, **__: torch.tensor(0))
     monkeypatch.setattr(torch.Tensor, "zero_", lambda _: simulated.launch(7, "fill"))
@@ -99,7 +99,7 @@ def test_block_takes_five_milliseconds_up_to_the_most_calls(
 
 def test_probe_compiles_first_and_times_five_calls(gpu: SimulatedGpu) -> None:
     gpu.host_us = 4
-    found = preparation._probe(gpu.kernel(3))
+    found = batch_preparation._probe(gpu.kernel(3))
     assert list(found) == pytest.approx([3, 4])
     assert gpu.log == [
         *["k 3"] * 3,
@@ -113,7 +113,7 @@ def test_probe_compiles_first_and_times_five_calls(gpu: SimulatedGpu) -> None:
 
 
 def test_call_without_work_counts_as_a_tenth_of_a_microsecond(gpu: SimulatedGpu) -> None:
-    assert preparation._probe(gpu.kernel(0)).call_us == 0.1
+    assert batch_preparation._probe(gpu.kernel(0)).call_us == 0.1
 
 
 def test_kernels_mode_records(gpu: SimulatedGpu) -> None:
