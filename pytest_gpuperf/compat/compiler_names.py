@@ -164,7 +164,7 @@ def _member(module: str, name: str) -> Any:
 def forget_compiled_code() -> None:
     """Call `torch._dynamo.reset` if that is imported, or else `torch.compiler.reset`, which would import it.
 
-    torch.compile then begins anew: it makes a second shape of a function dynamic. Its files on disk stay.
+    torch.compile then begins again: it makes a second shape of a function dynamic. Its files on disk stay.
     """
     if "torch._dynamo" in sys.modules:
         (_member("torch._dynamo", "reset") or _member("torch.compiler", "reset"))()

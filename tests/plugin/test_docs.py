@@ -24,6 +24,7 @@ from pytest_gpuperf.settings.options import all_options
 from pytest_gpuperf.statistics.thresholds import LEVEL
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "pytest_gpuperf"
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)(?P<path>[^)#\s]*)#?(?P<anchor>[^)\s]*)\)")
 BLOCKS = blocks(ROOT)
@@ -276,6 +277,8 @@ def test_map_names_rooms_in_order_of_layers() -> None:
 def test_contributing_names_existing_files() -> None:
     named = re.findall(r"(?:pytest_gpuperf|tests|docs)/[\w./-]+\w", page("CONTRIBUTING.md"))
     assert [name for name in named if "PAGE" not in name and not (ROOT / name).exists()] == []
+    short = re.findall(r"`((?:\w+/)*\w+\.py)`", page("CONTRIBUTING.md"))
+    assert [name for name in short if name not in named and not any(PACKAGE.rglob(name))] == []
 
 
 @pytest.mark.usefixtures("forked_runs")
