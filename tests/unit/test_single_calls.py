@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.batch import Batch
+from pytest_gpuperf.measure.timing.graph import NotCapturableError
 from pytest_gpuperf.measure.verification import cupti_records
 from pytest_gpuperf.measure.verification.cupti_records import Audit, UncontainedError, contained
 from pytest_gpuperf.records import Conditions, OtherTime
@@ -36,7 +37,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
     def compare(
         *audits: Audit | Exception,
         timed: Timing = TIMING,
-        in_short_graph_us: float = 50.0,
+        in_short_graph_us: float | Exception = 50.0,
         captured: Any = None,
         mode: str = "hot",
     ) -> Timing:
@@ -48,8 +49,13 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
                 raise found
             return found
 
+        def in_short_graph(_: Batch) -> float:
+            if isinstance(in_short_graph_us, Exception):
+                raise in_short_graph_us
+            return in_short_graph_us
+
         monkeypatch.setattr(cupti_records, "audit", audit)
-        monkeypatch.setattr(Batch, "in_short_graph_us", lambda _: in_short_graph_us)
+        monkeypatch.setattr(Batch, "in_short_graph_us", in_short_graph)
         prepared = Blocks(lambda _: timed.us_by("events") or 0.0)
         prepared.single_calls, prepared.captured = bool(audits), captured
         result = contained(prepared, timed, mode)
@@ -102,10 +108,13 @@ def test_other_process_leaves_a_difference_open(compared: Callable[..., Timing])
 
 
 def test_work_that_no_capture_sees_is_a_proof(compared: Callable[..., Timing]) -> None:
-    """A quarter of the work runs on the legacy stream: too little to show in the times."""
+    """A quarter of the work runs on the legacy stream: too little to show in the times.
+
+    No other graph is captured: torch may allocate on another device, and it would fail.
+    """
     audits = [HONEST._replace(busy_us=60.0, launches=2)] * 2
     with pytest.raises(UncontainedError, match="a capture sees 1 of them"):
-        compared(*audits, captured=SimpleNamespace(launches=1))
+        compared(*audits, captured=SimpleNamespace(launches=1), in_short_graph_us=NotCapturableError("no"))
 
 
 @pytest.mark.parametrize(("needed", "skipped"), [(5 << 30, True), (1 << 30, False)])

@@ -41,8 +41,16 @@ SLEEP_CYCLES_PER_US = 2000
 """More than any SM clock in MHz, so that a blocking kernel lasts at least as long as requested."""
 
 
-class NotCapturableError(Exception):
-    """The callable cannot be captured into a CUDA graph; the text is the reason."""
+class NotCapturableError(GpuperfError):
+    """The callable cannot be captured into a CUDA graph.
+
+    Args:
+        why: The reason.
+    """
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(why)
 
 
 class OutOfMemoryError(GpuperfError):

@@ -14,6 +14,7 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS, SHORT_IN_GAPS, launch_gap_us
 from pytest_gpuperf.measure.timing.batch_preparation import prepare
+from pytest_gpuperf.measure.timing.graph import NotCapturableError
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
 from pytest_gpuperf.measure.timing.sm_clock import BURN_S, Burn, Stamps, at_other_clocks
 from pytest_gpuperf.measure.verification.cupti_records import UncontainedError, contained
@@ -129,23 +130,26 @@ class Timer:
             GpuperfError: A mode that needs a capture and gets none, a callable that
                 launches nothing, one too short to be timed cold, or a time that is refused.
         """
+
+        def verified(batch: Batch) -> Timing:
+            timing = self._undisturbed(batch, progress, known)
+            progress("verifies")
+            return verify(batch, timing, mode)
+
         progress("compiles")
         with memory.l2_reset_after(), originals.library_unchanged():
             try:
                 batch = self.prepare(fn, mode)
                 batch.elsewhere = elsewhere
-                timing = self._undisturbed(batch, progress, known)
-                progress("verifies")
                 try:
-                    timing = verify(batch, timing, mode)
-                except UncontainedError as error:
+                    timing = verified(batch)
+                except (UncontainedError, NotCapturableError) as error:
+                    # A later graph may fail where the first did not, as with an allocation on another device.
                     if mode != "auto":
                         raise
                     batch = KernelsBatch(fn, self._stamps)
                     batch.not_captured = error.why
-                    timing = self._undisturbed(batch, progress, known)
-                    progress("verifies")
-                    timing = verify(batch, timing, mode)
+                    timing = verified(batch)
             finally:
                 # Recorded batches leave CUPTI attached between their blocks.
                 detach()

@@ -163,10 +163,10 @@ def contained(batch: Batch, timing: Timing, mode: str) -> Timing:
         refuse_elsewhere(silent=found.silent, late=found.late, calls=found.calls)
         single = SingleCall(busy_us=round(found.busy_us, 4))
         timing = replace(timing, single_call=single)
-        if at and graph_us:
+        why = found.uncontained(launches)
+        if at and graph_us and not why:
             # Another process may have disturbed the graph, or its streams wait long for each other.
             graph_us = min(graph_us, batch.block().time_us, batch.in_short_graph_us())
-        why = found.uncontained(launches)
         doubt = "" if why else found.doubt(timing.time_us, graph_us)
         if not (why or doubt):
             return timing
