@@ -144,6 +144,7 @@ class Project:
         left_s: Callable[[], float] = lambda: 60.0,
         build: str = "",
         python: Path = Path(sys.executable),
+        imports: tuple[str, ...] = (),
     ) -> Compared:
         """Time tests in turn with old code, from this process.
 
@@ -158,6 +159,7 @@ class Project:
             left_s: Returns the seconds that are left.
             build: `gpuperf_build`.
             python: The program of Python that runs old code.
+            imports: Modules that the tests import when they run.
         """
 
         def tick(text: str) -> None:
@@ -170,7 +172,7 @@ class Project:
         with self.engine(arguments, looks, patience_s, build) as engine:
             series: dict[tuple[str, str], Series] = {}
             for nodeid in tests:
-                test = self.timed(nodeid, labels)
+                test = replace(self.timed(nodeid, labels), imports=imports)
                 found = engine.compare(test, repository, commit, tick)
                 series |= {(nodeid, label): one for label, one in found.items()}
         return Compared(commit, series, engine.notices)

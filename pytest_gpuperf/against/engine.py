@@ -56,6 +56,8 @@ class TimedTest:
     """The call of the run by label: those to time."""
     recorded: Mapping[str, bool] = field(default_factory=dict)
     """By label, True if CUPTI timed it in the run; for processes of new code by itself."""
+    imports: Sequence[str] = ()
+    """Slow modules that it imports when it runs."""
     tolerance_pct: float = 0.0
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
     driver: str | None = None
@@ -250,7 +252,8 @@ class Engine:
         """Start the processes of the next restart; the side that goes first comes first."""
         assert self._launcher is not None
         for side in orders[restart % len(orders)]:
-            plan = sides.plan(side, test.nodeid, test.path, labels, test.driver if restart == 1 else None)
+            driver = test.driver if restart == 1 else None
+            plan = sides.plan(side, test.nodeid, test.path, labels, test.imports, driver)
             log = self._logs / f"{NAMES[side]}_{restart}.log"
             each = partial(tick, f"restart {restart}")
             self._ahead[side] = SideProcess(side, self._launcher, sides, plan, log, each)

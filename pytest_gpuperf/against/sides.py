@@ -74,7 +74,13 @@ class Sides:
         return self._tree(side) / path.relative_to(self._checkout)
 
     def plan(
-        self, side: Side, nodeid: str, path: Path, labels: Sequence[str], driver: str | None
+        self,
+        side: Side,
+        nodeid: str,
+        path: Path,
+        labels: Sequence[str],
+        imports: Sequence[str],
+        driver: str | None,
     ) -> SidePlan:
         """Return the plan of a side's process, without its end of the socket."""
         old, is_old = self._old, side == "A"
@@ -86,6 +92,7 @@ class Sides:
             built=str(self._built or "") if is_old else "",
             other=str(self._tree("B" if is_old else "A")) if old is not None else "",
             first=self._first,
+            imports=list(imports),
             file=str(self._place(path, side)),
             nodeid=nodeid,
             labels=list(labels),

@@ -14,6 +14,9 @@ from unittest.mock import patch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+INDUCTOR = ("torch._dynamo", "torch._inductor.compile_fx")
+"""Modules of torch that the first call of a compiled function imports, which takes seconds."""
+
 
 @contextmanager
 def launches_noted(note: Callable[[object], object]) -> Iterator[None]:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.against.engine import Engine, OutOfTimeError, TimedTest
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.interpreter import PREFIX, changes, check_plugin, installed, parse
+from pytest_gpuperf.compat.compiler_names import INDUCTOR
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.times import PACKAGES, OneClock
 from pytest_gpuperf.processes.signals import ended_in_order
@@ -354,6 +355,7 @@ class Settler:
             state.path,
             {label: one.call for label, one in measured.items() if one.call is not None},
             {label: _is_recorded(one) for label, one in measured.items()},
+            INDUCTOR if any(map(_is_compiled, measured.values())) else (),
             self._judge.tolerance_pct(state),
             self._judge.environment.toolchain.driver if alike or self._against is not None else None,
             code_differs,
@@ -417,6 +419,12 @@ def _is_alike(series: Series) -> bool:
 
 def _is_recorded(measured: Measurement) -> bool:
     return measured.timing is not None and measured.timing.source == "cupti"
+
+
+def _is_compiled(measured: Measurement) -> bool:
+    """Return True if Inductor worked for the first call: it imports itself then, for many seconds."""
+    first = measured.timing.first_call if measured.timing is not None else None
+    return first is not None and "inductor" in first.compilers
 
 
 def _fresh(

@@ -98,6 +98,20 @@ def test_processes_import_by_themselves_if_the_server_cannot_fork(
     assert why in notice
 
 
+def test_sides_import_what_the_test_needs_before_its_turn(
+    project: Project, witness: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that imports in its turn keeps the other waiting, which then does the same."""
+    note = "import os\nopen(os.environ['WITNESS'], 'a').write('{}\\n')\n"
+    monkeypatch.setenv("WITNESS", str(witness))
+    (project.path[0] / "late_package.py").write_text(note.format("import"))
+    project.commit_test(TEST + "    " + note.format("test").replace("\n", "\n    ", 1))
+    compared = project.compare(K, looks=(1,), imports=("gone_package", "late_package"))
+    assert found(compared).decision is not None
+    _, *order = witness.read_text().split()
+    assert order == ["import", "import", "test", "test"]
+
+
 def test_one_server_serves_all_tests(project: Project, witness: Path) -> None:
     project.commit({"test_more.py": USES_IT})
     paired = project.compare(K, "test_more.py::test_k", looks=(1,))
