@@ -24,7 +24,7 @@ import msgspec
 from benchmarks import results_file
 from benchmarks.fleet_project import MODEL, ROOT, Counting, git, largest_recording, local_cluster
 from pytest_gpuperf.features.fleet import groups as sizes
-from pytest_gpuperf.features.fleet.cluster import Cluster
+from pytest_gpuperf.features.fleet.dask_cluster import Cluster
 from pytest_gpuperf.features.fleet.dispatch import Fleet
 from pytest_gpuperf.features.fleet.messages import Answer, EndOfTest, Job, Test, encode
 from pytest_gpuperf.judge.result import Status, TestResult

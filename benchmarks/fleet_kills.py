@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.fleet_project import MODEL, Counting, git, local_cluster, make_project, verdicts
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.fleet.cluster import Cluster
+from pytest_gpuperf.features.fleet.dask_cluster import Cluster
 from pytest_gpuperf.features.fleet.dispatch import Fleet
 from pytest_gpuperf.features.fleet.messages import Job
 from pytest_gpuperf.records.run_store import RunStore

@@ -19,7 +19,7 @@ from pytest_gpuperf.records import RUN_SCHEMA, Measurement, Run, TestRecord
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.features.history.stored_times import HistoryLine
+    from pytest_gpuperf.features.history.history_line import HistoryLine
 
 KERNELS = {
     "row sum": "test_row_sum",

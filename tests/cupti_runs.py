@@ -12,7 +12,7 @@ import pytest_gpuperf.session.live_runner as live
 from fake_cupti import CONTEXT, FakeCupti, activity
 from pytest_gpuperf.features.ncu import report_reader
 from pytest_gpuperf.measure.counters import cupti_counters
-from pytest_gpuperf.measure.counters.kernel_profile import RawKernel
+from pytest_gpuperf.measure.counters.counter_source import RawKernel
 from pytest_gpuperf.measure.cupti import activity as cupti_activity
 from pytest_gpuperf.measure.cupti import range_profiler
 from pytest_gpuperf.measure.device import gpu_identity

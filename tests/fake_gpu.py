@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-import pytest_gpuperf.plugin.xdist_setup
+import pytest_gpuperf.plugin.process_isolation
 from pytest_gpuperf.against.callable_rounds import time_in_turn
 from pytest_gpuperf.measure.cupti.libcupti import OWNER
 from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
@@ -64,7 +64,7 @@ def visible_gpus() -> list[VisibleGpu]:
     return [VisibleGpu(entry, "nvidia-h200") for entry in entries]
 
 
-vars(pytest_gpuperf.plugin.xdist_setup).update(may_measure=lambda: True, visible_gpus=visible_gpus)
+vars(pytest_gpuperf.plugin.process_isolation).update(may_measure=lambda: True, visible_gpus=visible_gpus)
 numbers = random.Random()
 stand_in("torch", cuda=FakeCuda, device=lambda *_: "cuda", manual_seed=numbers.seed, rand=numbers.random)
 

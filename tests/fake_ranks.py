@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from forked import fork_children
-from pytest_gpuperf.features.ranks import rank_source, team
+from pytest_gpuperf.features.ranks import live_ranks, team
 
 
 def pytest_configure() -> None:
     """Replace the GPUs of the ranks."""
-    vars(rank_source).update(visible_gpus=lambda: 2, Team=partial(team.Team, device="cpu"))
+    vars(live_ranks).update(visible_gpus=lambda: 2, Team=partial(team.Team, device="cpu"))
     fork_children(setattr, team)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pytest_gpuperf.features.history.stored_times import HISTORY_SCHEMA, HistoryLine
+from pytest_gpuperf.features.history.history_line import HISTORY_SCHEMA, HistoryLine
 from run_builders import NODEID
 
 if TYPE_CHECKING:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.records.run_store import load_run
 from run_builders import NODEID, measured, record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.baseline.acceptance import Which
-    from pytest_gpuperf.baseline.merge import UpdatePlan
+    from pytest_gpuperf.baseline.acceptance import UpdatePlan
+    from pytest_gpuperf.baseline.accepted_measurement import Which
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.records import Measurement, Run
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from benchmarks.counter_agreement.results import Reading
-    from pytest_gpuperf.measure.counters.kernel_profile import RawKernel
+    from pytest_gpuperf.measure.counters.counter_source import RawKernel
     from pytest_gpuperf.measure.ncu.tool import Ncu
 
 NAMES = tuple(LEAST_BYTES)

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from benchmarks.children import ROOT
 from benchmarks.counter_agreement.results import LEAST_BYTES, REPEATS, Reading
-from pytest_gpuperf.measure.counters.kernel_profile import RawKernel
+from pytest_gpuperf.measure.counters.counter_source import RawKernel
 from pytest_gpuperf.processes.children import end_group
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
 from benchmarks.gate_power.verdicts import FASTER, PASS, SLOWER, Tally
 from pytest_gpuperf.baseline.sessions import merged_time
-from pytest_gpuperf.judge.suspects import compare_fresh
+from pytest_gpuperf.judge.settled_suspects import compare_fresh
 from pytest_gpuperf.judge.times import Origin, screen
 from pytest_gpuperf.records import Settlement
 from pytest_gpuperf.records.baseline import RunNote

@@ -1,226 +1,247 @@
-"""Effect of accepting one measurement: the new baseline, and lines of text about it."""
+"""Merging runs into baseline files: the plan of changes, and accepting it."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_counter, round_to_digits, stored_accuracy
-from pytest_gpuperf.baseline.sessions import merged_time
-from pytest_gpuperf.judge.accuracy import paired_outputs, worse_figures
-from pytest_gpuperf.judge.counters import (
-    SHOWN_CHANGES,
-    compare_counters,
-    distinct_kernels,
+from pytest_gpuperf.baseline.accepted_measurement import OF_PART, Accepted, Effect, update
+from pytest_gpuperf.baseline.rounding import round_to_digits
+from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.time_lower_bound import impossible_time
+from pytest_gpuperf.judge.times import Origin
+from pytest_gpuperf.records import NO_GPU, Measurement, Run
+from pytest_gpuperf.records.baseline import (
+    BASELINE_SCHEMA,
+    Baseline,
+    BaselineGpu,
+    MeasurementBaseline,
+    RunNote,
+    TestBaseline,
+    suite_of,
 )
-from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.judge.suspects import STORED_OFF
-from pytest_gpuperf.judge.times import judge_time, other_call
-from pytest_gpuperf.records.baseline import MeasurementBaseline, same_quantity
-from pytest_gpuperf.records.change import Change, show_value
-from pytest_gpuperf.records.run import STATIC_SOURCE
-from pytest_gpuperf.statistics.decision import Outcome
+from pytest_gpuperf.settings.settings import in_ci
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from pytest_gpuperf.judge.result import TimeComparison
-    from pytest_gpuperf.judge.times import Origin
-    from pytest_gpuperf.records import Measurement, Timing
-    from pytest_gpuperf.records.baseline import TimeBaseline
+    from pytest_gpuperf.baseline.accepted_measurement import Which
+    from pytest_gpuperf.baseline.store import BaselineStore
+    from pytest_gpuperf.records import GpuInfo, TestRecord
 
-Which: TypeAlias = Literal["new", "changed", "all"]
-"""`new`: values without a baseline, even if only the time or the counters of a test; `changed`: also values
-that moved beyond their tolerance; `all`: everything."""
-Kind: TypeAlias = Literal["new", "changed", "refreshed", "refused"]
-"""`refreshed`: moved within the tolerance only."""
-TAKES: Mapping[Which, tuple[Kind, ...]] = {
-    "new": ("new",),
-    "changed": ("new", "changed"),
-    "all": ("new", "changed", "refreshed"),
-}
-OF_PART: Mapping[str, tuple[str, ...]] = {
-    "time": ("time", "code", "call"),
-    "counters": ("kernels", "counters", "counters_run", "counters_by", "launches", "regex"),
-    "trace": ("trace",),
-    "accuracy": ("accuracy",),
-}
-"""Fields of a baseline by the part of a measurement that they are from."""
+DURATION_DIGITS = 2
+"""More would change with every run."""
 
 
 @dataclass(frozen=True)
-class Effect:
-    """Effect of an update on one measurement of one test."""
+class UpdatePlan:
+    """Plan of an update."""
 
-    nodeid: str
-    label: str
-    """Empty for the whole test."""
-    kind: Kind
-    lines: tuple[str, ...]
+    files: Mapping[Path, Baseline]
+    """Complete new content of each file that changes."""
+    entries: tuple[Effect, ...]
+    """Effects on measurements, in the order in which the tests ran."""
+
+    def of_kind(self, *kinds: str) -> list[Effect]:
+        """Return the entries of these kinds."""
+        return [entry for entry in self.entries if entry.kind in kinds]
+
+
+def in_order(runs: Sequence[Run]) -> list[Run]:
+    """Return each run once, oldest first."""
+    return sorted({run.id: run for run in runs}.values(), key=lambda run: (run.started_at, run.id))
+
+
+def refusal(test: TestRecord, gpu: GpuInfo) -> str:
+    """Return why no value of a test can become a baseline; empty if they can."""
+    if test.is_wrong:
+        return "the output is wrong"
+    if test.failure:
+        return f"the test failed: {test.failure}"
+    findings = (impossible_time(one, gpu) for one in test.measurements.values())
+    return next((finding.line for finding in findings if finding is not None), "")
+
+
+def plan(
+    runs: Run | Sequence[Run],
+    store: BaselineStore,
+    which: Which,
+    tolerance_pct: float,
+    *,
+    compiled: bool = True,
+) -> UpdatePlan:
+    """Plan the changes from accepting runs, one after the other; writes nothing.
+
+    Each time becomes a session of its baseline. A test that failed by itself, a wrong output, and a label
+    without any value are never accepted. Limits, tolerances and notes stay as they are.
+
+    Args:
+        runs: At least one run of one model of GPU; several must be of the same code.
+        store: The baselines to change; read from the disk.
+        which: The values to accept.
+        tolerance_pct: Slowdown that counts as none, in %; the tolerance of a test in the baseline file comes
+            first, then the one in its record.
+        compiled: False to leave out compiled kernels: those of a recording are of a compiler of its time.
+
+    Raises:
+        GpuperfError: A baseline file is broken.
+    """
+    runs = in_order([runs] if isinstance(runs, Run) else runs)
+    planner = _Planner(runs, store, which, tolerance_pct, compiled)
+    entries = [entry for run in runs for test in run.tests for entry in planner.take(run, test)]
+    return UpdatePlan(planner.changed(), tuple(entries))
 
 
 @dataclass(frozen=True)
-class Accepted:
-    """The run that is accepted, as far as one measurement needs to know."""
+class _Planner:
+    """Baseline files while they change."""
 
-    run: str
-    """Its id."""
-    origin: Origin
-    card: str
-    """UUID of the card of the test, if it is another one than the run's."""
-    same_code: frozenset[str]
-    """Ids of the runs of the same code."""
+    runs: Sequence[Run]
+    store: BaselineStore
+    which: Which
     tolerance_pct: float
+    compiled: bool
+    files: dict[Path, tuple[dict[str, TestBaseline], Baseline]] = field(default_factory=dict)
+    """The tests of each file as they are, and the file as it will be."""
+
+    @cached_property
+    def wrong(self) -> set[str]:
+        """Tests whose output was wrong in a run."""
+        return {test.nodeid for run in self.runs for test in run.tests if test.is_wrong}
+
+    def take(self, run: Run, test: TestRecord) -> Iterator[Effect]:
+        """Put the values of a test into the files, and return the effects."""
+        in_other = "the output is wrong in another run" if test.nodeid in self.wrong else ""
+        if why := refusal(test, run.environment.gpu) or in_other:
+            yield Effect(test.nodeid, "", "refused", (why,))
+            return
+        gpu = run.environment.gpu
+        parts = [(gpu, test.measurements)]
+        if gpu.slug != NO_GPU.slug:
+            own, compiled = test.parts
+            parts = [(gpu, own), *([(NO_GPU, compiled)] if self.compiled else [])]
+        entries = [entry for of, part in parts for entry in self._take(run, test, of, part)]
+        yield from entries
+        if not test.measurements and not entries:
+            yield Effect(test.nodeid, "", "refused", ("nothing was measured",))
+
+    def _take(
+        self, run: Run, test: TestRecord, gpu: GpuInfo, measurements: Mapping[str, Measurement]
+    ) -> Iterator[Effect]:
+        """Take a part of a test; what it no longer measures goes."""
+        file = self._file(gpu, suite_of(test.nodeid))
+        before = file.tests.get(test.nodeid, TestBaseline())
+        known, seconds = dict(before.measurements), before.seconds
+        if self.which != "new":
+            for label, one in before.measurements.items():
+                if gone := one.missing_in(measurements.get(label, Measurement())):
+                    fields = [name for part_name in gone for name in OF_PART[part_name]]
+                    empty = MeasurementBaseline()
+                    known[label] = replace(one, **{name: getattr(empty, name) for name in fields})
+                    yield Effect(test.nodeid, label, "changed", (f"no longer measured: {', '.join(gone)}",))
+        # Notes of runs that no value is from are left out at the end.
+        file.runs[run.id] = _note(run)
+        accepted = Accepted(
+            run.id,
+            Origin(test.gpu_uuid or run.environment.gpu.uuid, run.environment.toolchain, file.runs),
+            test.gpu_uuid,
+            frozenset(one.id for one in self.runs),
+            before.tolerance_pct or test.tolerance_pct or self.tolerance_pct,
+        )
+        for label, measurement in measurements.items():
+            stored = known.get(label, MeasurementBaseline())
+            if found := update(measurement, stored, accepted, self.which):
+                kind, lines, known[label] = found
+                seconds = round_to_digits(test.seconds, DURATION_DIGITS) if test.seconds else seconds
+                yield Effect(test.nodeid, label, kind, tuple(lines))
+            elif measurement.profile is not None and not measurement.has_values:
+                why = "neither a time nor counters were measured"
+                yield Effect(test.nodeid, label, "refused", (why,))
+        left = {label: one for label, one in known.items() if one != MeasurementBaseline()}
+        if left != before.measurements:
+            file.tests[test.nodeid] = replace(before, measurements=left, seconds=seconds)
+
+    def _file(self, gpu: GpuInfo, suite: str) -> Baseline:
+        path = self.store.path(gpu.slug, suite)
+        if path not in self.files:
+            empty = Baseline(schema=BASELINE_SCHEMA, gpu=BaselineGpu(slug=gpu.slug, name=gpu.name))
+            known = self.store.load(gpu.slug, suite) or empty
+            file = replace(known, tests=dict(known.tests), runs=dict(known.runs))
+            self.files[path] = known.tests, file
+        return self.files[path][1]
+
+    def changed(self) -> dict[Path, Baseline]:
+        """Return the files that change."""
+        return {
+            path: _with_used_notes(file)
+            for path, (before, file) in self.files.items()
+            if file.tests != before
+        }
 
 
-def update(
-    measurement: Measurement, stored: MeasurementBaseline, accepted: Accepted, which: Which
-) -> tuple[Kind, list[str], MeasurementBaseline] | None:
-    """Return the effect of accepting a measurement, its lines, and its new baseline; None if not wanted."""
-    measurement = _comparable(measurement, stored)
-    only_new = _only_new(measurement, stored)
-    measurement = only_new if which == "new" else measurement
-    if not measurement.has_values:
-        return None
-    time, finding = judge_time(measurement, stored, accepted.origin, accepted.tolerance_pct)
-    counters = compare_counters(measurement, stored)
-    errors = _moved_errors(measurement, stored)
-    new = replace(stored, **_counters(measurement, accepted.run))
-    if measurement.trace is not None:
-        new = replace(new, trace=measurement.trace.exact)
-    if (accuracy := measurement.accuracy) is not None:
-        new = replace(new, accuracy=stored_accuracy(accuracy))
-    lines: list[str] = []
-    why = _why_replaced(measurement, stored, time, accepted)
-    if (timing := measurement.timing) is not None:
-        runs = accepted.origin.runs
-        merged = merged_time(stored.time, accepted.run, timing, runs, accepted.card, replaces=bool(why))
-        new = replace(new, time=merged, code=measurement.code, call=measurement.call)
-        lines += _time_lines(time, timing, stored.time, merged, why)
-    lines += counters.details
-    if (more := len(counters.changes) - SHOWN_CHANGES) > 0:
-        lines.append(f"{more} more counters moved")
-    lines += [*(remark.line for remark in counters.remarks), *errors]
-    if added := _added(measurement, stored):
-        lines.append(("new: " if stored != MeasurementBaseline() else "") + ", ".join(added))
-    moved = finding is not None and finding.status is not Status.PASS
-    dropped = any(remark.status.fails for remark in counters.remarks)
-    kind: Kind = "refreshed"
-    if moved or why or dropped or counters.changes or counters.kernels or errors:
-        kind = "changed"
-    elif only_new.has_values or added:
-        kind = "new" if only_new.has_values else "changed"
-    return (kind, lines, new) if kind in TAKES[which] else None
-
-
-def _comparable(measurement: Measurement, stored: MeasurementBaseline) -> Measurement:
-    """Take the time by the source of the baseline, as a run may have both; and only code that is known."""
-    timing, code, settlement = measurement.timing, measurement.code, measurement.settlement
-    if timing is not None and stored.time is not None:
-        timing = timing.by(stored.time.source) or timing
-    if code is not None and not code.kernels:
-        code = None
-    # One against a commit that the user named tells nothing of the baseline.
-    if settlement is not None and not settlement.sessions:
-        settlement = None
-    return replace(measurement, timing=timing, code=code, settlement=settlement)
-
-
-def _only_new(measurement: Measurement, stored: MeasurementBaseline) -> Measurement:
-    """Leave out the parts that the baseline can judge, so that accepting the rest hides no regression."""
-    return replace(
-        measurement,
-        timing=None if stored.time else measurement.timing,
-        profile=None if stored.counters else measurement.profile,
-        trace=None if stored.trace else measurement.trace,
-        correctness=None if stored.accuracy else measurement.correctness,
+def _note(run: Run) -> RunNote:
+    environment = run.environment
+    return RunNote(
+        date=run.started_at,
+        commit=environment.commit,
+        dirty=environment.dirty,
+        gpu_uuid=environment.gpu.uuid,
+        toolchain=environment.toolchain,
     )
 
 
-def _why_replaced(
-    measurement: Measurement, stored: MeasurementBaseline, time: TimeComparison | None, accepted: Accepted
-) -> str:
-    """Return why the stored sessions go: the time moved, or is another quantity; empty if they stay."""
-    known, timing = stored.time, measurement.timing
-    if known is None or timing is None:
-        return ""
-    if not same_quantity(timing, known):
-        return f"they were taken {known.mode} by {known.source}"
-    if other_call(measurement, stored):
-        return "they are of another call"
-    # If a run of the same code is stored, that is the code of the sessions.
-    same_code = not accepted.same_code.isdisjoint(session.run for session in known.sessions)
-    if same_code or time is None or (time.outcome is Outcome.PASS and STORED_OFF not in time.why):
-        return ""
-    return "the time moved"
+def _with_used_notes(file: Baseline) -> Baseline:
+    """Keep only the notes of runs that a value or a session comes from."""
+    measured = [one for test in file.tests.values() for one in test.measurements.values()]
+    used = {one.counters_run for one in measured}
+    used |= {session.run for time in file.times for session in time.sessions}
+    return replace(file, runs={run: note for run, note in file.runs.items() if run in used})
 
 
-def _counters(measurement: Measurement, run: str) -> dict[str, Any]:
-    profile = measurement.profile
-    if profile is None or not profile.combined:
-        return {}
-    counters = {
-        name: round_counter(name, value)
-        for name, value in profile.combined.items()
-        if isinstance(value, str) or math.isfinite(value)
-    }
-    # A compiler reports all kernels.
-    launches = "" if profile.source == STATIC_SOURCE else profile.launches or "all"
-    return {
-        "kernels": distinct_kernels(profile),
-        "counters": counters,
-        "counters_run": run,
-        "counters_by": profile.read_by,
-        "launches": launches,
-        "regex": profile.regex if launches else "",
-    }
+def accept(
+    runs: Run | Sequence[Run],
+    store: BaselineStore,
+    which: Which,
+    tolerance_pct: float,
+    *,
+    incomplete: bool = False,
+    compiled: bool = True,
+) -> UpdatePlan:
+    """Make runs the baseline, all of them or none, and return the changes; see `plan`.
+
+    A run that was interrupted is accepted only if `incomplete` is True.
+
+    Raises:
+        GpuperfError: `CI` is set, a run is incomplete, a baseline file is broken, or another process writes.
+    """
+    refuse_in_ci()
+    for run in [runs] if isinstance(runs, Run) else runs:
+        if not run.complete and not incomplete:
+            raise GpuperfError(
+                f"the run {run.id} was interrupted before its end",
+                next_step="run it again, or take what there is with `gpuperf baseline accept --incomplete`",
+            )
+    with store.locked():
+        result = plan(runs, store, which, tolerance_pct, compiled=compiled)
+        if result.files:
+            store.write(result.files)
+    return result
 
 
-def _added(measurement: Measurement, stored: MeasurementBaseline) -> list[str]:
-    """Return the parts that the baseline has not, and counters that it has not."""
-    timing, profile = measurement.timing, measurement.profile
-    shown = f"time {show_value(timing.time_us)} µs ({timing.mode})" if timing is not None else ""
-    parts = {
-        shown: timing is not None and stored.time is None,
-        "trace": measurement.trace is not None and not stored.trace,
-        "accuracy": measurement.accuracy is not None and stored.accuracy is None,
-        "counters": measurement.has_counters and not stored.counters,
-    }
-    added = [name for name, is_new in parts.items() if is_new]
-    if profile is not None and stored.counters:
-        added += sorted(profile.combined.keys() - stored.counters.keys())
-    return added
+def refuse_in_ci() -> None:
+    """Refuse to change baselines in CI, because no person looks at the change.
 
-
-def _moved_errors(measurement: Measurement, stored: MeasurementBaseline) -> list[str]:
-    """Return the errors of the outputs that moved beyond their tolerance, in either direction."""
-    now, before = measurement.accuracy, stored.accuracy
-    lines: list[str] = []
-    for one, known in paired_outputs(now, before) if now is not None and before is not None else ():
-        if one.kind != known.kind:
-            return ["the accuracy is of other types"]
-        of = f" of {one.output}" if now is not None and now.others else ""
-        lines += [
-            str(Change(f"{name}{of}", getattr(known, name), getattr(one, name), None, worse=None))
-            for name in worse_figures(one, known) | worse_figures(known, one)
-        ]
-    return lines
-
-
-def _time_lines(
-    time: TimeComparison | None, timing: Timing, known: TimeBaseline | None, merged: TimeBaseline, why: str
-) -> Iterator[str]:
-    """Say `time_us 5.30 -> 5.84 (+10.2 %)`, as the verdict does, and `sessions 3 -> 1 (why)` if they move."""
-    if known is None:
-        return
-    values_us, change_pct = (known.mean_us, timing.time_us), None
-    if time is not None:
-        values_us, change_pct = (time.baseline_us, time.actual_us), time.decision.change_pct
-    before_us, after_us = (round_to_digits(value_us, TIME_DIGITS) for value_us in values_us)
-    yield str(Change("time_us", before_us, after_us, change_pct, worse=None))
-    before, after = ([session.run for session in time.sessions] for time in (known, merged))
-    if before != after:
-        yield f"sessions {len(before)} -> {len(after)}" + (f" ({why})" if why else "")
+    Raises:
+        GpuperfError: `CI` is set.
+    """
+    if in_ci():
+        raise GpuperfError(
+            "the baselines were left as they are, because CI is set",
+            expected="a person who looks at what changes",
+            next_step="download the run.json artifact and type `gpuperf baseline accept run.json` on your "
+            "machine",
+        )

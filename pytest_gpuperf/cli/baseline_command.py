@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.baseline.merge import accept, in_order, plan
+from pytest_gpuperf.baseline.acceptance import accept, in_order, plan
 from pytest_gpuperf.cli.baseline_status import status_command
 from pytest_gpuperf.cli.output import DEFAULT, echo, output_form, show
 from pytest_gpuperf.cli.project import Project, count_tests, project_options, show_run
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.baseline.acceptance import Which
-    from pytest_gpuperf.baseline.merge import UpdatePlan
+    from pytest_gpuperf.baseline.acceptance import UpdatePlan
+    from pytest_gpuperf.baseline.accepted_measurement import Which
     from pytest_gpuperf.records import Run
 
 

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.result import Finding, Status
-from pytest_gpuperf.judge.suspects import SpeedUp, speed_up
+from pytest_gpuperf.judge.settled_suspects import SpeedUp, speed_up
 from pytest_gpuperf.judge.times import spread_pct
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.judge.result import Finding, Status, TimeComparison
-from pytest_gpuperf.judge.suspects import compare_restarts, judge_settlement
+from pytest_gpuperf.judge.settled_suspects import compare_restarts, judge_settlement
 from pytest_gpuperf.records import Toolchain
 from pytest_gpuperf.records.baseline import RunNote, Session, card_of
 from pytest_gpuperf.records.change import show_pair

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.compat import compiler_names, torch_names
 from pytest_gpuperf.measure.correctness.call_tensors import values_in
-from pytest_gpuperf.measure.counters.kernel_profile import function_name
+from pytest_gpuperf.measure.counters.counter_source import function_name
 from pytest_gpuperf.measure.cubin_hash import Cubin
 from pytest_gpuperf.measure.cupti.activity import recorded
 from pytest_gpuperf.measure.cupti.libcupti import OWNER, Callback, CuptiError, cupti, kept_attached

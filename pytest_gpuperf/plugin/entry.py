@@ -41,7 +41,7 @@ def pytest_load_initial_conftests(
     """
     flag = getattr(early_options(early_config), "gpuperf", "--gpuperf" in args or None)
     if early_config.getini("gpuperf") if flag is None else flag:
-        from pytest_gpuperf.plugin.xdist_setup import isolate
+        from pytest_gpuperf.plugin.process_isolation import isolate
 
         isolate(early_config, args)
     return (yield)
@@ -53,7 +53,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Start a worker for each GPU under `-n auto`."""
     if not options.is_enabled(config):
         return None
-    from pytest_gpuperf.plugin.xdist_setup import auto_workers
+    from pytest_gpuperf.plugin.process_isolation import auto_workers
 
     return auto_workers(config)
 

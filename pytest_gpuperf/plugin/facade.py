@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError, NoCompilerError, NoGpuError, show_repr
-from pytest_gpuperf.judge.suspects import SpeedUp, speed_up
+from pytest_gpuperf.judge.settled_suspects import SpeedUp, speed_up
 from pytest_gpuperf.metrics.chips import with_peaks
 from pytest_gpuperf.plugin.recorder import (
     Recorder,

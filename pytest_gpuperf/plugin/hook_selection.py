@@ -8,7 +8,7 @@ import pytest
 
 from pytest_gpuperf.plugin.internal_errors import OwnErrors, register
 from pytest_gpuperf.plugin.late_reports import Reports
-from pytest_gpuperf.plugin.xdist_setup import gpus_of_workers, runs_no_test, why_not_spread
+from pytest_gpuperf.plugin.process_isolation import gpus_of_workers, runs_no_test, why_not_spread
 from pytest_gpuperf.settings.settings import Settings
 
 if TYPE_CHECKING:

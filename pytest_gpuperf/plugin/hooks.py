@@ -16,8 +16,8 @@ from pytest_gpuperf.plugin.late_reports import LateReport, Reports, invocation_o
 from pytest_gpuperf.session import start
 from pytest_gpuperf.session.expected_durations import load_durations
 from pytest_gpuperf.session.load_balancing import spread
+from pytest_gpuperf.session.lost_baselines import known_name, orphans, shifted
 from pytest_gpuperf.session.marker import MARKED, STATE, ItemState, Marker, name_of
-from pytest_gpuperf.session.orphans import known_name, orphans, shifted
 from pytest_gpuperf.session.progress import RemoteTerminal
 from pytest_gpuperf.session.runner import RUNNER, Start
 

@@ -16,7 +16,7 @@ from pytest_gpuperf.plugin.internal_errors import OwnErrors
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.records.run import top_stall
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.session.orphans import name_of_file
+from pytest_gpuperf.session.lost_baselines import name_of_file
 from pytest_gpuperf.session.run_report import End
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.judge.suspects import speed_up
+from pytest_gpuperf.judge.settled_suspects import speed_up
 from pytest_gpuperf.records.change import printable, show_signed, show_value
 from pytest_gpuperf.records.run import NO_INSTRUCTIONS, top_stall
 

@@ -22,7 +22,7 @@ from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.number_ranges import MOST_LIMITS
 from pytest_gpuperf.records.run import STATIC_SOURCE
 from pytest_gpuperf.records.run_store import STATE_FOLDER, recording_path
-from pytest_gpuperf.session.orphans import is_shallow, last_commit
+from pytest_gpuperf.session.lost_baselines import is_shallow, last_commit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

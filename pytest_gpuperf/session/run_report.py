@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.merge import accept, refuse_in_ci
+from pytest_gpuperf.baseline.acceptance import accept, refuse_in_ci
 from pytest_gpuperf.errors import GpuperfError, show_exception
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.records.files import show_path

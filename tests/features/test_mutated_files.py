@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from command_line import gpuperf
 from judging import HINTS
-from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.times import Origin

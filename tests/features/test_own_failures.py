@@ -16,7 +16,7 @@ import pytest_gpuperf.features.trace.capture
 import pytest_gpuperf.measure.device.conditions
 import pytest_gpuperf.plugin.hooks
 import pytest_gpuperf.plugin.late_reports
-import pytest_gpuperf.plugin.xdist_setup  # noqa: F401
+import pytest_gpuperf.plugin.process_isolation  # noqa: F401
 from pytest_gpuperf.measure.device.gpu_lock import HELD_ENV
 from pytest_gpuperf.plugin.internal_errors import ISSUES
 from pytest_gpuperf.records import Correctness, Trace
@@ -99,7 +99,7 @@ COLLECTION, LOOP = "pytest_collection_modifyitems", "pytest_runtestloop"
 SETUP, CALL, FINISH = "pytest_runtest_setup", "pytest_runtest_call", "pytest_sessionfinish"
 FAILED, ERROR = {"passed": 1, "failed": 1}, {"passed": 1, "errors": 1}
 EACH = [
-    Broken("pytest_gpuperf.plugin.xdist_setup.isolate", "pytest_load_initial_conftests"),
+    Broken("pytest_gpuperf.plugin.process_isolation.isolate", "pytest_load_initial_conftests"),
     Broken("pytest_gpuperf.settings.settings.Settings.from_config", "pytest_configure", {}, 4, has_run=False),
     Broken("pytest_gpuperf.plugin.hooks.start", COLLECTION, ERROR, 1, has_run=False),
     Broken("pytest_gpuperf.session.judge.Judge.guards", COLLECTION, ERROR, 1, has_run=False),

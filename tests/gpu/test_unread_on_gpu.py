@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.features.ncu.weights import weights_used
+from pytest_gpuperf.features.ncu.common_weights import weights_used
 from pytest_gpuperf.records.run_store import load_run
 
 if TYPE_CHECKING:

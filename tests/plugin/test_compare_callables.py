@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from against_project import Project
 from pytest_gpuperf.against.callable_rounds import time_in_turn
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.suspects import speed_up
+from pytest_gpuperf.judge.settled_suspects import speed_up
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.records import AgainstTiming, Correctness
 from pytest_gpuperf.records.call import Call

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import simulated_run
-from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from run_builders import measured, record, run
 

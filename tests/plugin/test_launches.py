@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.kernel_profile import CounterSource, RawKernel
+from pytest_gpuperf.measure.counters.counter_source import CounterSource, RawKernel
 from pytest_gpuperf.metrics.combination import combine
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile
 from pytest_gpuperf.records.call import Call, Launches, Selection, check_launches

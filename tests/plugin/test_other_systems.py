@@ -57,8 +57,8 @@ def test_pytest_without_early_options_starts_as_without_the_plugin() -> None:
 def test_pytest_without_early_options_runs_in_one_process_and_says_so(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_k="def test_k(gpuperf): gpuperf.time(lambda: 5.0)",
-        missing="from pytest_gpuperf.plugin import entry, hooks, xdist_setup\n"
-        "for one in (entry, hooks, xdist_setup): one.early_options = lambda config: None",
+        missing="from pytest_gpuperf.plugin import entry, hooks, process_isolation\n"
+        "for one in (entry, hooks, process_isolation): one.early_options = lambda config: None",
     )
     options = ("-p", "missing", "-p", "xdist", "-p", "fake_gpu", "--gpuperf", "--gpuperf-counters=off")
     result = pytester.runpytest_subprocess(*options)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import AgainstTiming, Correctness, GpuInfo, Measurement, Profile, Settlement
 from pytest_gpuperf.records.run_store import encode_run

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.acceptance import TAKES, Accepted, Effect, update
+from pytest_gpuperf.baseline.accepted_measurement import TAKES, Accepted, Effect, update
 from pytest_gpuperf.baseline.sessions import HALF, merged_time
 from pytest_gpuperf.judge.times import Origin
 from pytest_gpuperf.records import ClockModel, Measurement, Trace
@@ -17,7 +17,7 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Sessio
 from run_builders import at_clock, profile, timing
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.baseline.acceptance import Which
+    from pytest_gpuperf.baseline.accepted_measurement import Which
     from pytest_gpuperf.records import Timing
 
 KNOWN = MeasurementBaseline(

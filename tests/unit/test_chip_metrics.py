@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.measure.counters.kernel_profile import names_to_read
+from pytest_gpuperf.measure.counters.counter_source import names_to_read
 from pytest_gpuperf.measure.cupti import chip_metrics
 from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, is_counted, passes_each
 from pytest_gpuperf.metrics import METRICS, ncu_metric_names

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from judging import verdict
-from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.run_verdicts import judge_run
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.judge.counters import other_compiler

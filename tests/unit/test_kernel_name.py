@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.measure.counters.kernel_profile import function_name
+from pytest_gpuperf.measure.counters.counter_source import function_name
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 
 from pytest_gpuperf.measure.correctness import check
 from pytest_gpuperf.measure.correctness.comparison import Tolerance, low_signal
-from pytest_gpuperf.measure.correctness.late_output_check import strange_types
+from pytest_gpuperf.measure.correctness.late_writes import strange_types
 
 
 class Lazy(torch.Tensor):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from pytest_gpuperf.measure.correctness import late_output_check
+from pytest_gpuperf.measure.correctness import late_writes
 from pytest_gpuperf.measure.correctness.call_tensors import Arguments
-from pytest_gpuperf.measure.correctness.late_output_check import late_outputs
+from pytest_gpuperf.measure.correctness.late_writes import late_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class TwoStreams:
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> TwoStreams:
     streams = TwoStreams()
-    monkeypatch.setattr(late_output_check, "finish", streams.finish)
+    monkeypatch.setattr(late_writes, "finish", streams.finish)
     return streams
 
 
@@ -123,7 +123,7 @@ def test_gpu_is_held_for_longer_than_the_call_unless_it_is_slow(
     gpu: TwoStreams, monkeypatch: pytest.MonkeyPatch, host_s: float, hold_us: float
 ) -> None:
     clock = iter([0.0, host_s])
-    monkeypatch.setattr(late_output_check, "now", lambda: next(clock))
+    monkeypatch.setattr(late_writes, "now", lambda: next(clock))
     assert late(gpu, squared(gpu, on="current"), torch.ones(1)) == ""
     assert gpu.longest_us == pytest.approx(hold_us)
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from judging import H200, HINTS
-from pytest_gpuperf.baseline.merge import refusal
+from pytest_gpuperf.baseline.acceptance import refusal
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.time_lower_bound import floor_of, impossible_time
 from pytest_gpuperf.judge.verdict import Expected, judge

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.explain import bottleneck_rules, slowness_causes
+from pytest_gpuperf.features.explain import bottleneck_rules, cause_rules
 from pytest_gpuperf.features.explain.call_evidence import evidence_of
 from pytest_gpuperf.features.explain.evidence import Evidence
 from pytest_gpuperf.records.change import printable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import MetricValue, Timing, Trace
 
 
-RULES = (*bottleneck_rules.RULES, *slowness_causes.RULES)
+RULES = (*bottleneck_rules.RULES, *cause_rules.RULES)
 """The most important first."""
 
 

@@ -22,8 +22,8 @@ def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.commands["export"] = "pytest_gpuperf.features.export.command"
     registry.names["to_frame"] = "pytest_gpuperf.features.export.data_frame"
-    registry.plugins.append("pytest_gpuperf.features.export.pytest_benchmark_marker")
-    registry.plugins.append("pytest_gpuperf.features.export.verdict_removal")
+    registry.plugins.append("pytest_gpuperf.features.export.pytest_benchmark_fixture")
+    registry.plugins.append("pytest_gpuperf.features.export.stale_verdict_removal")
     registry.options.append(
         Option(
             "json",

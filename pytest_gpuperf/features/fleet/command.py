@@ -86,7 +86,7 @@ def worker_command(scheduler: str, claimed: tuple[str, ...], options: tuple[str,
     Start it in the checkout of the project. The GPUs are those of CUDA_VISIBLE_DEVICES. DASK_OPTIONS are
     those of `dask worker`.
     """
-    from pytest_gpuperf.features.fleet.cluster import require_distributed
+    from pytest_gpuperf.features.fleet.dask_cluster import require_distributed
     from pytest_gpuperf.features.fleet.gpu_pool import resources
 
     require_distributed()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.fleet.cluster import models_of
+from pytest_gpuperf.features.fleet.dask_cluster import models_of
 from pytest_gpuperf.features.fleet.groups import LOST_TESTS, Waiting, make_groups
 from pytest_gpuperf.features.fleet.messages import Answer, decode
 from pytest_gpuperf.features.fleet.results import FAILING, ModelResults
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from distributed import Future
 
-    from pytest_gpuperf.features.fleet.cluster import Cluster
+    from pytest_gpuperf.features.fleet.dask_cluster import Cluster
     from pytest_gpuperf.features.fleet.groups import TestGroup
     from pytest_gpuperf.features.fleet.messages import Test
 

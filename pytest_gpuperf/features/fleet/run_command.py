@@ -8,7 +8,7 @@ import click
 
 from pytest_gpuperf.cli.output import show
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.fleet.cluster import Cluster, require_distributed
+from pytest_gpuperf.features.fleet.dask_cluster import Cluster, require_distributed
 from pytest_gpuperf.features.fleet.dispatch import Fleet, FleetDisplay
 from pytest_gpuperf.features.fleet.messages import Job
 from pytest_gpuperf.features.fleet.project_commit import code_of

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pytest_gpuperf.features.history.stored_times import COMMIT
+from pytest_gpuperf.features.history.history_line import COMMIT
 from pytest_gpuperf.processes.git import GitError, run_git
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.features.history.stored_times import HistoryLine
+    from pytest_gpuperf.features.history.history_line import HistoryLine
 
 
 class Order(NamedTuple):

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.baseline.store import BaselineStore
     from pytest_gpuperf.features.history.change_points import Step
     from pytest_gpuperf.features.history.commit_order import Order
+    from pytest_gpuperf.features.history.history_line import HistoryLine
     from pytest_gpuperf.features.history.series import TimeSeries
-    from pytest_gpuperf.features.history.stored_times import HistoryLine
 
 Status: TypeAlias = Literal["slower", "faster", "returned", "accepted", "other card"]
 """`slower` is open: it neither returned to the old level nor was accepted. `other card` may be the

@@ -8,7 +8,7 @@ from pytest_gpuperf.features.history.picture import picture_of_series
 from pytest_gpuperf.features.history.series_report import show_four_digits, steps_of
 from pytest_gpuperf.features.history.steps_report import searched_line, show_interval, steps_table
 from pytest_gpuperf.features.page.markup import AT_ONCE, html_table, link, packed, text, whole_page
-from pytest_gpuperf.features.page.svg import svg
+from pytest_gpuperf.features.page.svg_renderer import svg
 from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.table import Column, Table

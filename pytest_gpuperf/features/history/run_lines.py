@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_gpuperf.baseline.merge import refusal
+from pytest_gpuperf.baseline.acceptance import refusal
 from pytest_gpuperf.baseline.rounding import TIME_DIGITS, round_to_digits
-from pytest_gpuperf.features.history.stored_times import HISTORY_SCHEMA, HistoryLine
+from pytest_gpuperf.features.history.history_line import HISTORY_SCHEMA, HistoryLine
 from pytest_gpuperf.records import NO_GPU, ClockModel
 from pytest_gpuperf.records.call import with_label
 from pytest_gpuperf.statistics.clock_model import normalise_blocks

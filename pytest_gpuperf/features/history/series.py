@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.history.change_points import Step
     from pytest_gpuperf.features.history.commit_order import Order
-    from pytest_gpuperf.features.history.stored_times import HistoryLine
+    from pytest_gpuperf.features.history.history_line import HistoryLine
 
 _SAME = ("gpu", "test", "label", "mode", "source")
 """Fields of a line by which it is of a series."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import filelock
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.history.stored_times import decode_lines, encode_lines, in_order
+from pytest_gpuperf.features.history.history_line import decode_lines, encode_lines, in_order
 from pytest_gpuperf.records.files import find_files, show_path, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from pytest_gpuperf.features.history.stored_times import HistoryLine
+    from pytest_gpuperf.features.history.history_line import HistoryLine
 
 LOCK_TIMEOUT_S = 30.0
 _LOCK = ".lock"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.features.compare.comparison import Comparison, MetricLine, ValueCell
 from pytest_gpuperf.features.compare.pairing import pair_the_rest, pair_up
 from pytest_gpuperf.features.compare.value_change import change_of, size_of, visibly_worse
+from pytest_gpuperf.features.ncu.common_weights import combine_both
 from pytest_gpuperf.features.ncu.launches import difference_notes, launch_name, measured
-from pytest_gpuperf.features.ncu.weights import combine_both
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,10 +17,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.ncu.csv_values import CsvValue, Launch, broken, read_launches
+from pytest_gpuperf.features.ncu.csv_launches import CsvValue, Launch, broken, read_launches
 from pytest_gpuperf.features.ncu.details_labels import raw_name, rule_of
 from pytest_gpuperf.features.ncu.file_kernel import FileKernel
-from pytest_gpuperf.measure.counters.kernel_profile import function_name
+from pytest_gpuperf.measure.counters.counter_source import function_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

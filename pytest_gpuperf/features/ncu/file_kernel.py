@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_gpuperf.features.ncu.rule_results import RuleResult  # noqa: TC001
-from pytest_gpuperf.measure.counters.kernel_profile import RawKernel
+from pytest_gpuperf.measure.counters.counter_source import RawKernel
 
 
 class FileKernel(RawKernel, frozen=True):

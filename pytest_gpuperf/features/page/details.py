@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_gpuperf.features.page.markup import html_table, link, sentence, text
 from pytest_gpuperf.features.page.measurement_facts import facts_of
 from pytest_gpuperf.features.page.measurement_pictures import pictures_of
-from pytest_gpuperf.features.page.svg import svg
+from pytest_gpuperf.features.page.svg_renderer import svg
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records.call import with_label

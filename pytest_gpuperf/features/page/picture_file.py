@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.page.svg import svg
+from pytest_gpuperf.features.page.svg_renderer import svg
 from pytest_gpuperf.report.overwrite_check import COMMENT
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def register(registry: Registry) -> None:
     """Add the parts named above."""
     registry.names["GpuperfRanks"] = "pytest_gpuperf.features.ranks.facade"
-    registry.plugins.append("pytest_gpuperf.features.ranks.plugin")
+    registry.plugins.append("pytest_gpuperf.features.ranks.fixture")
     registry.options.append(
         Option(
             "rank-timeout",

@@ -21,7 +21,7 @@ from pytest_gpuperf.records.ranks import BUS_FACTORS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from pytest_gpuperf.features.ranks.rank_source import LiveRanks
+    from pytest_gpuperf.features.ranks.live_ranks import LiveRanks
     from pytest_gpuperf.features.ranks.source import RecordedRanks
     from pytest_gpuperf.records import Correctness, Measurement, Timing
     from pytest_gpuperf.records.ranks import Collective

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from pytest_gpuperf.features.ranks.call import RankedCall
+    from pytest_gpuperf.features.ranks.single_rank_call import RankedCall
     from pytest_gpuperf.records.call import Reference
 
     Outputs = dict[str, torch.Tensor]

@@ -17,7 +17,7 @@ from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.records.ranks import RankTime
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.ranks.call import RankedCall
+    from pytest_gpuperf.features.ranks.single_rank_call import RankedCall
     from pytest_gpuperf.features.trace.chrome_traces import ChromeTrace
 
 CALLS = 5

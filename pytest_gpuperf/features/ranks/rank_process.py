@@ -92,7 +92,7 @@ class _RankProcess:
             self._start = order
             self._meet(order)
             return Done()
-        from pytest_gpuperf.features.ranks.call import RankedCall
+        from pytest_gpuperf.features.ranks.single_rank_call import RankedCall
 
         assert self._start is not None
         call = RankedCall.of(order.work, self._start.rank, self._start.world, self._doing)

@@ -12,7 +12,7 @@ from pytest_gpuperf.session.live_source import LiveSource
 from pytest_gpuperf.session.replay_runner import RecordedSource
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.features.ranks.rank_source import LiveRanks
+    from pytest_gpuperf.features.ranks.live_ranks import LiveRanks
     from pytest_gpuperf.records import Correctness, Timing
     from pytest_gpuperf.records.ranks import Collective
     from pytest_gpuperf.session.runner import Runner
@@ -58,7 +58,7 @@ def source_of(runner: Runner) -> LiveRanks | RecordedRanks | None:
         return RecordedRanks(source)
     if not isinstance(source, LiveSource):
         return None
-    from pytest_gpuperf.features.ranks.rank_source import LiveRanks
+    from pytest_gpuperf.features.ranks.live_ranks import LiveRanks
 
     for one in source.processes:
         if isinstance(one, LiveRanks):

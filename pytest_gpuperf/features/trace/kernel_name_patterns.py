@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from pytest_gpuperf.measure.counters.kernel_profile import RETURNS
+from pytest_gpuperf.measure.counters.counter_source import RETURNS
 
 NameKind: TypeAlias = Literal["matrix", "data_movement", "reduction", "elementwise", "communication", ""]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.counters.kernel_profile import RETURNS
+from pytest_gpuperf.measure.counters.counter_source import RETURNS
 from pytest_gpuperf.records import TracedKernel
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.number_format import (

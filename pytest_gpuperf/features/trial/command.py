@@ -61,10 +61,10 @@ def command(
     nothing could be tried.
     """
     from pytest_gpuperf.features.trial.cases import cases_of, read_task
-    from pytest_gpuperf.features.trial.child import try_cases
     from pytest_gpuperf.features.trial.problem_forms import form_of
     from pytest_gpuperf.features.trial.record import TrialPlan
     from pytest_gpuperf.features.trial.report import trial_report
+    from pytest_gpuperf.features.trial.trial_process import try_cases
     from pytest_gpuperf.features.trial.verdict import judge_trial
     from pytest_gpuperf.measure.device.gpu_detection import may_measure
 

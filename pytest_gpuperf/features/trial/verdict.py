@@ -19,15 +19,15 @@ from pytest_gpuperf.features.trial.record import (
     Interval,
     TrialResult,
 )
-from pytest_gpuperf.judge.suspects import speed_up
+from pytest_gpuperf.judge.settled_suspects import speed_up
 from pytest_gpuperf.judge.time_lower_bound import floor_of
 from pytest_gpuperf.records import NO_GPU, TestRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.features.trial.child import Tried
     from pytest_gpuperf.features.trial.record import CaseTimes, TrialCase, TrialPlan, TrialVerdict
+    from pytest_gpuperf.features.trial.trial_process import Tried
     from pytest_gpuperf.records import Correctness, GpuInfo, Measurement
 
 RIGHT: tuple[TrialVerdict, ...] = ("refused", "accepted")

@@ -5,7 +5,7 @@ real call; the former values of the tensors are restored after each call. The ca
 
 1. The function as it is. Compilation and autotuning happen here; the output is not compared.
 2. The function twice, the second time between red zones: see `guarded_call.py`.
-3. On a GPU, the function twice, the second time while the GPU is held: see `late_output_check.py`.
+3. On a GPU, the function twice, the second time while the GPU is held: see `late_writes.py`.
 4. The function twice, each time after a rehearsal, with free memory filled with one byte pattern and then
    with another. Both outputs have to agree with the reference; an element that holds the pattern both times
    was never written.
@@ -57,7 +57,7 @@ from pytest_gpuperf.measure.correctness.comparison import (
     never_written,
 )
 from pytest_gpuperf.measure.correctness.guarded_call import Guarded, call_between_red_zones
-from pytest_gpuperf.measure.correctness.late_output_check import late_outputs, strange_types, types_in
+from pytest_gpuperf.measure.correctness.late_writes import late_outputs, strange_types, types_in
 from pytest_gpuperf.measure.device.memory import PATTERNS, holds, poisoned_memory
 from pytest_gpuperf.measure.device.originals import ProcessState, finish, library_unchanged, now
 from pytest_gpuperf.records import Correctness

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.kernel_profile import (
+from pytest_gpuperf.measure.counters.counter_source import (
     CounterSource,
     RawKernel,
     function_name,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.counters.kernel_profile import CounterSource, RawKernel, names_to_read
+from pytest_gpuperf.measure.counters.counter_source import CounterSource, RawKernel, names_to_read
 from pytest_gpuperf.measure.ncu.ncu_failures import explain
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records import Profile

@@ -14,7 +14,7 @@ from math import inf
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.measure.counters.kernel_profile import function_name
+from pytest_gpuperf.measure.counters.counter_source import function_name
 from pytest_gpuperf.measure.cupti.activity import (
     busy_us,
     counted,

@@ -17,7 +17,7 @@ from benchmarks import fleet_kills
 from benchmarks.fleet_project import MODEL, git, local_cluster, make_project
 from command_line import gpuperf
 from forked import fork_children, parent_of_forks, run_forked
-from pytest_gpuperf.features.fleet import cluster as clusters
+from pytest_gpuperf.features.fleet import dask_cluster as clusters
 from pytest_gpuperf.features.fleet import worker_functions
 from pytest_gpuperf.features.fleet.dispatch import FleetDisplay
 from pytest_gpuperf.processes import children

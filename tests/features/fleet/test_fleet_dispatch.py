@@ -9,7 +9,7 @@ import pytest
 from benchmarks.fleet_project import Counting
 from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.fleet import cluster, dispatch
+from pytest_gpuperf.features.fleet import dask_cluster, dispatch
 from pytest_gpuperf.features.fleet.command import dask_worker
 from pytest_gpuperf.features.fleet.dispatch import Fleet
 from pytest_gpuperf.features.fleet.messages import Answer, EndOfTest, WorkerState, encode
@@ -130,7 +130,7 @@ def test_worker_of_a_loopback_scheduler_listens_on_loopback(
 
 @pytest.mark.parametrize("arguments", [("run", "--scheduler", "tcp://s"), ("worker", "tcp://s")])
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
-    monkeypatch.setattr(cluster, "find_spec", lambda _: None)
+    monkeypatch.setattr(dask_cluster, "find_spec", lambda _: None)
     result = gpuperf("fleet", *arguments, status=2)
     assert "expected the extra `fleet`; type `pip install 'pytest-gpuperf[fleet]" in result.output
 

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from msgspec import structs
 
 from command_line import gpuperf
-from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.run_verdicts import judge_run
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.features.github.pull_request_comment import (

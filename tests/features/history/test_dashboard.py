@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_gpuperf.features.history.stored_times import HistoryLine
+    from pytest_gpuperf.features.history.history_line import HistoryLine
 
 REPOSITORY = "https://github.com/o/r"
 STEP = times(*[5.0] * 6, *[5.2] * 6, url="https://github.com/o/r/actions/runs/1")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.features.history.stored_times import HistoryLine
+    from pytest_gpuperf.features.history.history_line import HistoryLine
 
 
 def series(lines: Sequence[HistoryLine], folder: Path) -> list[TimeSeries]:

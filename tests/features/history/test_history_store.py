@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from history_builders import at_once, line
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.history import store as store_module
+from pytest_gpuperf.features.history.history_line import decode_lines, encode_lines
 from pytest_gpuperf.features.history.store import HistoryStore
-from pytest_gpuperf.features.history.stored_times import decode_lines, encode_lines
 from pytest_gpuperf.records import ClockModel
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import fake_ncu
+from pytest_gpuperf.features.ncu.common_weights import weights_used
 from pytest_gpuperf.features.ncu.report_file import read_report as read_file
 from pytest_gpuperf.features.ncu.report_reader import read_report
-from pytest_gpuperf.features.ncu.weights import weights_used
-from pytest_gpuperf.measure.counters.kernel_profile import CounterSource, RawKernel, names_to_read
+from pytest_gpuperf.measure.counters.counter_source import CounterSource, RawKernel, names_to_read
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.combination import combine
 from pytest_gpuperf.records.call import Call, Selection

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_gpuperf.features.ncu.common_weights import combine_both, weights_used
 from pytest_gpuperf.features.ncu.report_file import read_report
-from pytest_gpuperf.features.ncu.weights import combine_both, weights_used
 from pytest_gpuperf.metrics import METRICS, Combining
 from pytest_gpuperf.metrics.combination import combine, combining_of, weight_names, weights_to_ask_for
 from pytest_gpuperf.metrics.roofline import CEILINGS

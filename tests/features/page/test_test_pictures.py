@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.features.page import measurement_pictures as pictures_module
 from pytest_gpuperf.features.page.picture import Picture, Points, Polyline
-from pytest_gpuperf.features.page.svg import svg
+from pytest_gpuperf.features.page.svg_renderer import svg
 from pytest_gpuperf.judge.times import Origin, screen
 from pytest_gpuperf.records import Measurement, MetricValue
 from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, Session, TimeBaseline

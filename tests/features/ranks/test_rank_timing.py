@@ -10,8 +10,8 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.ranks import profiler_capture, timing
-from pytest_gpuperf.features.ranks.call import RankedCall
 from pytest_gpuperf.features.ranks.profiler_capture import MARK, rank_time
+from pytest_gpuperf.features.ranks.single_rank_call import RankedCall
 from pytest_gpuperf.records.ranks import RankTime
 from simulated_gpu import SimulatedGpu
 from trace_builders import TraceBuilder

@@ -11,7 +11,7 @@ from command_line import gpuperf
 
 pytest.importorskip("triton")
 
-from pytest_gpuperf.baseline.merge import accept as accept_runs
+from pytest_gpuperf.baseline.acceptance import accept as accept_runs
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.run_store import RunStore

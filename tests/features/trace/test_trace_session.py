@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_gpuperf.baseline.merge import accept
+from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.judge.counters import compare_counters
 from pytest_gpuperf.judge.limits import parse_limits

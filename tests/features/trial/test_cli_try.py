@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from command_line import gpuperf
-from pytest_gpuperf.features.trial import child
-from pytest_gpuperf.features.trial.child import Tried
+from pytest_gpuperf.features.trial import trial_process
 from pytest_gpuperf.features.trial.record import TIMED, CaseReport, CaseTimes, TrialPlan
+from pytest_gpuperf.features.trial.trial_process import Tried
 from pytest_gpuperf.features.trial.verdict import judge_trial, reasons_in
 from pytest_gpuperf.records import AgainstTiming, Correctness, Measurement, Run, TestRecord
 from run_builders import run as make_run
@@ -57,7 +57,7 @@ def tried(*options: str, report: CaseReport, monkeypatch: pytest.MonkeyPatch) ->
         assert len(plan.cases) == 1
         return Tried({0: report}, run, 1.5)
 
-    monkeypatch.setattr(child, "try_cases", try_cases)
+    monkeypatch.setattr(trial_process, "try_cases", try_cases)
     return invoked(*options)
 
 

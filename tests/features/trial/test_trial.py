@@ -10,10 +10,10 @@ import pytest
 
 from forked import fork_children, parent_of_forks
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trial import child
+from pytest_gpuperf.features.trial import trial_process
 from pytest_gpuperf.features.trial.cases import cases_of
-from pytest_gpuperf.features.trial.child import try_cases
 from pytest_gpuperf.features.trial.record import CaseReport, Sent, TrialResult
+from pytest_gpuperf.features.trial.trial_process import try_cases
 from pytest_gpuperf.features.trial.verdict import judge_trial
 from pytest_gpuperf.processes import children
 from trial_builders import plan
@@ -31,8 +31,8 @@ def ref_kernel(data):
 @pytest.fixture(autouse=True)
 def _on_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fork the processes of a trial, with the CPU in place of the GPU."""
-    command = child._command
-    monkeypatch.setattr(child, "_command", lambda *given: [*command(*given), "-p", "trial_on_cpu"])
+    command = trial_process._command
+    monkeypatch.setattr(trial_process, "_command", lambda *given: [*command(*given), "-p", "trial_on_cpu"])
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=":")
     fork_children(monkeypatch.setattr)
     parent_of_forks()  # else the server would count as left behind

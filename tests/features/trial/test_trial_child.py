@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.trial import child
-from pytest_gpuperf.features.trial.child import Tried, try_cases
+from pytest_gpuperf.features.trial import trial_process
 from pytest_gpuperf.features.trial.record import CaseReport, Sent
+from pytest_gpuperf.features.trial.trial_process import Tried, try_cases
 from run_builders import one_test
 from trial_builders import plan
 
@@ -54,7 +54,7 @@ class Ran:
 
 
 def tried(ran: Ran, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tried:
-    monkeypatch.setattr(child, "run_child", ran)
+    monkeypatch.setattr(trial_process, "run_child", ran)
     return try_cases(plan("a", "b", budget_s=0.5), folder, 9)
 
 
@@ -76,7 +76,7 @@ def test_run_of_a_process_that_did_not_end_well_does_not_count(
 
 
 def test_process_that_does_not_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "LEAVING_S", -10)
+    monkeypatch.setattr(trial_process, "LEAVING_S", -10)
     found = tried(Ran(WRONG, polls=10**9), tmp_path, monkeypatch)
     assert (found.reports, found.run) == ({0: WRONG}, None)
 

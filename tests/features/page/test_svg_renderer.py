@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_gpuperf.features.page.picture import Axis, Band, Mark, Picture, Points, Polyline
-from pytest_gpuperf.features.page.svg import svg
+from pytest_gpuperf.features.page.svg_renderer import svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.baseline.merge import accept, plan
+from pytest_gpuperf.baseline.acceptance import accept, plan
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import (
     Accuracy,
@@ -25,7 +25,7 @@ from session_builders import content as content_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_gpuperf.baseline.acceptance import Which
+    from pytest_gpuperf.baseline.accepted_measurement import Which
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from judging import baseline, verdict
 from pytest_gpuperf.judge.result import Status, TestResult
-from pytest_gpuperf.judge.suspects import compare_restarts
+from pytest_gpuperf.judge.settled_suspects import compare_restarts
 from pytest_gpuperf.judge.times import AGAIN, Origin
 from pytest_gpuperf.records import (
     AgainstTiming,
