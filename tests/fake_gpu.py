@@ -99,7 +99,7 @@ class FakePrepared:
         assert OWNER._kept or not recorded
         return FakeBlock(time_us + GAP_US * (time_us <= SHORT_US and not recorded))
 
-    def is_short(self) -> bool:
+    def records_better(self) -> bool:
         """Return True for a short call."""
         return bool(self.fn() <= SHORT_US)
 

@@ -159,7 +159,7 @@ def take_turns(parent: Parent, doses: str) -> None:
             continue
         try:
             ready = timer.prepare(call, modes()[key[0]])
-            prepared[key] = ready, ready.is_short()
+            prepared[key] = ready, ready.records_better()
         except Exception as error:
             _failed(parent, f"{key[0]} {key[1]} ‰", error)
     parent.tell([])

@@ -56,7 +56,7 @@ class Rounds:
         new_first = bool(len(series.restarts) % 2)
         prepared = self._prepared(calls, ("B", "A") if new_first else ("A", "B"))
         if series.recorded is None:
-            series.recorded = prepared["A"].is_short() and prepared["B"].is_short()
+            series.recorded = prepared["A"].records_better() and prepared["B"].records_better()
         with kept_attached():
             if not series.restarts:
                 warm_up(partial(_block, prepared), budget_s)

@@ -123,8 +123,7 @@ def _comparable(measurement: Measurement, stored: MeasurementBaseline) -> Measur
         timing = timing.by(stored.time.source) or timing
     if code is not None and not code.kernels:
         code = None
-    # One against a commit that the user named tells nothing of the baseline.
-    if settlement is not None and not settlement.sessions:
+    if settlement is not None and settlement.names_code:
         settlement = None
     return replace(measurement, timing=timing, code=code, settlement=settlement)
 

@@ -27,7 +27,7 @@ from pytest_gpuperf import metrics as catalogue
 from pytest_gpuperf.errors import GpuperfError, show_repr
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.settled_suspects import SpeedUp, speed_up
-from pytest_gpuperf.judge.times import spread_pct
+from pytest_gpuperf.judge.times import process_spread_pct
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
 from pytest_gpuperf.records.value_names import COMPILE, PEAK_MEMORY, VALUES, is_of
@@ -264,7 +264,7 @@ def check_limit(
     timing = measurement.timing
     if timing is not None and name in VALUES and VALUES[name].of_process:
         # Other processes may find a value that is so far away.
-        spread = spread_pct(timing)
+        spread = process_spread_pct(timing)
         bounds = [float(actual) * (1 + spread / 100) ** sign for sign in (-1, 1)]
         within = f"by less than processes differ ({spread:.1f} %)"
     if limit.op not in ("==", "!=") and any(map(limit.holds, bounds)):

@@ -1,7 +1,7 @@
 """Judgement of a time next to its baseline: by the screen, and by the settlement of a suspect.
 
-The screen compares a time with the stored sessions, at one SM clock. Nothing fails because of it: a time
-outside is a suspect, which is settled.
+The screen compares a time with the stored sessions, at one SM clock. It fails nothing: a time outside is a
+suspect, which is settled. Only a call whose graph is lost fails without that.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
         return cls(ClockModel(cycles=0.0, fixed_us=1.0, reference_mhz=mhz, share_error=error), 0.0)
 
     def logs(self, times: TimeBaseline) -> dict[Session, float]:
-        """Return the logarithm of each session's time in µs, without those whose own clock is not known."""
+        """Return the logarithm of each session's time in µs; those that have none there are left out."""
         return {one: math.log(us) for one in times.sessions if (us := self._stored_us(one)) > 0}
 
     def _stored_us(self, session: Session) -> float:
@@ -128,7 +128,7 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
             return session.time_us
         if not mhz:
             return session.normalised_us
-        # Its blocks were brought to the one clock one by one, by its own model.
+        # Its blocks were brought to the one clock by its own model: that is undone, and all share one model.
         measured_us = normalise(session.normalised_us, self.at_mhz, own, mhz) if own else session.time_us
         return normalise(measured_us, mhz, self.model, self.at_mhz)
 
@@ -157,7 +157,7 @@ def judge_time(
     time, drift = None, ""
     if timing is None:
         return None, None
-    if settlement is not None and not settlement.sessions:
+    if settlement is not None and settlement.names_code:
         time = compare_restarts(against, tolerance_pct)
         if time is None:
             line = (
@@ -170,7 +170,7 @@ def judge_time(
         time = screen(timing, known, origin, tolerance_pct)
         if time is None:
             return None, _not_compared(timing, known, origin)
-        if other := other_call(measurement, baseline):
+        if other := other_call(measurement, baseline):  # so is one whose graph is lost, see above
             return None, Finding(Status.INCONCLUSIVE, f"{OTHER_CALL}: {other}")
         if time.outcome is not Outcome.PASS:
             sides = (measurement.code, settlement.against.code if settlement and settlement.against else None)
@@ -224,9 +224,9 @@ def screen(
     replicates = len(groups) if new_card else len(sessions)
     # More sessions narrow the share of the screen that is theirs.
     width = widest * math.sqrt((1 + 1 / replicates) / 2)
-    # Small losses add up: nothing passes that the oldest sessions alone do not let pass.
-    oldest = fmean(logs[group[0]] for group in groups)
-    expected = min(max(expected, oldest - widest + width), oldest + widest - width)
+    # Small losses add up: what passes stays within `widest` of the oldest sessions.
+    oldest, room = fmean(logs[group[0]] for group in groups), widest - width
+    expected = min(max(expected, oldest - room), oldest + room)
     change, width = math.log(time_us) - expected, width + error
     too_noisy = error > max(widest, math.log1p(tolerance_pct / 100))
     inside = not too_noisy and (abs(change) <= width or 0 < as_pct(change) <= tolerance_pct)
@@ -250,13 +250,13 @@ def screen(
     )
 
 
-def spread_pct(timing: Timing) -> float:
+def process_spread_pct(timing: Timing) -> float:
     """Return how far a time of another process of the same code may be from this one, in %."""
     return _width_pct(timing, (), new_card=False) + 100 * standard_error(timing.blocks_us) / timing.time_us
 
 
 def _width_pct(timing: Timing, sessions: Sequence[Session], *, new_card: bool) -> float:
-    """Return the width for one session by the classes that are noisy, in %."""
+    """Return the width for one session, in %: wider for noisy classes of times, and for a new card."""
     if timing.mode == "host":
         return MACHINE_PCT * (1 + new_card)
     clocks = [timing.sm_clock_mhz, *(session.sm_clock_mhz for session in sessions)]

@@ -161,8 +161,7 @@ def _compare(
     time, judged = judge_time(measurement, known, expected.origin, expected.tolerance_pct)
     doubts = timing.doubts if timing is not None else ()
     settlement = measurement.settlement
-    # Old code that the user named is compared instead of the baseline's.
-    named = settlement.against if settlement is not None and not settlement.sessions else None
+    named = settlement.against if settlement is not None and settlement.names_code else None
     chosen = known.time if named is None else named
     choice = choice_line(timing, chosen) if timing is not None and timing.autotuned else ""
     findings = [

@@ -25,9 +25,9 @@ def gpuperf(request: pytest.FixtureRequest) -> Gpuperf:
 
         return checking(request, NOT_MEASURED)
     from pytest_gpuperf.plugin.facade import Gpuperf
-    from pytest_gpuperf.plugin.hooks import measuring
+    from pytest_gpuperf.plugin.hooks import state_and_runner
 
-    return Gpuperf(*measuring(request))
+    return Gpuperf(*state_and_runner(request))
 
 
 @pytest.fixture

@@ -39,10 +39,11 @@ NOT_ISOLATED = (
 )
 
 
-def measuring(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:
+def state_and_runner(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]:
     """Return the state of a test, and the way to run."""
     state = request.node.stash.get(STATE, None)
     if RUNNER not in request.config.stash:
+        # The run could not be prepared, and pytest went on.
         why = OwnErrors.of(request.config).news.failures.get(COLLECTED)
         if why is not None:
             raise pytest.fail.Exception(f"gpuperf: {why}", pytrace=False)
@@ -95,7 +96,7 @@ class Hooks:
         self._link = link
         self._reports = reports
         self.late_report = LateReport()
-        """Reports tests that are timed again later; registered in a process that measures."""
+        """Reports tests that are timed again later; registered in a process that judges."""
         self._runner: Runner | None = None
         self._seen: set[str] = set()
 
@@ -125,8 +126,8 @@ class Hooks:
             self._reports.report = runner.report
         if (report := runner.report) is not None:
             for item in items:
-                # One that no longer asks for a fixture is judged by what its baseline has. A test outside of
-                # pytest's rootdir has no file in its name, and no baseline.
+                # One that no longer asks for a fixture fails: nothing measures what its baseline has. A test
+                # outside of pytest's rootdir has no file in its name, and no baseline.
                 others = STATE not in item.stash and not item.nodeid.startswith("::")
                 if others and report.judge.guards(item.nodeid):
                     item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
@@ -204,23 +205,23 @@ class Hooks:
             return
         if session.testsfailed and not config.option.continue_on_collection_errors:
             return
-        measuring = [item for item in session.items if STATE in item.stash]
-        states = [item.stash[STATE] for item in measuring]
+        judged = [item for item in session.items if STATE in item.stash]
+        states = [item.stash[STATE] for item in judged]
         given = [item.nodeid for item in session.items]
         if self._link is not None:
             given = self._link.orders.spread(given)[self._link.orders.worker]
-        names = {item.nodeid: item.stash[STATE].nodeid for item in measuring}
+        names = {item.nodeid: item.stash[STATE].nodeid for item in judged}
         own = {names[nodeid] for nodeid in given if nodeid in names}
         reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
-        begun = Start(own, invocation_of(config, self._settings), reporter)
+        start = Start(own, invocation_of(config, self._settings), reporter)
         errors, judge = OwnErrors.of(config), runner.report.judge if runner.report is not None else None
         errors.run(
             "pytest_runtestloop",
             lambda: errors.news.error(*(orphans(config, judge, self._seen) if judge is not None else ())),
             lambda: errors.news.note(*(shifted(config, judge, self._seen) if judge is not None else ())),
-            lambda: runner.begin(states, begun),
+            lambda: runner.begin(states, start),
             self._tell_facts,
         )
 
@@ -257,7 +258,7 @@ class Hooks:
         if state is None or self._runner is None or self._runner.report is None:
             return (yield)
         if not state.may_run:
-            # Its verdict is known, and fails it here.
+            # What the sanitizer found fails it here.
             self._conclude(item, state)
         try:
             outcome = yield
@@ -293,7 +294,7 @@ class Hooks:
         # A replay skips a test of which it has only a part.
         if state.measurements and state.nodeid not in self._runner.report.facts.skipped:
             result = self._result(state, type(error).__name__)
-            if not result.record.failed:
+            if not result.record.failed:  # but skipped, or as expected: pytest fails the others itself
                 self._show(item, result)
 
     def _result(self, state: ItemState, failure: str = "") -> TestResult:

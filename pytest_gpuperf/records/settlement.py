@@ -71,6 +71,11 @@ class Settlement(Record, frozen=True, kw_only=True):
     """Wall time, with all that the processes repeat: imports, fixtures, compilers."""
 
     @property
+    def names_code(self) -> bool:
+        """True if the user named old code: it is compared instead of the baseline."""
+        return not self.sessions
+
+    @property
     def lacks_memory(self) -> bool:
         """True if more can be done when the process of the test has ended."""
         return self.how == "impossible" and is_out_of_memory(self.reason)

@@ -85,12 +85,12 @@ class Start(NamedTuple):
 
 
 class Runner:
-    """One way to run `pytest --gpuperf`.
+    """One way to run `pytest --gpuperf`: by itself that without a GPU and a recording, which only compiles.
 
     Args:
         settings: The options.
         source: Answers the calls of the tests: by measuring, from a recording, or with what a pass has read.
-            Or the error that each of these calls raises, because there is neither a GPU nor a recording.
+            Or, if nothing can, the error that each of these calls raises.
         report: Keeps the results; None in a process that profiles or times for another one, which judges.
     """
 
@@ -105,7 +105,7 @@ class Runner:
         self.report = report
 
     def static(self, call: Call) -> dict[str, StaticKernel]:
-        """Answer `gpuperf.static`: compile, which needs no GPU. A replay of a named run has it recorded.
+        """Answer `gpuperf.static`: compile, which needs neither a GPU nor a source.
 
         Args:
             call: Compiles for each architecture, and launches nothing.
@@ -117,10 +117,10 @@ class Runner:
         return kernels
 
     def begin(self, states: Sequence[ItemState], start: Start) -> None:
-        """Wait until no other run measures on this GPU, then run passes in other processes.
+        """Get ready, once all tests are selected.
 
         Args:
-            states: All tests; a worker may get those of another, too.
+            states: All tests that were collected; those of this process are in `start.own`.
             start: The start of the tests.
 
         Raises:
@@ -138,7 +138,7 @@ class Runner:
         return self.report.judge.test(state, failure)
 
     def settled(self, _state: ItemState, result: TestResult) -> TestResult:
-        """Settle the suspects of a test that holds no memory any more, and judge it again."""
+        """Settle the suspects of a test that holds no memory any more, and judge it again, if it can."""
         return result
 
     def end(self) -> None:

@@ -207,7 +207,7 @@ class SideSource(ChildSource):
             code, choices = self._code(call)
             prepared = self._timer.prepare(call, mode)
             called = call.fingerprint(prepared.mode, bytes, flops)
-            self._parent.tell(Ready(call.label, called, prepared.is_short(), code, choices))
+            self._parent.tell(Ready(call.label, called, prepared.records_better(), code, choices))
             # Once blocks are recorded, all are: none of a graph, which CUPTI would slow down.
             with kept_attached():
                 while isinstance(command := self._parent.command(), RunBlock):

@@ -120,7 +120,7 @@ class Prepared:
             raise GpuperfError("it cannot be captured")
         self.mode = "kernels" if mode == "kernels" else "hot"
 
-    def is_short(self) -> bool:
+    def records_better(self) -> bool:
         return True
 
     def block(self, *, recorded: bool) -> Block:

@@ -38,22 +38,23 @@ def test_the_controller_leaves_torch_to_its_workers() -> None:
 
 START = """
 import time
+begin = time.process_time()  # others share the machine
 from _pytest.config import get_config
 config = get_config([])
-begin = time.process_time()  # others share the machine
+own = time.process_time() - begin
 import pytest_gpuperf.plugin.entry
 config.pluginmanager.register(pytest_gpuperf.plugin.entry)  # declares the options too
-print(time.process_time() - begin)
+print((time.process_time() - begin) / own - 1)
 """
 
 
-def test_the_plugin_adds_under_ten_milliseconds_to_the_start(tmp_path: Path) -> None:
+def test_the_plugin_adds_under_six_percent_to_the_start_of_pytest(tmp_path: Path) -> None:
+    """That is 6 ms where pytest itself takes 0.1 s."""
     command = [sys.executable, "-c", START]
     # As for users, Python has compiled the modules in an earlier run.
     environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
     runs = [subprocess.run(command, env=environ, capture_output=True, check=True) for _ in range(5)]
-    seconds = [float(run.stdout) for run in runs]
-    assert min(seconds) < 0.010
+    assert min(float(run.stdout) for run in runs) < 0.06
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.baseline.sessions import HALF
 from pytest_gpuperf.judge.limits import check_limit, parse_limit
 from pytest_gpuperf.judge.result import Status, TimeComparison
-from pytest_gpuperf.judge.times import Origin, screen, spread_pct
+from pytest_gpuperf.judge.times import Origin, process_spread_pct, screen
 from pytest_gpuperf.records import ClockModel, Conditions, Measurement, Timing, Toolchain
 from pytest_gpuperf.records.baseline import RunNote, Session, TimeBaseline
 from pytest_gpuperf.statistics.decision import Outcome
@@ -140,7 +140,7 @@ def test_error_of_the_time_itself_widens_the_screen(blocks: int, *, wider: bool)
     times_us = tuple(100.0 + 20 * (-1) ** at for at in range(blocks))
     noisy = replace(timing(100.0), blocks_us=times_us, blocks_mhz=(1980.0,) * blocks)
     assert (half_pct(screened(noisy, known(100.0))) > 2 * SCREEN_PCT) is wider
-    assert (spread_pct(noisy) > 2 * SCREEN_PCT) is wider
+    assert (process_spread_pct(noisy) > 2 * SCREEN_PCT) is wider
 
 
 def noisy(*blocks_us: float, mhz: float = 1980.0) -> Timing:

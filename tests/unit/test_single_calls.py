@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.batch import Batch
 from pytest_gpuperf.measure.timing.graph import NotCapturableError
 from pytest_gpuperf.measure.verification import cupti_records
 from pytest_gpuperf.measure.verification.cupti_records import Audit, UncontainedError, contained
@@ -24,6 +23,7 @@ from timer_bench import Blocks
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.records import Timing
 
 TIMING = timing(50.0)
@@ -55,7 +55,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
             return in_short_graph_us
 
         monkeypatch.setattr(cupti_records, "audit", audit)
-        monkeypatch.setattr(Batch, "in_short_graph_us", in_short_graph)
+        monkeypatch.setattr(cupti_records, "in_short_graph_us", in_short_graph)
         prepared = Blocks(lambda _: timed.us_by("events") or 0.0)
         prepared.single_calls, prepared.captured = bool(audits), captured
         result = contained(prepared, timed, mode)

@@ -28,7 +28,7 @@ from pytest_gpuperf.statistics.decision import interquartile_range, standard_err
 from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.sm_clock import Warmed
@@ -245,7 +245,7 @@ def test_cupti_records_short_blocks_in_turn(
     batch = Blocks(lambda _: time_us, recorded_us=recorded_us)
     captured: Any = SimpleNamespace(single_nodes=single_node)
     batch.captured = captured
-    assert batch.is_short() == expected
+    assert batch.records_better() == expected
     if expected:
         assert batch.block(recorded=True).time_us == recorded_us
 
@@ -254,7 +254,7 @@ def test_first_replay_does_not_decide_that_a_call_is_long() -> None:
     blocks = repeating([25.0, 15.0, 15.0], recorded_us=14.9)
     captured: Any = SimpleNamespace(single_nodes=True)
     blocks.captured = captured
-    assert blocks.is_short()
+    assert blocks.records_better()
 
 
 def test_clock_dependent_share_is_found(bench: Bench) -> None:
@@ -315,15 +315,26 @@ def test_known_model_of_much_slower_code_fits_the_new_time(bench: Bench) -> None
     assert found.clock_model.time_us(2000) == pytest.approx(100)
 
 
-def short(bench: Bench, elsewhere: Callable[[], Any], *elsewhere_us: float) -> Timing:
+def short(
+    bench: Bench,
+    elsewhere: Callable[[], Any],
+    *elsewhere_us: float,
+    events_us: Sequence[float] = (5.0,),
+    known: KnownTime | None = None,
+) -> Timing:
     """Return the time of a call of 4.5 µs that may be called elsewhere."""
-    batch = Blocks(lambda _: 5.0, recorded_us=4.5, elsewhere_us=elsewhere_us)
+    times = itertools.cycle(events_us)
+    batch = Blocks(lambda _: next(times), recorded_us=4.5, elsewhere_us=elsewhere_us)
     short_timer = bench.timer(batch, "hot", 1e-9)
     batch.fn = lambda: None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(originals, "synchronize", lambda: None)
         return short_timer.time(
-            lambda: None, mode="hot", elsewhere=cast("Any", elsewhere), verify=lambda _, found, __: found
+            lambda: None,
+            mode="hot",
+            elsewhere=cast("Any", elsewhere),
+            known=known,
+            verify=lambda _, found, __: found,
         )
 
 
@@ -356,6 +367,14 @@ def test_places_that_differ_are_no_restless_blocks(bench: Bench) -> None:
     found = short(bench, lambda: lambda: None, 4.54, 4.58, 4.62, 4.66)
     assert found.time_us == pytest.approx(4.58)
     assert found.spread_pct == pytest.approx(0, abs=1e-6)
+
+
+def test_blocks_at_one_place_keep_their_spread_next_to_others_at_five(bench: Bench) -> None:
+    """A time from half the limit on stays by events, as in its baseline."""
+    known = KnownTime("hot", "events", None)
+    found = short(bench, lambda: lambda: None, events_us=(9.8, 10.1, 10.2, 9.9, 10.0, 10.3), known=known)
+    assert found.source == "events"
+    assert found.spread_pct == pytest.approx(100 * interquartile_range(found.blocks_us) / found.time_us)
 
 
 @pytest.mark.parametrize(("mode", "source"), [("hot", "events"), ("cold", "cupti")])

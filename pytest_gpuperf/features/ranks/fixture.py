@@ -16,6 +16,6 @@ def gpuperf_ranks(request: pytest.FixtureRequest, gpuperf: Gpuperf) -> GpuperfRa
     """Check and time callables on several GPUs at once: `@pytest.mark.gpuperf(gpus=2)` says on how many."""
     del gpuperf  # a test with this fixture measures too
     from pytest_gpuperf.features.ranks.facade import GpuperfRanks
-    from pytest_gpuperf.plugin.hooks import measuring
+    from pytest_gpuperf.plugin.hooks import state_and_runner
 
-    return GpuperfRanks(*measuring(request))
+    return GpuperfRanks(*state_and_runner(request))

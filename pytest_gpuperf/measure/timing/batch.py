@@ -34,8 +34,6 @@ GAP_BLOCKS = 11
 SHORT_IN_GAPS = 30
 """A time of fewer launch gaps comes from CUPTI. On an H200 the gap is 0.5 to 0.7 µs. Events include the 0.1
 to 0.35 µs between two kernels: up to 7 % of the time at ten gaps, under 2 % at thirty."""
-FEW_CALLS = 10
-"""Calls of a graph that is too short for the gaps of a long one."""
 WARM_UP_CAP_S = 3.0
 USUAL_GAP_US = 0.6
 """Gap of an H200, for a choice before it is measured."""
@@ -128,8 +126,8 @@ class Batch:
         """Run blocks until time and SM clock are steady."""
         return until_steady(self, WARM_UP_CAP_S, by_host=self.mode == "host")
 
-    def is_short(self) -> bool:
-        """Return True if CUPTI times a call better than events: one short kernel, hot.
+    def records_better(self) -> bool:
+        """Return True if CUPTI times a call better than events: one short kernel, hot. Blocks run for that.
 
         Next to another process, unchanged short kernels differ by up to 1.5 % from one restart to the next by
         events, which include gaps in the graph (H100). The gaps between several kernels are part of the call.
@@ -145,15 +143,6 @@ class Batch:
         except CuptiError:
             return False
         return True
-
-    def in_short_graph_us(self) -> float:
-        """Return the microseconds of a call in a graph of a few.
-
-        In a long graph, gaps between streams that wait for each other grow: from 1 µs a call in one of 10 to
-        8 µs in one of 1,000, on an H100.
-        """
-        batch = HotBatch(self.fn, FEW_CALLS)
-        return min(batch.run().time_us for _ in range(2))  # the first replay uploads the graph
 
 
 class HotBatch(Batch):
@@ -203,7 +192,7 @@ class ColdBatch(Batch):
         originals.zero(self._buffer)
 
     def run(self) -> Block:
-        """Replay each graph once.
+        """Replay each graph once; both have the stamps, whose cost cancels.
 
         Raises:
             GpuperfError: The callable has changed the buffer.
@@ -313,16 +302,19 @@ def _recorded(
             _stamped(fns[block % len(fns)], calls, stamps)
             originals.synchronize()
             clocks.append(_clock(stamps))
-    # Without stamps a block is what follows its blocking kernel: [before, block, block, ...]. With stamps it
-    # lies between its two, and every other part has the next blocking kernel and the stamps' copies to the
-    # host, which are not work of the calls: [before, block, between, block, ..., after].
-    parts = _parted(activities, SPIN if stamps is None else STAMP)
-    of_blocks = parts[1:] if stamps is None else parts[1::2]
-    if stamps is not None and any(one.name and SPIN not in one.name for part in parts[::2] for one in part):
-        raise CuptiError(
-            "kernels of the calls ran before the block began or after its end",
-            expected="work on other streams between waits with the current stream, in both directions",
-        )
+    if stamps is None:
+        # A block is what follows its blocking kernel: [before, block, block, ...].
+        _, *of_blocks = _parted(activities, SPIN)
+    else:
+        # A block lies between its stamps: [before, block, between, block, ..., after]. The other parts have
+        # the next blocking kernel and the stamps' copies to the host, which are not work of the calls.
+        parts = _parted(activities, STAMP)
+        of_blocks = parts[1::2]
+        if any(one.name and SPIN not in one.name for part in parts[::2] for one in part):
+            raise CuptiError(
+                "kernels of the calls ran before the block began or after its end",
+                expected="work on other streams between waits with the current stream, in both directions",
+            )
     lengths = {len(block) for block in of_blocks}
     if not any(lengths):
         raise CuptiError("CUPTI recorded nothing", next_step="leave other profilers out of the process")
@@ -335,11 +327,11 @@ def _recorded(
     ]
 
 
-def _parted(activities: Iterable[Activity], mark: str) -> list[list[Activity]]:
-    """Split activities at the kernels that have `mark` in their name."""
+def _parted(activities: Iterable[Activity], separator: str) -> list[list[Activity]]:
+    """Split activities at the kernels that have `separator` in their name."""
     parts: list[list[Activity]] = [[]]
     for activity in activities:
-        if mark in activity.name:
+        if separator in activity.name:
             parts.append([])
         else:
             parts[-1].append(activity)

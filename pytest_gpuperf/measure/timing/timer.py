@@ -1,4 +1,7 @@
-"""Time one callable: warm up, measure blocks, and find their dependence on the SM clock."""
+"""Time one callable: warm up, measure blocks, and find their dependence on the SM clock.
+
+A call is short if it takes less than 30 launch gaps: CUPTI's records of its kernels are its time, not events.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
 from pytest_gpuperf.measure.device import memory, originals
-from pytest_gpuperf.measure.timing.batch import MAX_CALLS, MAX_RECORDED_CALLS, SHORT_IN_GAPS, launch_gap_us
+from pytest_gpuperf.measure.timing.batch import MAX_RECORDED_CALLS, SHORT_IN_GAPS, launch_gap_us
 from pytest_gpuperf.measure.timing.batch_preparation import prepare
 from pytest_gpuperf.measure.timing.graph import NotCapturableError
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
@@ -41,7 +44,9 @@ if TYPE_CHECKING:
     """Returns the timing of a callable with what speaks against it; the text is the mode asked for."""
 
 LEAST_BLOCKS = 10
+"""Blocks before the budget may end them."""
 ENOUGH_BLOCKS = 20
+"""Blocks before they may be called precise."""
 MOST_BLOCKS = 100
 RECORDED_BLOCKS = 15
 """Blocks under CUPTI."""
@@ -49,10 +54,10 @@ PLACES = 5
 """Places in memory of the tensors of a short call: on other ones the time of a kernel of microseconds differs
 by 0.3 to 1.5 % on an H200, and the mean of five by half as much."""
 STILL_RECORDED = 10
-"""Factor on the limit for CUPTI's time: CUPTI's time is recorded up to there, so that a kernel that has
-become this much slower is still compared with a baseline by CUPTI."""
+"""Times the limit of a short call: CUPTI's time is recorded up to there, so that a kernel that has become
+this much slower is still compared with a baseline by CUPTI."""
 FACTOR_BY_USUAL_SOURCE = {"events": 0.5, "cupti": STILL_RECORDED}
-"""Factors on the limit for CUPTI's time: a time near the limit keeps the source that the baseline has."""
+"""Times the limit of a short call: a time near it keeps the source that the baseline has."""
 ATTEMPTS = 3
 RESTLESS_PCT = 1.0
 """Spread of the blocks, in percent, from which another process on the GPU counts as a disturbance."""
@@ -144,7 +149,8 @@ class Timer:
                 try:
                     timing = verified(batch)
                 except (UncontainedError, NotCapturableError) as error:
-                    # A later graph may fail where the first did not, as with an allocation on another device.
+                    # The time may lack work, as that of other streams; and a graph of the verification may
+                    # fail where the timed one did not, as with an allocation on another device.
                     if mode != "auto":
                         raise
                     batch = KernelsBatch(fn, self._stamps)
@@ -175,14 +181,14 @@ class Timer:
         steady_us = trimmed_mean([block.time_us for block in steady])
         # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
         conditions = self._conditions()
-        _, usual, known_model = known if known and known.mode == batch.mode else ("", "", None)
+        usual, known_model = (known.source, known.model) if known and known.mode == batch.mode else ("", None)
         source: TimingSource = _SOURCES.get(batch.mode, "events")
-        others, places, not_recorded = self._recorded_blocks(batch, steady_us)
-        blocks = steady
+        blocks, places = steady, 1
+        rest, rest_places, not_recorded = self._recorded_blocks(batch, steady_us)
         # Of a short call CUPTI's blocks are the time; the others are kept, too, for another baseline.
         limit_us = FACTOR_BY_USUAL_SOURCE.get(usual, 1.0) * self._short_us
-        if others and source == "events" and steady_us < limit_us:
-            source, blocks, others = "cupti", others, steady
+        if rest and source == "events" and steady_us < limit_us:
+            source, blocks, places, rest = "cupti", rest, rest_places, steady
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
         if batch.mode == "cold" and source == "events":
@@ -202,12 +208,12 @@ class Timer:
             time_us=round(time_us, 6),
             spread_pct=100 * interquartile_range(_at_one_place(times, places)) / time_us,
             blocks_us=tuple(round(time_us, 6) for time_us in times),
-            calls_per_block=min(batch.calls, MAX_RECORDED_CALLS if source == "cupti" else MAX_CALLS),
+            calls_per_block=min(batch.calls, MAX_RECORDED_CALLS) if source == "cupti" else batch.calls,
             source=source,
             single_call=single_call,
             launch_gap_us=round(self._launch_gap_us, 4) if batch.mode in ("hot", "cold") else None,
             blocks_mhz=_clocks(blocks),
-            other=_other(others, batch.not_recorded or not_recorded),
+            other=_other(rest, batch.not_recorded or not_recorded),
             clock_model=model,
             not_captured=batch.not_captured,
             warm_up=warm_up,
@@ -237,19 +243,20 @@ class Timer:
         Returns:
             The blocks, the number of places that they take turns with, and the reason if there are none.
         """
+        # A time by the host's clock does not tell how long its kernels are.
         is_long = batch.mode != "host" and events_us >= STILL_RECORDED * self._short_us
         if batch.mode == "kernels" or is_long:
             return [], 1, ""
         held: list[Any] = []  # with each output that stays, the next one has another place
-        others = _places(batch, held) if events_us < self._short_us and batch.mode != "host" else []
-        if others:
-            # Elsewhere a callable may launch other kernels, do less work, or have too little memory.
+        elsewhere = _places(batch, held) if events_us < self._short_us and batch.mode != "host" else []
+        if elsewhere:
+            # There a callable may launch other kernels, do less work, or have too little memory.
             with suppress(Exception):
-                blocks = batch.run_recorded(RECORDED_BLOCKS, others)
-                if _alike([block.time_us for block in blocks], 1 + len(others)):
-                    return blocks, 1 + len(others), ""
+                blocks = batch.run_recorded(RECORDED_BLOCKS, elsewhere)
+                if _alike([block.time_us for block in blocks], 1 + len(elsewhere)):
+                    return blocks, 1 + len(elsewhere), ""
             held.clear()
-            others.clear()
+            elsewhere.clear()
         try:
             return batch.run_recorded(RECORDED_BLOCKS), 1, ""
         except CuptiError as error:
@@ -325,6 +332,7 @@ def _places(batch: Batch, held: list[Any]) -> list[CallElsewhere]:
 
 
 def _alike(times_us: Sequence[float], places: int) -> bool:
+    """Return True if the places have about the same time: a call that does less at one is not the same."""
     means = [fmean(times_us[at::places]) for at in range(places)]
     return max(means) <= (1 + LARGE_PCT / 100) * min(means)
 
