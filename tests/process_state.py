@@ -46,7 +46,8 @@ def process_state() -> dict[str, object]:
     torch: Any = sys.modules.get("torch")
     if hasattr(torch, "get_rng_state"):
         state |= {name: ask(torch) for name, ask in _OF_TORCH.items()}
-        if torch.cuda.is_initialized():
+        # Before torch has used the GPU, there is no context, and so no limit of one.
+        if torch.cuda.is_initialized() and torch.cuda.memory_reserved():
             from pytest_gpuperf.measure.device.memory import persisting_bytes
 
             cuda = torch.cuda
