@@ -46,12 +46,15 @@ def process_state() -> dict[str, object]:
     torch: Any = sys.modules.get("torch")
     if hasattr(torch, "get_rng_state"):
         state |= {name: ask(torch) for name, ask in _OF_TORCH.items()}
-        # Before torch has used the GPU, there is no context, and so no limit of one.
-        if torch.cuda.is_initialized() and torch.cuda.memory_reserved():
+        if torch.cuda.is_initialized():
+            from pytest_gpuperf.compat.torch_names import context_test
             from pytest_gpuperf.measure.device.memory import persisting_bytes
 
-            cuda = torch.cuda
-            state["CUDA"] = [cuda.current_device(), cuda.get_sync_debug_mode(), persisting_bytes()]
+            device = torch.cuda.current_device()
+            state["CUDA"] = [device, torch.cuda.get_sync_debug_mode()]
+            # Before the GPU is used, there is no context, and so no limit of one.
+            if context_test()(device):
+                state["bytes of the L2 set aside"] = persisting_bytes()
     return state
 
 

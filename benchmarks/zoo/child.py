@@ -238,7 +238,7 @@ def work(parent: Parent, budget_s: str, verify: str) -> None:
             one = animal.make(torch.device("cuda", torch.cuda.current_device()))
         except ImportError as missing:
             parent.tell(
-                {"absent": _first_line(missing.msg).partition(" (/")[0]}
+                {"absent": _first_line(str(missing)).partition(" (/")[0]}
             )  # without the machine's folders
         except Exception as error:
             parent.tell({"absent": f"cannot be made: {type(error).__name__}: {_first_line(str(error))}"})

@@ -25,7 +25,7 @@ from pathlib import Path
 LIBRARIES = ("pytest", "numpy", "scipy.special")
 """Packages that come first; threads of OpenBLAS survive a fork: it ends and starts them itself."""
 SLOW = ("torch", "triton")
-"""Packages that take seconds to import, and neither initialise CUDA nor start threads, as Inductor does."""
+"""Packages that take seconds to import, and neither initialise CUDA nor start threads, unlike Inductor."""
 FIRST_LAUNCH = "triton.experimental.gluon.nvidia.hopper"
 """Module that the first launch of a Triton kernel imports, if Triton has it."""
 HASHES = (

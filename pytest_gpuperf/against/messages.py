@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SidePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of a side process; `side_import_path.py` reads fields by name: `checkout` to `imports`."""
+    """The plan of a side process; `side_import_path.py` reads four fields by name: `checkout` to `first`."""
 
     channel: int
     """Descriptor of the side's end of the socket."""
@@ -33,14 +33,14 @@ class SidePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Top folder of the code of the other side; empty if there is none."""
     first: str
     """The first import folder of the run if it is in the checkout; else empty."""
-    imports: list[str]
-    """Slow modules that the test will import: both sides do that at once, before its turn."""
     file: str
     """File of the test, in the side's tree; it is collected if it exists."""
     nodeid: str
     """The test."""
     labels: list[str]
     """Labels of the test to time."""
+    imports: list[str]
+    """Slow modules that the test will import: both sides do that at once, before its turn."""
     driver: str | None
     """Version of the driver if the side is to read the code of its calls; else None."""
 

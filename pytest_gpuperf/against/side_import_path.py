@@ -12,7 +12,6 @@ import json
 import os
 import sys
 import threading
-from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -96,12 +95,6 @@ def main() -> None:
     import_module("pytest_gpuperf").__doc__ = "PYTEST_DONT_REWRITE"
     import pytest
 
-    from pytest_gpuperf.against import fork_server
-
-    for name in plan["imports"]:
-        with suppress(ImportError):
-            import_module(name)
-            fork_server.ready_compilers()
     leave(pytest.main())
 
 

@@ -92,10 +92,10 @@ class Sides:
             built=str(self._built or "") if is_old else "",
             other=str(self._tree("B" if is_old else "A")) if old is not None else "",
             first=self._first,
-            imports=list(imports),
             file=str(self._place(path, side)),
             nodeid=nodeid,
             labels=list(labels),
+            imports=list(imports),
             driver=driver if is_old else None,
         )
 

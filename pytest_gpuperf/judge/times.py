@@ -169,8 +169,8 @@ def judge_time(
     elif known is not None:
         time = screen(timing, known, origin, tolerance_pct)
         if time is None:
-            return None, _not_compared(timing, known, origin)
-        if other := other_call(measurement, baseline):  # so is one whose graph is lost, see above
+            return None, _not_compared(timing, known, origin)  # which fails if the graph is lost
+        if other := other_call(measurement, baseline):
             return None, Finding(Status.INCONCLUSIVE, f"{OTHER_CALL}: {other}")
         if time.outcome is not Outcome.PASS:
             sides = (measurement.code, settlement.against.code if settlement and settlement.against else None)

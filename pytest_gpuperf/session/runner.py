@@ -120,7 +120,7 @@ class Runner:
         """Get ready, once all tests are selected.
 
         Args:
-            states: All tests that were collected; those of this process are in `start.own`.
+            states: All selected tests that are judged; those of this process are in `start.own`.
             start: The start of the tests.
 
         Raises:

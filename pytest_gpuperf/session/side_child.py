@@ -6,7 +6,9 @@ import faulthandler
 import gc
 import os
 import sys
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from pytest_gpuperf.against import fork_server
 from pytest_gpuperf.against.messages import (
     COMMANDS,
     BlockTime,
@@ -141,6 +144,12 @@ class Conversation:
             if nodeid.startswith((f"{collector}::", f"{collector}/"))
         )
         failure = "" if found else next(broken, "there is no such test")
+        # After the code of the project, which may set variables for them.
+        for name in self.plan.imports if found else ():
+            with suppress(Exception):  # the test itself tells of it
+                import_module(name)
+        if self.plan.imports:
+            fork_server.ready_compilers()
         misplaced = self._misplaced_now()
         self._tell(Ended(failure, misplaced) if failure or misplaced else Collected())
         session.items[:] = found

@@ -204,9 +204,7 @@ def test_forks_do_not_keep_the_name_of_the_servers_program(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("owner", "name"), fork_server.HASHES)
-def test_a_compiler_hashes_itself_once_for_all_processes(
-    monkeypatch: pytest.MonkeyPatch, owner: str, name: str
-) -> None:
+def test_a_compiler_hashes_itself_ahead(monkeypatch: pytest.MonkeyPatch, owner: str, name: str) -> None:
     for other, _ in fork_server.HASHES:
         monkeypatch.setitem(sys.modules, other, ModuleType(other))
     hashed: list[str] = []

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_gpuperf.against.blocks import SideBlock
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.restart_series import Series
+from pytest_gpuperf.compat.compiler_names import INDUCTOR
 from pytest_gpuperf.records import Fingerprint, Measurement, Toolchain
 from pytest_gpuperf.records.passes import Invocation
+from pytest_gpuperf.records.timing import CompilerWork, FirstCall
 from pytest_gpuperf.session import settling
 from pytest_gpuperf.session.marker import ItemState, Marker
 from pytest_gpuperf.session.progress import Display, News
 from run_builders import timing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.against.engine import TimedTest
@@ -33,6 +37,10 @@ class Clock:
     """Time that passes on request."""
 
     now = 0.0
+
+    def __init__(self) -> None:
+        self.first_call: FirstCall | None = None
+        self.imports: list[Sequence[str]] = []
 
     def monotonic(self) -> float:
         return self.now
@@ -52,6 +60,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
             self, test: TimedTest, _r: object, _c: object, tick: Callable[[str], None]
         ) -> dict[str, Series]:
             made.now += self.cost_s
+            made.imports.append(test.imports)
             self.cost_s = NEXT_S
             tick("restart 2 of at most 10")
             series = Series()
@@ -84,7 +93,8 @@ def settled(root: Path, clock: Clock, suspects: int, *, test_s: float, settle_s:
     for number in range(100):
         clock.now += test_s
         if number >= 100 - suspects:
-            measured = Measurement(call=Fingerprint(mode="hot"), timing=timing(12.0))
+            timed = replace(timing(12.0), first_call=clock.first_call)
+            measured = Measurement(call=Fingerprint(mode="hot"), timing=timed)
             state = ItemState(f"test_k.py::test_{number}", Marker(), measurements={"main": measured})
             one = settler.settle(state, ["main"])["main"].settlement
             found += one is not None and one.how == "in turn"
@@ -101,6 +111,19 @@ def test_a_long_run_may_settle_for_twice_its_own_time(tmp_path: Path, clock: Clo
 
 def test_accidents_end_at_the_limit(tmp_path: Path, clock: Clock) -> None:
     assert settled(tmp_path, clock, 100, test_s=0.1) == 1 + (300 - FIRST_S) // NEXT_S
+
+
+@pytest.mark.parametrize(
+    ("compilers", "imports"), [(None, ()), (("triton",), ()), (("triton", "inductor"), INDUCTOR)]
+)
+def test_sides_import_inductor_if_it_worked_in_the_run(
+    tmp_path: Path, clock: Clock, compilers: Sequence[str] | None, imports: Sequence[str]
+) -> None:
+    if compilers is not None:
+        clock.first_call = FirstCall(seconds=2.0, compilers={name: CompilerWork() for name in compilers})
+    settled(tmp_path, clock, 1, test_s=0.1)
+    assert clock.imports == [imports]
+    assert all(map(find_spec, INDUCTOR))
 
 
 def test_a_limit_of_the_user_counts(tmp_path: Path, clock: Clock) -> None:

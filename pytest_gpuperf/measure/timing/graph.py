@@ -50,7 +50,7 @@ class NotCapturableError(GpuperfError):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__(why)
+        super().__init__(why, next_step="use mode='kernels', which needs no graph")
 
 
 class OutOfMemoryError(GpuperfError):

@@ -149,8 +149,8 @@ class Timer:
                 try:
                     timing = verified(batch)
                 except (UncontainedError, NotCapturableError) as error:
-                    # The time may lack work, as that of other streams; and a graph of the verification may
-                    # fail where the timed one did not, as with an allocation on another device.
+                    # The time may lack work, as that of other streams; and a later graph may fail where the
+                    # first did not, as with an allocation on another device.
                     if mode != "auto":
                         raise
                     batch = KernelsBatch(fn, self._stamps)

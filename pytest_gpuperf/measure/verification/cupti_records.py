@@ -31,7 +31,7 @@ from pytest_gpuperf.measure.cupti.activity import (
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HotBatch
-from pytest_gpuperf.measure.timing.graph import OutOfMemoryError, block_gpu
+from pytest_gpuperf.measure.timing.graph import NotCapturableError, OutOfMemoryError, block_gpu
 from pytest_gpuperf.records import SingleCall, Timing, Verification
 
 if TYPE_CHECKING:
@@ -182,14 +182,14 @@ def contained(batch: Batch, timing: Timing, mode: str) -> Timing:
 
 
 def in_short_graph_us(batch: Batch) -> float:
-    """Return the microseconds of a call in a graph of a few; infinite without memory for that.
+    """Return the microseconds of a call in a graph of a few; infinite if there can be no other graph of it.
 
     In a long graph, gaps between streams that wait for each other grow: from 1 µs a call in one of 10 to 8 µs
     in one of 1,000, on an H100.
     """
     try:
         few = HotBatch(batch.fn, FEW_CALLS)
-    except OutOfMemoryError:
+    except (NotCapturableError, OutOfMemoryError):
         return inf
     return min(few.run().time_us for _ in range(2))  # the first replay uploads the graph
 
