@@ -170,7 +170,7 @@ def test_call_that_synchronises_cannot_be_captured(
     monkeypatch.setattr(
         torch._C, "_cuda_endAllocateToPool", lambda *arguments: closed.append(arguments), raising=False
     )
-    with pytest.raises(NotCapturableError, match=r"^operation not permitted when stream is capturing; "):
+    with pytest.raises(NotCapturableError, match=r"^operation not permitted when stream is capturing$"):
         capture(gpu.synchronize)
     # A good capture follows, which resets torch's random generators. It allocates nothing.
     assert gpu.log == ["synchronize", "capture", "synchronize", "capture"]
@@ -185,7 +185,7 @@ def test_reason_of_a_failed_capture_is_the_first_failure() -> None:
         except ValueError:
             raise RuntimeError("the capture was invalidated")  # noqa: B904
 
-    with pytest.raises(NotCapturableError, match=r"^ValueError; "):
+    with pytest.raises(NotCapturableError, match=r"^ValueError$"):
         capture(body)
 
 

@@ -19,7 +19,6 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.batch import Batch
-from pytest_gpuperf.measure.timing.graph import NotCapturableError
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
 from pytest_gpuperf.measure.timing.timer import normalised_us
 from pytest_gpuperf.records import ClockModel, Conditions, OtherTime, Timing
@@ -445,26 +444,6 @@ def test_call_that_waits_has_gpu_time_and_host_time(bench: Bench) -> None:
     assert (single.busy_us, single.kernels_us, single.host_copies_us) == (5.0, 6.0, 1.5)
     assert (single.host_us, single.host_spread_pct) == (400.0, 25.0)
     assert single.streams[0].launches == 2
-
-
-def test_call_whose_later_graph_fails_is_timed_by_its_kernels(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Prepared(RecordedBlocks):
-        def __init__(self, *_: object) -> None:
-            super().__init__(5.0)
-
-    def fail(_batch: Batch, timed: Timing, _mode: str) -> Timing:
-        if timed.mode == "hot":
-            raise NotCapturableError("another device allocates")
-        return timed
-
-    monkeypatch.setattr(timer, "KernelsBatch", Prepared)
-    made = bench.timer(Blocks(lambda _: 9.0), "hot", 1e-9)
-    found = made.time(lambda: None, mode="auto", verify=fail)
-    assert (found.mode, found.time_us, found.not_captured) == ("kernels", 5.0, "another device allocates")
-    with pytest.raises(NotCapturableError):
-        made.time(lambda: None, mode="hot", verify=fail)
 
 
 def test_reason_for_the_hosts_clock_is_recorded(bench: Bench) -> None:

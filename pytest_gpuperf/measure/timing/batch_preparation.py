@@ -81,7 +81,7 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
             return batch
         reason = ""
     except NotCapturableError as error:
-        reason = error.why
+        reason = str(error)
     except OutOfMemoryError as error:
         if mode != "queued":
             raise

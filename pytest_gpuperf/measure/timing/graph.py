@@ -41,16 +41,8 @@ SLEEP_CYCLES_PER_US = 2000
 """More than any SM clock in MHz, so that a blocking kernel lasts at least as long as requested."""
 
 
-class NotCapturableError(GpuperfError):
-    """The callable cannot be captured into a CUDA graph.
-
-    Args:
-        why: The reason.
-    """
-
-    def __init__(self, why: str) -> None:
-        self.why = why
-        super().__init__(why, next_step="use mode='kernels', which needs no graph")
+class NotCapturableError(Exception):
+    """The callable cannot be captured into a CUDA graph; the text is the reason."""
 
 
 class OutOfMemoryError(GpuperfError):

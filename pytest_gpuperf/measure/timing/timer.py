@@ -17,7 +17,6 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.timing.batch import MAX_RECORDED_CALLS, SHORT_IN_GAPS, launch_gap_us
 from pytest_gpuperf.measure.timing.batch_preparation import prepare
-from pytest_gpuperf.measure.timing.graph import NotCapturableError
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, single_call_of
 from pytest_gpuperf.measure.timing.sm_clock import BURN_S, Burn, Stamps, at_other_clocks
 from pytest_gpuperf.measure.verification.cupti_records import UncontainedError, contained
@@ -148,9 +147,7 @@ class Timer:
                 batch.elsewhere = elsewhere
                 try:
                     timing = verified(batch)
-                except (UncontainedError, NotCapturableError) as error:
-                    # The time may lack work, as that of other streams; and a later graph may fail where the
-                    # first did not, as with an allocation on another device.
+                except UncontainedError as error:
                     if mode != "auto":
                         raise
                     batch = KernelsBatch(fn, self._stamps)
