@@ -1,9 +1,9 @@
 """The results as one HTML page, with pictures: rooflines and times.
 
 Command: `gpuperf report`. Option: `--gpuperf-html`.
-A picture is plain data (`picture`), which `svg` draws for pages and files (`picture_file`).
-Public to other features: `picture`, `picture_file`, `time_pictures`, `svg`, `markup`, `run_section` and
-`source_links`.
+A picture is plain data (`picture`), which `svg_renderer` draws for pages and files (`picture_file`).
+Public to other features: `picture`, `picture_file`, `time_pictures`, `svg_renderer`, `markup`, `run_section`,
+and `source_links`.
 """
 
 from __future__ import annotations

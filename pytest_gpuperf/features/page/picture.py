@@ -1,4 +1,4 @@
-"""Picture: axes and marks as plain data, which `svg` draws."""
+"""Picture: axes and marks as plain data, which `svg_renderer` draws."""
 
 from __future__ import annotations
 
