@@ -77,12 +77,13 @@ class FakeBlock:
     sm_clock_mhz: float = CLOCK_MHZ
 
 
-@dataclass(frozen=True)
+@dataclass
 class FakePrepared:
     """A call that returns its time in microseconds."""
 
     fn: Callable[[], Any]
     wanted: str = "auto"
+    elsewhere: Callable[[], Any] | None = None
 
     @property
     def mode(self) -> str:
@@ -179,6 +180,7 @@ def pytest_configure() -> None:
     stand_in("pytest_gpuperf.measure.timing.timer", Timer=FakeTimer)
     vars(pytest_gpuperf.session.live_runner)["LiveSource"] = FakeSource
     stand_in("pytest_gpuperf.measure.first_calls", CodeReader=FakeCodeReader)
+    stand_in("pytest_gpuperf.measure.reachable_tensors", CallElsewhere=object)
     if restarts := os.environ.get("FAKE_GPU_RESTARTS"):
         for module in (sequential, pytest_gpuperf.against.engine):
             vars(module)["LOOKS"] = (int(restarts),)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+import torch
+
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import timer
@@ -53,13 +55,14 @@ class Blocks(Batch):
         self.now += self._block_s
         return Block(self._time_us(self.now), self._mhz(self.now))
 
-    def run_recorded(self, blocks: int, others: Sequence[Callable[[], object]] = ()) -> list[Block]:
-        for other in others:
-            other()
+    def run_recorded(self, blocks: int) -> list[Block]:
         if self._recorded_us is None:
             raise CuptiError("there is no GPU")
-        times_us = [self._recorded_us, *self._elsewhere_us[: len(others)]]
-        return [Block(times_us[block % len(times_us)], self.recorded_mhz) for block in range(blocks)]
+        return [Block(self._recorded_us, self.recorded_mhz)] * blocks
+
+    def run_at_places(self, blocks: int) -> list[Block]:
+        times_us = itertools.cycle(self._elsewhere_us)
+        return [Block(next(times_us), self.recorded_mhz) for _ in range(blocks if self._elsewhere_us else 0)]
 
     def clock(self) -> float:
         return self.now
@@ -82,6 +85,7 @@ class Bench:
         self._monkeypatch = monkeypatch
         self.burn = Burner()
         monkeypatch.setattr(timer, "launch_gap_us", lambda: 0.5)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
         monkeypatch.setattr(timer, "Stamps", lambda: None)
         monkeypatch.setattr(timer, "Burn", lambda: self.burn)
         monkeypatch.setattr(timer, "detach", self._detach)

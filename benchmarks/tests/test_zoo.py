@@ -29,6 +29,7 @@ from benchmarks.zoo.results import (
 )
 from benchmarks.zoo.typed_operators import Honest
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.verification.cupti_records import Audit, UncontainedError
 from run_builders import one_test, timing
 
 if TYPE_CHECKING:
@@ -286,6 +287,7 @@ def raised(error: Exception, *, also_alone: bool = False) -> list[Tried]:
     [
         (GpuperfError("the time is refused: 3 launches came late"), False, "refused"),
         (GpuperfError("mode 'hot' needs a callable that a CUDA graph can capture"), False, "other mode"),
+        (UncontainedError(Audit(2, 0, 5, 0, 0, 2).uncontained(1)), False, "other mode"),
         (RuntimeError("CUDA error"), False, "crashed"),
         (RuntimeError("no kernel image"), True, "broken"),
     ],

@@ -43,6 +43,7 @@ LONGEST_MESSAGE = 300
 NOT_IN_THIS_MODE = (
     "needs a callable",
     "too short to be timed cold",
+    "a stream or a device that is not captured",
 )
 """Parts of messages that a mode cannot time a callable."""
 REFERENCE_CALLS = 20

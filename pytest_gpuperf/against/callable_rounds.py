@@ -13,7 +13,7 @@ from pytest_gpuperf.against.blocks import SideBlock, in_turn, warm_up
 from pytest_gpuperf.against.git import Commit
 from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError, kept_attached
+from pytest_gpuperf.measure.cupti.libcupti import kept_attached
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,14 +64,6 @@ class Rounds:
         series.add(blocks, prepared["A"].mode, new_first=new_first)
         return prepared
 
-    def record(self, first: str) -> AgainstTiming:
-        """Return the ratios of all rounds as a record.
-
-        Args:
-            first: Name of side A.
-        """
-        return self.series.record(Commit(first, ""))
-
     def _prepared(
         self, calls: Mapping[Side, Callable[[], Any]], order: tuple[Side, Side]
     ) -> Mapping[Side, Batch]:
@@ -107,13 +99,9 @@ def time_in_turn(timer: Timer, places: Sequence[Call], other: Call, mode: str) -
         rounds.run(calls, timer.budget_s / (2 * len(places)))
         if why := rounds.series.reason:
             raise GpuperfError(f"{places[0]} and {other} cannot be timed in turn: {why}")
-    return rounds.record(places[0].label)
+    return rounds.series.record(Commit(places[0].label, ""))
 
 
 def _block(prepared: Mapping[Side, Batch], side: Side, *, recorded: bool = False) -> SideBlock:
-    """Run a block of a side; without a record of CUPTI's it has no time, which costs its quad of blocks."""
-    try:
-        timed = prepared[side].block(recorded=recorded)
-    except CuptiError:
-        return SideBlock(side, 0.0, 0.0)
+    timed = prepared[side].block(recorded=recorded)
     return SideBlock(side, timed.time_us, timed.sm_clock_mhz)

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,7 +29,7 @@ from pytest_gpuperf.against.messages import (
 from pytest_gpuperf.against.own_code_check import Modules
 from pytest_gpuperf.compat.compiler_names import choices_noted
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError, kept_attached
+from pytest_gpuperf.measure.cupti.libcupti import kept_attached
 from pytest_gpuperf.measure.device.lasting_errors import why_broken
 from pytest_gpuperf.session.child_runner import ChildRunner, ChildSource, make_child
 from pytest_gpuperf.session.marker import name_of
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.against.messages import Answer, Command
     from pytest_gpuperf.measure.first_calls import CodeReader
-    from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import LaunchedCode, Timing
     from pytest_gpuperf.records.call import Call
@@ -212,15 +211,19 @@ class SideSource(ChildSource):
 
     def time(self, call: Call, *, mode: str, bytes: int, flops: int) -> Timing:
         """Time blocks for the parent, and return a time that agrees with every limit."""
+        from pytest_gpuperf.measure.reachable_tensors import CallElsewhere
+
         if call.label in self._labels:
             code, choices = self._code(call)
             prepared = self._timer.prepare(call, mode)
+            prepared.elsewhere = partial(CallElsewhere, call)
             called = call.fingerprint(prepared.mode, bytes, flops)
             self._parent.tell(Ready(call.label, called, prepared.records_better(), code, choices))
             # Once blocks are recorded, all are: none of a graph, which CUPTI would slow down.
             with kept_attached():
                 while isinstance(command := self._parent.command(), RunBlock):
-                    self._parent.tell(_timed(prepared, command))
+                    timed = prepared.block(recorded=command.recorded)
+                    self._parent.tell(BlockTime(timed.time_us, timed.sm_clock_mhz))
         return super().time(call, mode=mode, bytes=bytes, flops=flops)
 
     def _code(self, call: Call) -> tuple[LaunchedCode | None, tuple[str, ...]]:
@@ -230,15 +233,6 @@ class SideSource(ChildSource):
             return None, ()
         with choices_noted(lambda kernel, config: chosen.add(f"{kernel}: {config}")):
             return self._reader.read(call), tuple(sorted(chosen))
-
-
-def _timed(prepared: Batch, command: RunBlock) -> BlockTime:
-    """Time a block; without a record of CUPTI's it has no time, which costs its quad of blocks."""
-    try:
-        block = prepared.block(recorded=command.recorded)
-    except CuptiError:
-        return BlockTime(0.0, 0.0)
-    return BlockTime(block.time_us, block.sm_clock_mhz)
 
 
 class SideRunner(ChildRunner):

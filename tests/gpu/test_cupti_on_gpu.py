@@ -47,7 +47,7 @@ def call_of(fn: Callable[[], object]) -> Call:
     return Call("test_k.py::test_k", "main", fn)
 
 
-@pytest.mark.parametrize(("metrics", "most_s"), [(METRICS, 0.3), (PRESETS["one-pass"], 0.03)])
+@pytest.mark.parametrize(("metrics", "most_s"), [(METRICS, 0.3), (PRESETS["one-pass"], 0.06)])
 def test_kernels_after_the_first_cost_little(
     counters: CuptiCounters, x: torch.Tensor, metrics: tuple[str, ...], most_s: float
 ) -> None:

@@ -6,6 +6,7 @@ import gc
 from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ import torch
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.timing import batch as batches
 from pytest_gpuperf.measure.timing import graph as graphs
+from pytest_gpuperf.measure.timing import places
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.batch_preparation import waits_for_gpu
 from pytest_gpuperf.measure.timing.graph import (
@@ -134,21 +136,50 @@ def test_cupti_time_of_each_batch_is_that_of_the_kernel(
     batch = make(gpu.kernel(3), stamps)
     gpu.log.clear()
     assert list(map(tuple, batch.run_recorded(2))) == [block(3, clock(stamps))] * 2
-    # A block has at most 100 calls, each with 20 µs for the host.
-    assert gpu.log.count("spin_kernel 2000") == gpu.log.count("synchronize") == 2
-    assert gpu.log.count("k 3") == 200
+    # A block has at most 25 calls, each with 20 µs for the host.
+    assert gpu.log.count("spin_kernel 500") == gpu.log.count("synchronize") == 2
+    assert gpu.log.count("k 3") == 50
+
+
+HOT_AND_COLD = pytest.mark.parametrize(
+    "make", [HotBatch, lambda fn, calls: ColdBatch(fn, calls, 7000)], ids=["hot", "cold"]
+)
+
+
+def spread(batch: HotBatch, monkeypatch: pytest.MonkeyPatch, *others: Callable[[], object]) -> None:
+    """Give a batch two other places."""
+    monkeypatch.setattr(places, "PLACES", 1 + len(others))
+    found = iter(others)
+    batch.elsewhere = lambda: next(found)  # type: ignore[assignment]
 
 
 @pytest.mark.usefixtures("flushes")
-@pytest.mark.parametrize(
-    "make", [HotBatch, lambda fn, calls: ColdBatch(fn, calls, 7000)], ids=["hot", "cold"]
-)
-def test_blocks_of_the_same_call_elsewhere_take_turns(
-    gpu: SimulatedGpu, make: Callable[..., HotBatch]
+@HOT_AND_COLD
+def test_blocks_at_several_places_take_turns(
+    gpu: SimulatedGpu, make: Callable[..., HotBatch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = make(gpu.kernel(3), 10)
-    others: Any = [gpu.kernel(4), gpu.kernel(5)]
-    assert [one.time_us for one in batch.run_recorded(5, others)] == [3, 4, 5, 3, 4]
+    batch = make(gpu.kernel(30), 10)
+    spread(batch, monkeypatch, gpu.kernel(31), gpu.kernel(32))
+    assert [one.time_us for one in batch.run_at_places(5)] == [30, 31, 32, 30, 31]
+    assert batch.block(recorded=True).time_us == 32
+
+
+@pytest.mark.usefixtures("flushes")
+@pytest.mark.parametrize("other_us", [4, 2])
+def test_other_work_elsewhere_counts_at_the_own_place_only(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch, other_us: float
+) -> None:
+    batch = HotBatch(gpu.kernel(3), 10)
+    spread(batch, monkeypatch, gpu.kernel(other_us))
+    assert batch.run_at_places(4) == []
+    assert [one.time_us for one in batch.run_recorded(2)] == [3, 3]
+
+
+@pytest.mark.usefixtures("flushes")
+def test_failure_elsewhere_is_none(gpu: SimulatedGpu) -> None:
+    batch = HotBatch(gpu.kernel(3), 10)
+    batch.elsewhere = Mock(side_effect=torch.cuda.OutOfMemoryError)
+    assert (batch.run_at_places(4), batch.places) == ([], None)
 
 
 def test_cupti_time_in_host_mode_is_that_of_the_kernel(gpu: SimulatedGpu) -> None:

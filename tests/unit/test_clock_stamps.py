@@ -16,7 +16,7 @@ from pytest_gpuperf.measure.timing.sm_clock import Burn, Stamps, at_other_clocks
 from simulated_gpu import SimulatedGpu, install_kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 Row = tuple[int, int, int]
 """Nanoseconds, cycles and the number of the SM."""
@@ -164,7 +164,7 @@ class NumberedBlocks:
         self.number += 1
         return Block(self.number)
 
-    def run_recorded(self, blocks: int, others: Sequence[object] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int) -> list[Block]:
         raise NotImplementedError
 
 

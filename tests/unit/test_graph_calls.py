@@ -49,7 +49,7 @@ def batch_of(calls: CapturedCalls, others: Sequence[Any] = ()) -> HotBatch:
     """Return a batch that has timed calls of a graph."""
     batch = HotBatch.__new__(HotBatch)
     graph = SimpleNamespace(pool=lambda: (0, 1))
-    vars(batch).update(captured=calls, graph=graph, fn=lambda: None, others=others)
+    vars(batch).update(captured=calls, graph=graph, fn=lambda: None, places=SimpleNamespace(others=others))
     return batch
 
 

@@ -259,7 +259,6 @@ def test_first_recording_has_three_calls_and_the_host_is_timed_alone(
     # Three calls with four marks, five times.
     assert (cupti.now, steps, stamps.log) == (35, ["detach", "host 1"], ["before", "after"] * 5)
     assert batch.run().sm_clock_mhz == 1500
-    assert [block.time_us for block in batch.run_recorded(3)] == [5.0] * 3
     steps.clear()
     assert batch.host_blocks_us() == [1.0] * 20
     assert steps == ["detach", *["host 50"] * 20]

@@ -43,7 +43,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Block]]:
         monkeypatch.setattr(batch, "recorded", recorded)
         monkeypatch.setattr(batch, "block_gpu", lambda us: None)
         monkeypatch.setattr(originals, "synchronize", lambda: None)
-        return batch._recorded([lambda: None], blocks, CALLS, stamps, flushed=flushed)
+        return batch._recorded(lambda: lambda: None, blocks, CALLS, stamps, flushed=flushed)
 
     return timed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -15,8 +15,6 @@ from msgspec.structs import replace
 from scipy import stats
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.batch import Batch
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
@@ -316,62 +314,31 @@ def test_known_model_of_much_slower_code_fits_the_new_time(bench: Bench) -> None
 
 def short(
     bench: Bench,
-    elsewhere: Callable[[], Any],
     *elsewhere_us: float,
     events_us: Sequence[float] = (5.0,),
     known: KnownTime | None = None,
 ) -> Timing:
-    """Return the time of a call of 4.5 µs that may be called elsewhere."""
+    """Return the time of a call of 4.5 µs, which takes other times at several places."""
     times = itertools.cycle(events_us)
     batch = Blocks(lambda _: next(times), recorded_us=4.5, elsewhere_us=elsewhere_us)
-    short_timer = bench.timer(batch, "hot", 1e-9)
-    batch.fn = lambda: None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(originals, "synchronize", lambda: None)
-        return short_timer.time(
-            lambda: None,
-            mode="hot",
-            elsewhere=cast("Any", elsewhere),
-            known=known,
-            verify=lambda _, found, __: found,
-        )
+    return bench.time(batch, known=known)
 
 
-def fails_later(error: Exception) -> Callable[[], None]:
-    """Return a call that works once."""
-    errors: list[Exception | None] = [None, error]
-
-    def call() -> None:
-        if found := errors.pop(0):
-            raise found
-
-    return call
+def test_short_call_is_timed_at_several_places(bench: Bench) -> None:
+    found = short(bench, 4.54, 4.58, 4.62, 4.66)
+    assert found.source == "cupti"
+    assert found.time_us == pytest.approx(4.6)
 
 
-@pytest.mark.parametrize("why", ["other kernels", "no memory"])
-def test_call_that_differs_elsewhere_is_timed_at_its_own_place(bench: Bench, why: str) -> None:
-    def elsewhere() -> Callable[[], None]:
-        return fails_later(CuptiError(why) if why == "other kernels" else RuntimeError(why))
-
-    found = short(bench, elsewhere)
+def test_call_that_differs_elsewhere_is_timed_at_its_own_place(bench: Bench) -> None:
+    found = short(bench)
     assert (found.source, found.time_us, found.not_recorded) == ("cupti", 4.5, "")
 
 
-def test_call_that_does_less_work_elsewhere_is_timed_at_its_own_place(bench: Bench) -> None:
-    found = short(bench, lambda: lambda: None, 4.0, 4.0, 4.0, 4.0)
-    assert found.time_us == 4.5
-
-
-def test_places_that_differ_are_no_restless_blocks(bench: Bench) -> None:
-    found = short(bench, lambda: lambda: None, 4.54, 4.58, 4.62, 4.66)
-    assert found.time_us == pytest.approx(4.58)
-    assert found.spread_pct == pytest.approx(0, abs=1e-6)
-
-
-def test_blocks_at_one_place_keep_their_spread_next_to_others_at_five(bench: Bench) -> None:
+def test_time_by_events_keeps_its_spread_next_to_places(bench: Bench) -> None:
     """A time from half the limit on stays by events, as in its baseline."""
     known = KnownTime("hot", "events", None)
-    found = short(bench, lambda: lambda: None, events_us=(9.8, 10.1, 10.2, 9.9, 10.0, 10.3), known=known)
+    found = short(bench, 4.5, events_us=(9.8, 10.1, 10.2, 9.9, 10.0, 10.3), known=known)
     assert found.source == "events"
     assert found.spread_pct == pytest.approx(100 * interquartile_range(found.blocks_us) / found.time_us)
 

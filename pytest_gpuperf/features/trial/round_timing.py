@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pytest_gpuperf.against.callable_rounds import Rounds
+from pytest_gpuperf.against.git import Commit
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.problem import cloned, fits, refill, tensors_in
 from pytest_gpuperf.features.trial.record import CaseTimes
@@ -101,7 +102,7 @@ class InTurn:
             self._round(seed, self._budget_s / len(seeds))
         rounds = [restart.blocks for restart in self._rounds.series.restarts]
         return CaseTimes(
-            in_turn=self._rounds.record("reference"),
+            in_turn=self._rounds.series.record(Commit("reference", "")),
             reference_rounds_us=tuple(_mean_us(blocks, "A") for blocks in rounds),
             solution_rounds_us=tuple(_mean_us(blocks, "B") for blocks in rounds),
             restored_bytes=self._restored_bytes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -13,11 +14,12 @@ from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.device.driver import STAMP
 from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.timing.graph import CapturedCalls, block_gpu, capture, replay_us
+from pytest_gpuperf.measure.timing.places import PLACES, Places, agree
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
 from pytest_gpuperf.statistics.decision import trimmed_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.measure.reachable_tensors import CallElsewhere
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 MAX_CALLS = 2000
 """Capturing and instantiating a graph costs tens of microseconds a node; more nodes gain nothing."""
-MAX_RECORDED_CALLS = 100
+MAX_RECORDED_CALLS = 25
+"""Calls of a recorded block. More blocks, each at another place, gain more than more calls."""
 ENQUEUE_US = 20
 """Upper bound of the host's time to launch a call, unless it launches very many kernels."""
 GAP_CALLS = 1000
@@ -80,7 +83,9 @@ class Batch:
     captured: CapturedCalls | None = None
     """The calls in the graph; None without a graph."""
     elsewhere: Callable[[], CallElsewhere] | None = None
-    """Returns the callable on tensors at other places in memory; None if it has none."""
+    """Returns the callable on copies of its tensors; None if it has none."""
+    places: Places | None = None
+    """Places in memory that recorded blocks take turns with; None for that of the call's own tensors."""
     not_captured = ""
     """Reason that no graph could be captured, unless the mode was asked for."""
     not_recorded = ""
@@ -90,37 +95,51 @@ class Batch:
         self.calls = calls
         self.fn = fn
         self._stamps = stamps
-        self.others: Sequence[CallElsewhere] = ()
 
     def run(self) -> Block:
         """Run one block and wait for it."""
         raise NotImplementedError
 
-    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int) -> list[Block]:
         """Run blocks and take the kernels' own durations from CUPTI's records.
 
         The calls are launched one by one: inside a graph, kernels of a microsecond read 0.1 µs more.
 
-        Args:
-            blocks: Number of blocks.
-            others: The same call on other tensors: blocks take turns.
-
         Raises:
             CuptiError: CUPTI is missing, or another profiler holds it.
         """
-        self.others = others
-        return _recorded((self.fn, *others), blocks, self.calls, self._stamps)
+        return _recorded(self._next, blocks, self.calls, self._stamps)
+
+    def run_at_places(self, blocks: int) -> list[Block]:
+        """Run recorded blocks at several places in memory, and so do all that follow.
+
+        Returns:
+            No block if the callable launches other kernels there, does less work, or has too little memory.
+        """
+        self.places = None
+        if self.elsewhere is not None:
+            with suppress(Exception):
+                self.places = Places(self.fn, self.elsewhere)
+                if agree(found := self.run_recorded(blocks)):
+                    return found
+            self.places = None
+        return []
+
+    def _next(self) -> Callable[[], Any]:
+        return self.places.next() if self.places is not None else self.fn
 
     def block(self, *, recorded: bool = False) -> Block:
         """Run one block.
 
         Args:
-            recorded: True to take its time from CUPTI's records.
-
-        Raises:
-            CuptiError: CUPTI is missing, or another profiler holds it.
+            recorded: True to take its time from CUPTI's records; without a record it has no time.
         """
-        return self.run_recorded(1)[0] if recorded else self.run()
+        if not recorded:
+            return self.run()
+        try:
+            return self.run_recorded(1)[0]
+        except CuptiError:
+            return Block(0.0)
 
     def warm_up(self) -> Warmed:
         """Run blocks until time and SM clock are steady."""
@@ -139,10 +158,9 @@ class Batch:
         if min(self.run().time_us for _ in range(3)) >= SHORT_IN_GAPS * USUAL_GAP_US:
             return False
         try:
-            self.run_recorded(2)
+            return bool(self.run_at_places(PLACES) or self.run_recorded(1))
         except CuptiError:
             return False
-        return True
 
 
 class HotBatch(Batch):
@@ -207,20 +225,19 @@ class ColdBatch(Batch):
         both_us = replay_us(self.graph)
         return Block((both_us - flushes_us) / self.calls, _clock(self._stamps))
 
-    def run_recorded(self, blocks: int, others: Sequence[CallElsewhere] = ()) -> list[Block]:
+    def run_recorded(self, blocks: int) -> list[Block]:
         """Run the pairs under CUPTI, and leave the flushes out."""
 
-        def flushed(fn: Callable[[], Any]) -> Callable[[], Any]:
+        def flushed() -> Callable[[], Any]:
+            fn = self._next()
+
             def pair() -> None:
                 self.flush()
                 fn()
 
             return pair
 
-        self.others = others
-        calls: list[Callable[[], Any]] = [self.fn, *others]
-        pairs = [flushed(fn) for fn in calls]
-        return _recorded(pairs, blocks, self.calls, self._stamps, flushed=True)
+        return _recorded(flushed, blocks, self.calls, self._stamps, flushed=True)
 
 
 class QueuedBatch(Batch):
@@ -291,15 +308,21 @@ def _clock(stamps: Stamps | None) -> float:
 
 
 def _recorded(
-    fns: Sequence[Callable[[], Any]], blocks: int, calls: int, stamps: Stamps | None, *, flushed: bool = False
+    next_fn: Callable[[], Callable[[], Any]],
+    blocks: int,
+    calls: int,
+    stamps: Stamps | None,
+    *,
+    flushed: bool = False,
 ) -> list[Block]:
     calls = min(calls, MAX_RECORDED_CALLS)
     clocks = []
     with recorded() as activities:
-        for block in range(blocks):
+        for _ in range(blocks):
+            fn = next_fn()
             # The kernels follow each other like in the graph; the host launches them meanwhile.
             block_gpu(calls * ENQUEUE_US)
-            _stamped(fns[block % len(fns)], calls, stamps)
+            _stamped(fn, calls, stamps)
             originals.synchronize()
             clocks.append(_clock(stamps))
     if stamps is None:

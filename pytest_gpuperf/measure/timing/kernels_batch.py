@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from itertools import cycle, islice
 from math import inf
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -88,16 +87,6 @@ class KernelsBatch(Batch):
         elsewhere = any(one.device != current.device for call in calls for one in call)
         clock = 0.0 if self._stamps is None or elsewhere else self._stamps.sm_clock_mhz()
         return Block(work.busy_us, clock, work)
-
-    def run_recorded(self, blocks: int, others: Sequence[Callable[[], Any]] = ()) -> list[Block]:
-        """Run blocks of the callable and the others in turn: all of them are recorded."""
-        own, found = self.fn, []
-        try:
-            for self.fn in islice(cycle((own, *others)), blocks):
-                found.append(self.run())
-        finally:
-            self.fn = own
-        return found
 
     def host_blocks_us(self) -> list[float]:
         """Time blocks by the host's clock, without CUPTI: microseconds a call."""

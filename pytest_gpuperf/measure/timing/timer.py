@@ -5,11 +5,11 @@ A call is short if it takes less than 30 launch gaps: CUPTI's records of its ker
 
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
@@ -28,7 +28,7 @@ from pytest_gpuperf.statistics.decision import (
     standard_error,
     trimmed_mean,
 )
-from pytest_gpuperf.statistics.thresholds import HELD_BACK, LARGE_PCT
+from pytest_gpuperf.statistics.thresholds import HELD_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,19 +47,16 @@ LEAST_BLOCKS = 10
 ENOUGH_BLOCKS = 20
 """Blocks before they may be called precise."""
 MOST_BLOCKS = 100
-RECORDED_BLOCKS = 15
-"""Blocks under CUPTI."""
-PLACES = 5
-"""Places in memory of the tensors of a short call: on other ones the time of a kernel of microseconds differs
-by 0.3 to 1.5 % on an H200, and the mean of five by half as much."""
+RECORDED_BLOCKS = 64
+"""Blocks under CUPTI: four at each place of a short call, one at each of four places of its outputs."""
 STILL_RECORDED = 10
 """Times the limit of a short call: CUPTI's time is recorded up to there, so that a kernel that has become
 this much slower is still compared with a baseline by CUPTI."""
 FACTOR_BY_USUAL_SOURCE = {"events": 0.5, "cupti": STILL_RECORDED}
 """Times the limit of a short call: a time near it keeps the source that the baseline has."""
 ATTEMPTS = 3
-RESTLESS_PCT = 1.0
-"""Spread of the blocks, in percent, from which another process on the GPU counts as a disturbance."""
+RESTLESS_PCT = 0.3
+"""Standard error of a time, in percent, from which another process on the GPU counts as a disturbance."""
 DISTURBING = frozenset(
     ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 )
@@ -90,10 +87,11 @@ class Timer:
         self.budget_s = budget_s
         self._conditions = conditions
         self._max_sm_clock_mhz = max_sm_clock_mhz
+        self._on_device = cache(_Instruments)
 
     def prepare(self, fn: Callable[[], Any], mode: str) -> Batch:
         """Compile and capture a callable; see `pytest_gpuperf.measure.timing.batch_preparation.prepare`."""
-        return prepare(fn, mode, flush_bytes=self._flush_bytes, stamps=self._stamps)
+        return prepare(fn, mode, flush_bytes=self._flush_bytes, stamps=self._instruments.stamps)
 
     def warm_up(self, fn: Callable[[], Any]) -> WarmUp:
         """Run `fn` until its time is steady."""
@@ -150,7 +148,7 @@ class Timer:
                 except UncontainedError as error:
                     if mode != "auto":
                         raise
-                    batch = KernelsBatch(fn, self._stamps)
+                    batch = KernelsBatch(fn, self._instruments.stamps)
                     batch.not_captured = error.why
                     timing = verified(batch)
             finally:
@@ -180,12 +178,12 @@ class Timer:
         conditions = self._conditions()
         usual, known_model = (known.source, known.model) if known and known.mode == batch.mode else ("", None)
         source: TimingSource = _SOURCES.get(batch.mode, "events")
-        blocks, places = steady, 1
-        rest, rest_places, not_recorded = self._recorded_blocks(batch, steady_us)
+        blocks = steady
+        gap_us = self._instruments.launch_gap_us
+        rest, not_recorded = _recorded_blocks(batch, lengths := steady_us / (SHORT_IN_GAPS * gap_us))
         # Of a short call CUPTI's blocks are the time; the others are kept, too, for another baseline.
-        limit_us = FACTOR_BY_USUAL_SOURCE.get(usual, 1.0) * self._short_us
-        if rest and source == "events" and steady_us < limit_us:
-            source, blocks, places, rest = "cupti", rest, rest_places, steady
+        if rest and source == "events" and lengths < FACTOR_BY_USUAL_SOURCE.get(usual, 1.0):
+            source, blocks, rest = "cupti", rest, steady
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
         if batch.mode == "cold" and source == "events":
@@ -203,12 +201,14 @@ class Timer:
         timing = Timing(
             mode=batch.mode,
             time_us=round(time_us, 6),
-            spread_pct=100 * interquartile_range(_at_one_place(times, places)) / time_us,
+            spread_pct=100 * interquartile_range(times) / time_us,
             blocks_us=tuple(round(time_us, 6) for time_us in times),
             calls_per_block=min(batch.calls, MAX_RECORDED_CALLS) if source == "cupti" else batch.calls,
             source=source,
             single_call=single_call,
-            launch_gap_us=round(self._launch_gap_us, 4) if batch.mode in ("hot", "cold") else None,
+            launch_gap_us=round(self._instruments.launch_gap_us, 4)
+            if batch.mode in ("hot", "cold")
+            else None,
             blocks_mhz=_clocks(blocks),
             other=_other(rest, batch.not_recorded or not_recorded),
             clock_model=model,
@@ -233,31 +233,6 @@ class Timer:
                 break
             blocks.append(batch.block())
         return blocks
-
-    def _recorded_blocks(self, batch: Batch, events_us: float) -> tuple[list[Block], int, str]:
-        """Run blocks under CUPTI if the time is short.
-
-        Returns:
-            The blocks, the number of places that they take turns with, and the reason if there are none.
-        """
-        # A time by the host's clock does not tell how long its kernels are.
-        is_long = batch.mode != "host" and events_us >= STILL_RECORDED * self._short_us
-        if batch.mode == "kernels" or is_long:
-            return [], 1, ""
-        held: list[Any] = []  # with each output that stays, the next one has another place
-        elsewhere = _places(batch, held) if events_us < self._short_us and batch.mode != "host" else []
-        if elsewhere:
-            # There a callable may launch other kernels, do less work, or have too little memory.
-            with suppress(Exception):
-                blocks = batch.run_recorded(RECORDED_BLOCKS, elsewhere)
-                if _alike([block.time_us for block in blocks], 1 + len(elsewhere)):
-                    return blocks, 1 + len(elsewhere), ""
-            held.clear()
-            elsewhere.clear()
-        try:
-            return batch.run_recorded(RECORDED_BLOCKS), 1, ""
-        except CuptiError as error:
-            return [], 1, error.found
 
     def _near(self, model: ClockModel | None, blocks: Sequence[Block], time_us: float) -> ClockModel | None:
         """Return a known model, made to fit a time, if the blocks ran near its clock and at the full one."""
@@ -286,7 +261,7 @@ class Timer:
             return None
         steady_mhz = median(block.sm_clock_mhz for block in steady)
         held_back = steady_mhz < HELD_BACK * self._max_sm_clock_mhz
-        others = at_other_clocks(batch, self._burn, held_back=held_back)
+        others = at_other_clocks(batch, self._instruments.burn, held_back=held_back)
         blocks = [*steady, *others]
         return fit(
             [block.time_us * scale for block in blocks],
@@ -294,52 +269,47 @@ class Timer:
             reference_mhz=steady_mhz,
         )
 
-    @cached_property
-    def _stamps(self) -> Stamps:
-        return Stamps()
-
     @property
-    def _short_us(self) -> float:
-        """Return the time below which CUPTI is the source, in microseconds."""
-        return SHORT_IN_GAPS * self._launch_gap_us
+    def _instruments(self) -> _Instruments:
+        return self._on_device(torch.cuda.current_device())
+
+
+class _Instruments:
+    """What the timings on one device share: all of it has memory there."""
+
+    def __init__(self, _device: int) -> None:
+        self.stamps = Stamps()
 
     @cached_property
-    def _launch_gap_us(self) -> float:
+    def launch_gap_us(self) -> float:
         """Return the launch gap of this process, measured on a warm GPU."""
         return launch_gap_us()
 
     @cached_property
-    def _burn(self) -> Burn:
+    def burn(self) -> Burn:
+        """Return the burn, which takes much memory."""
         return Burn()
 
 
-def _places(batch: Batch, held: list[Any]) -> list[CallElsewhere]:
-    """Return the call on tensors at other places: none if the callable does not work there."""
-    places: list[CallElsewhere] = []
-    if batch.elsewhere is None:
-        return places
-    with suppress(Exception):  # of the callable, or for want of memory: the first place is enough
-        held.append(batch.fn())
-        for _ in range(PLACES - 1):
-            fn = batch.elsewhere()
-            held.append(fn())
-            originals.synchronize()
-            places.append(fn)
-    return places
+def _recorded_blocks(batch: Batch, lengths: float) -> tuple[list[Block], str]:
+    """Run blocks under CUPTI if the time is short.
 
+    Args:
+        batch: The batch of the callable.
+        lengths: Its time, in times of the limit of a short one.
 
-def _alike(times_us: Sequence[float], places: int) -> bool:
-    """Return True if the places have about the same time: a call that does less at one is not the same."""
-    means = [fmean(times_us[at::places]) for at in range(places)]
-    return max(means) <= (1 + LARGE_PCT / 100) * min(means)
-
-
-def _at_one_place(times_us: Sequence[float], places: int) -> list[float]:
-    """Return times of blocks that took turns at some places, without the differences between those."""
-    if len(times_us) < 2 * places:
-        return [*times_us]
-    means = [fmean(times_us[at::places]) for at in range(places)]
-    return [time_us - means[at % places] + means[0] for at, time_us in enumerate(times_us)]
+    Returns:
+        The blocks, and the reason if there are none.
+    """
+    # A time by the host's clock does not tell how long its kernels are.
+    by_host = batch.mode == "host"
+    if batch.mode == "kernels" or (not by_host and lengths >= STILL_RECORDED):
+        return [], ""
+    try:
+        at_places = not by_host and lengths < 1 and batch.run_at_places(RECORDED_BLOCKS)
+        return at_places or batch.run_recorded(RECORDED_BLOCKS), ""
+    except CuptiError as error:
+        return [], error.found
 
 
 def _precise(blocks: Sequence[Block]) -> bool:
@@ -356,7 +326,7 @@ def disturbed(timing: Timing) -> str:
     if throttled:
         return f"the clocks were held back ({', '.join(sorted(throttled))})"
     # An idle neighbour does no harm.
-    if state.other_processes and timing.spread_pct > RESTLESS_PCT:
+    if state.other_processes and standard_error(timing.blocks_us) > RESTLESS_PCT / 100 * timing.time_us:
         return f"another process was on the GPU, and the blocks spread by {timing.spread_pct:.1f} %"
     return ""
 

@@ -16,7 +16,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.activity import REFUSED, busy_us, counted, mark, marks_in, recorded
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.originals import finish
-from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
+from pytest_gpuperf.measure.timing.batch import ColdBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call
 from pytest_gpuperf.measure.verification.cupti_records import contained
@@ -150,22 +150,15 @@ def reruns_of(batch: Batch) -> list[Rerun]:
     Raises:
         GpuperfError: Single calls of this batch cannot be run.
     """
+    elsewhere = [Rerun(one, by_events(), one) for one in (batch.places.others if batch.places else ())]
     if isinstance(batch, (HotBatch, ColdBatch)):
         (last, *others), clock = _of_graph(batch), by_events()
         plain = [Rerun(batch.fn, clock)] * PLAIN_CALLS
-        return [last, *_elsewhere(batch.others), *others, *plain]
+        return [last, *elsewhere, *others, *plain]
     if isinstance(batch, QueuedBatch):
         queued = [Rerun(batch.fn, by_events(max(batch.block_us / batch.calls, _BLOCK_US)))] * LIVE_CALLS
-        return [queued[0], *_elsewhere(batch.others), *queued[1:]]
-    if isinstance(batch, KernelsBatch):
-        return [Rerun(batch.fn, by_records)] * LIVE_CALLS
-    if isinstance(batch, HostBatch):
-        return [Rerun(batch.fn, by_host)] * LIVE_CALLS
-    raise GpuperfError(f"single calls of a {type(batch).__name__} cannot be run again")
-
-
-def _elsewhere(others: Sequence[CallElsewhere]) -> list[Rerun]:
-    return [Rerun(one, by_events(), one) for one in others]
+        return [queued[0], *elsewhere, *queued[1:]]
+    return [Rerun(batch.fn, by_records if isinstance(batch, KernelsBatch) else by_host)] * LIVE_CALLS
 
 
 def _of_graph(batch: HotBatch | ColdBatch) -> list[Rerun]:
