@@ -95,8 +95,7 @@ def time_in_turn(timer: Timer, places: Sequence[Call], other: Call, mode: str) -
     """
     rounds = Rounds(timer, mode)
     for place in (*places, *places):
-        calls: dict[Side, Call] = {"A": place, "B": replace(place, fn=other.fn)}
-        rounds.run(calls, timer.budget_s / (2 * len(places)))
+        rounds.run({"A": place, "B": replace(place, fn=other.fn)}, timer.budget_s / (2 * len(places)))
         if why := rounds.series.reason:
             raise GpuperfError(f"{places[0]} and {other} cannot be timed in turn: {why}")
     return rounds.series.record(Commit(places[0].label, ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from types import SimpleNamespace
@@ -57,6 +58,14 @@ def test_memory_is_that_of_the_second_call(monkeypatch: pytest.MonkeyPatch) -> N
     allocator = Allocator(monkeypatch)
     sizes = iter([5_000_000, 3_000_000, 9_000_000])
     assert watched_timing(lambda: allocator.take(next(sizes)), calls=3).peak_memory_mb == 3.0
+
+
+def test_garbage_of_earlier_tests_is_kept_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory, freed in a call, would hide as much of the call's own."""
+    Allocator(monkeypatch)
+    collects: list[bool] = []
+    watched_timing(lambda: collects.append(gc.isenabled()))
+    assert (collects, gc.isenabled()) == ([False, False], True)
 
 
 def test_nothing_allocated_is_known_only_of_torchs_tensors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ Guide, section "L2 Set-Aside Cache for Persisting Accesses".
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,18 @@ def free_bytes(device: torch.device | None = None) -> int:
 
 
 @contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Keep Python from freeing cycles."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextmanager
 def peak_requested() -> Iterator[list[int]]:
     """Measure the most bytes that are requested of torch's allocator at once in the block, on this GPU.
 
@@ -51,7 +64,9 @@ def peak_requested() -> Iterator[list[int]]:
     if is_known:
         torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_stats().get("requested_bytes.all.current", 0) if is_known else 0
-    yield found
+    # Tensors of an earlier test that are freed meanwhile would hide as many bytes of the block.
+    with no_garbage_collection():
+        yield found
     if is_known:
         found.append(torch.cuda.memory_stats()["requested_bytes.all.peak"] - before)
 

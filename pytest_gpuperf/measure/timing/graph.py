@@ -8,7 +8,6 @@ later a copy of the graph without the nodes of all other calls runs one call by 
 from __future__ import annotations
 
 import ctypes
-import gc
 import re
 import warnings
 import weakref
@@ -31,7 +30,7 @@ from pytest_gpuperf.measure.device.driver import (
     CU_GRAPH_NODE_TYPE_MEMSET,
     DriverError,
 )
-from pytest_gpuperf.measure.device.memory import bytes_at, free_bytes
+from pytest_gpuperf.measure.device.memory import bytes_at, free_bytes, no_garbage_collection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +68,7 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
     originals.synchronize()
     # A capture that fails does not restore the current stream itself.
     with (
-        _no_garbage_collection(),
+        no_garbage_collection(),  # a memory pool of torch that ends during a capture ends the process
         warnings.catch_warnings(record=True) as caught,
         torch.cuda.stream(torch.cuda.current_stream()),
     ):
@@ -107,18 +106,6 @@ def _on_one_stream(body: Callable[[], Any]) -> None:
             torch.cuda.set_stream(stream)
     if left != stream:
         raise RuntimeError("it leaves another stream as the current one")
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Keep Python from freeing cycles: a memory pool of torch that ends during a capture ends the process."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _recover() -> None:
