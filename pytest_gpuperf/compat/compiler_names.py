@@ -5,9 +5,11 @@ Nothing here imports Triton before a test has done so, except for what compiles 
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -167,10 +169,12 @@ def _member(module: str, name: str) -> Any:
 def forget_compiled_code() -> None:
     """Call `torch._dynamo.reset` if that is imported, or else `torch.compiler.reset`, which would import it.
 
-    torch.compile then begins again: it makes a second shape of a function dynamic. Its files on disk stay.
+    torch.compile then begins again: it makes a second shape of a function dynamic. Its files on disk stay;
+    the ptxas that it has set goes.
     """
     if "torch._dynamo" in sys.modules:
         (_member("torch._dynamo", "reset") or _member("torch.compiler", "reset"))()
+        take_back_ptxas()
 
 
 def proton_profiles() -> bool:
@@ -189,11 +193,17 @@ def hash_own_files() -> None:
             return
 
 
-def forget_ptxas() -> None:
-    """Clear the caches of `triton.backends.nvidia.compiler`: ptxas, its version and what follows from it.
+def take_back_ptxas() -> None:
+    """Take back the ptxas that torch.compile sets for the rest of the process, which is of another version.
 
-    Without that module, a test after torch.compile is compiled by torch's ptxas.
+    Else a test would have other code after a test with torch.compile than alone. Triton keeps ptxas, its
+    version and what follows from it, such as the key of its cache: the caches of
+    `triton.backends.nvidia.compiler` are cleared. torch.compile sets it again when it compiles.
     """
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    if torch is None or not Path(os.environ.get("TRITON_PTXAS_PATH", "")).is_relative_to(Path(torch).parent):
+        return
+    del os.environ["TRITON_PTXAS_PATH"]
     with suppress(ImportError):
         from triton.backends.nvidia import compiler
 

@@ -307,7 +307,20 @@ def test_triton_without_inner_modules_has_no_code_and_no_caches(monkeypatch: pyt
     assert compiler_names.compiled_kernel_type() is None
     assert not compiler_names.proton_profiles()
     compiler_names.hash_own_files()
-    compiler_names.forget_ptxas()
+    monkeypatch.setenv("TRITON_PTXAS_PATH", torch.__file__)
+    compiler_names.take_back_ptxas()
+
+
+@pytest.mark.parametrize(("of_torch", "left"), [(True, None), (False, "/usr/bin/ptxas")])
+def test_the_ptxas_of_torch_goes_with_compiled_code(
+    monkeypatch: pytest.MonkeyPatch, left: str | None, *, of_torch: bool
+) -> None:
+    """A kernel of a later test would else be compiled by it."""
+    path = str(Path(torch.__file__).parent / "bin" / "ptxas") if of_torch else "/usr/bin/ptxas"
+    monkeypatch.setenv("TRITON_PTXAS_PATH", path)
+    stand_in(monkeypatch, "torch._dynamo", reset=lambda: None)
+    compiler_names.forget_compiled_code()
+    assert os.environ.get("TRITON_PTXAS_PATH") == left
 
 
 def test_compiled_code_is_forgotten_by_either_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from pytest_gpuperf.compat.compiler_names import forget_ptxas, hash_own_files, replaced_driver
+from pytest_gpuperf.compat.compiler_names import hash_own_files, replaced_driver, take_back_ptxas
 from pytest_gpuperf.errors import GpuperfError, NoCompilerError
 from pytest_gpuperf.features.static.kernel_record import (
     Compiled,
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
 _FIRST_FOR_BLACKWELL = (3, 3)
 """Older versions do not raise for Blackwell: they abort the process."""
-_PTXAS = "TRITON_PTXAS_PATH"
 TRIES = 5
 """Times that a source is parsed if a fault of Python ends the first ones."""
 _SCALARS: Mapping[str, tuple[Any, Any]] = {
@@ -76,29 +73,10 @@ def compile_triton(
     workers = len(archs) if hasattr(triton, "AsyncCompileMode") else 1
     # Else each thread of a first compilation does so, 0.5 s.
     hash_own_files()
-    with elsewhere(), _without_ptxas_of_torch(), ThreadPoolExecutor(workers) as pool:
+    take_back_ptxas()
+    with elsewhere(), ThreadPoolExecutor(workers) as pool:
         made = pool.map(lambda arch: _compile(function, arch, values, options), archs)
         return dict(zip(archs, made, strict=True))
-
-
-@contextmanager
-def _without_ptxas_of_torch() -> Iterator[None]:
-    """Take back the ptxas that torch.compile sets for the rest of the process, which is of another version.
-
-    Else a test would get other registers after a test with torch.compile than without it.
-    """
-    path, torch = os.environ.get(_PTXAS), getattr(sys.modules.get("torch"), "__file__", None)
-    if path is None or torch is None or not Path(path).is_relative_to(Path(torch).parent):
-        yield
-        return
-    # Triton keeps ptxas, its version and what follows from it; the key of its cache has the version.
-    del os.environ[_PTXAS]
-    forget_ptxas()
-    try:
-        yield
-    finally:
-        os.environ[_PTXAS] = path
-        forget_ptxas()
 
 
 def _jit_function(kernel: Any) -> Any:

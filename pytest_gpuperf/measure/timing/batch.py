@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.timing.sm_clock import Stamps, Warmed
     from pytest_gpuperf.records import StreamWork, TimingMode
 
+    Call = Callable[[], Any]
+
 MAX_CALLS = 2000
 """Capturing and instantiating a graph costs tens of microseconds a node; more nodes gain nothing."""
 MAX_RECORDED_CALLS = 25
@@ -125,7 +127,7 @@ class Batch:
             self.places = None
         return []
 
-    def _next(self) -> Callable[[], Any]:
+    def _next(self) -> Call:
         return self.places.next() if self.places is not None else self.fn
 
     def block(self, *, recorded: bool = False) -> Block:
@@ -228,7 +230,7 @@ class ColdBatch(Batch):
     def run_recorded(self, blocks: int) -> list[Block]:
         """Run the pairs under CUPTI, and leave the flushes out."""
 
-        def flushed() -> Callable[[], Any]:
+        def flushed() -> Call:
             fn = self._next()
 
             def pair() -> None:
@@ -308,18 +310,13 @@ def _clock(stamps: Stamps | None) -> float:
 
 
 def _recorded(
-    next_fn: Callable[[], Callable[[], Any]],
-    blocks: int,
-    calls: int,
-    stamps: Stamps | None,
-    *,
-    flushed: bool = False,
+    next_call: Callable[[], Call], blocks: int, calls: int, stamps: Stamps | None, *, flushed: bool = False
 ) -> list[Block]:
     calls = min(calls, MAX_RECORDED_CALLS)
     clocks = []
     with recorded() as activities:
         for _ in range(blocks):
-            fn = next_fn()
+            fn = next_call()
             # The kernels follow each other like in the graph; the host launches them meanwhile.
             block_gpu(calls * ENQUEUE_US)
             _stamped(fn, calls, stamps)

@@ -56,11 +56,10 @@ class Places:
     def next(self) -> Callable[[], Any]:
         """Return the call at the next place, and move its outputs; they meet each copy in turn."""
         self._outputs[self._free] = self._memory()
-        self._free = (self._turn + self._turn // PLACES) % PLACES
+        at, self._turn = self._turn, self._turn + 1
+        self._free = (at + at // PLACES) % PLACES
         self._outputs[self._free] = []
-        at = self._turn % PLACES
-        self._turn += 1
-        return self._fns[at]
+        return self._fns[at % PLACES]
 
     def _memory(self) -> list[torch.Tensor]:
         return [_memory(size) for size in self._sizes]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from inspect import signature
@@ -258,12 +257,11 @@ def compile_scale(compiled: Any, cache: Path) -> Callable[[], set[str]]:
 
 
 @pytest.fixture
-def after_torch_compile(another_ptxas: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def _after_torch_compile(another_ptxas: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set another ptxas, as torch.compile does, and let Triton keep its version, as a launch does."""
     monkeypatch.setattr(torch, "__file__", str(another_ptxas.parents[1] / "__init__.py"))
     monkeypatch.setenv("TRITON_PTXAS_PATH", str(another_ptxas))
     version_of_ptxas()
-    return str(another_ptxas)
 
 
 def version_of_ptxas() -> str:
@@ -271,13 +269,14 @@ def version_of_ptxas() -> str:
     return found
 
 
+@pytest.mark.usefixtures("_after_torch_compile")
 def test_the_ptxas_that_torch_compile_sets_does_not_count(
-    after_torch_compile: str, compile_scale: Callable[[], set[str]], monkeypatch: pytest.MonkeyPatch
+    compile_scale: Callable[[], set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = compile_scale()
-    assert os.environ["TRITON_PTXAS_PATH"] == after_torch_compile
     assert "11.8" in version_of_ptxas()
-    monkeypatch.delenv("TRITON_PTXAS_PATH")
+    made = compile_scale()
+    assert "11.8" not in version_of_ptxas()
+    monkeypatch.delenv("TRITON_PTXAS_PATH", raising=False)
     forget_ptxas()
     assert compile_scale() == made
 
