@@ -164,10 +164,10 @@ def _blocks(prepared: Batch, burn: Callable[[float], None]) -> dict[str, tuple[t
             else:
                 end = time.perf_counter() + SUSTAINED_S
                 while time.perf_counter() < end:
-                    prepared.block()
+                    prepared.run()
             # The clock changes during the first block.
-            prepared.block()
-            found[state] += [prepared.block() for _ in range(BLOCKS)]
+            prepared.run()
+            found[state] += [prepared.run() for _ in range(BLOCKS)]
     return {
         state: tuple((round(block.time_us, 4), round(block.sm_clock_mhz, 1)) for block in blocks)
         for state, blocks in found.items()

@@ -85,7 +85,7 @@ def rounds(fn: Call, timing: Timing) -> list[Round]:
     found = []
     for _ in range(ROUNDS):
         lead()
-        block = prepared.block()
+        block = prepared.run()
         # Mode `kernels` leaves CUPTI attached, which slows the kernels of some callables.
         detach()
         lead()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -60,9 +60,10 @@ class Blocks(Batch):
             raise CuptiError("there is no GPU")
         return [Block(self._recorded_us, self.recorded_mhz)] * blocks
 
-    def run_at_places(self, blocks: int) -> list[Block]:
-        times_us = itertools.cycle(self._elsewhere_us)
-        return [Block(next(times_us), self.recorded_mhz) for _ in range(blocks if self._elsewhere_us else 0)]
+    def run_at_places(self, rounds: int) -> list[Block]:
+        if self._elsewhere_us:
+            self.places = cast("Any", self._elsewhere_us)
+        return [Block(us, self.recorded_mhz) for us in self._elsewhere_us] * rounds
 
     def clock(self) -> float:
         return self.now

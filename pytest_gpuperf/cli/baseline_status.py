@@ -74,11 +74,12 @@ def _columns(suites: Sequence[_Suite]) -> list[Column]:
     newest = [_show_note(suite.runs[-1]) if suite.runs else "" for suite in suites]
     oldest = [_show_note(suite.runs[0]) if len(suite.runs) > 1 else "" for suite in suites]
     gone = ["\n".join(f"not in the run: {nodeid}" for nodeid in suite.not_in_run) for suite in suites]
+    sessions = [suite.sessions for suite in suites]
     columns = [
         Column("gpu", [suite.gpu for suite in suites], "group"),
         Column("suite", [suite.name for suite in suites], "name", code=True),
         Column("tests", [str(len(suite.known.tests)) for suite in suites]),
-        Column("sessions", [_show_range(*suite.sessions) for suite in suites]),
+        Column("sessions", [f"{low} to {high}" if low < high else str(high or "") for low, high in sessions]),
         Column("cards", [str(suite.cards or "") for suite in suites]),
         Column("newest", newest, left=True),
         Column("oldest", oldest, left=True),
@@ -101,10 +102,6 @@ def _record(suite: _Suite) -> dict[str, Any]:
         "oldest": runs[0].date if runs else "",
         "not_in_run": suite.not_in_run,
     }
-
-
-def _show_range(fewest: int, most: int) -> str:
-    return f"{fewest} to {most}" if fewest < most else str(most or "")
 
 
 def _show_note(note: RunNote) -> str:

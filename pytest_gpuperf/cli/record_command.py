@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import filterfalse
 from typing import TYPE_CHECKING
 
 import click
@@ -37,7 +38,7 @@ def command(project: Project, run: str | None, drops: bool, incomplete: bool) ->
     """
     found = [load_run(path) for path in project.runs.resolve_all(run)]
     if incomplete:
-        found = [_right_tests(measured) for measured in found]
+        found = [replace(one, complete=True, tests=(*filterfalse(_is_wrong, one.tests),)) for one in found]
     for measured in found:
         _check(measured)
     for measured in found:
@@ -54,10 +55,6 @@ def _add(project: Project, measured: Run, *, drops: bool) -> None:
             if drops:
                 old.unlink()
             echo(f"{'dropped' if drops else 'superseded, --replace drops it:'} {show_path(old)}")
-
-
-def _right_tests(run: Run) -> Run:
-    return replace(run, complete=True, tests=tuple(test for test in run.tests if not _is_wrong(test)))
 
 
 def _check(run: Run) -> None:

@@ -94,6 +94,9 @@ class CallElsewhere:
             for name, tensor in own.items()
         }
         self._pairs = [(bytes_of(one), bytes_of(other)) for one, other in pairs.values()]
+        self.addresses = {other.data_ptr() for _, other in self._pairs}
+        """Where its tensors lie there."""
+        self.nbytes = sum(other.numel() for _, other in self._pairs)
 
     def __call__(self) -> Any:
         """Call it there."""

@@ -99,7 +99,8 @@ def weights_to_ask_for(metrics: Iterable[str]) -> tuple[str, ...]:
     Returns:
         Short and raw names.
     """
-    return _parts(weight for name in metrics for weight in _ends(_weights_of(name)))
+    weights = map(_weights_of, metrics)
+    return _parts(weight for found in weights for weight in (*found[:1], *found[-1:]))
 
 
 def combined_value(name: str, rows: Sequence[Mapping[str, MetricValue]]) -> tuple[MetricValue | None, str]:
@@ -211,10 +212,6 @@ def _weights_of_raw(name: str) -> Iterable[_Weight]:
     if _PER_ISSUE.fullmatch(name):
         return _product(["instructions"])
     return (_Weight("instructions", ("instructions",)),) if _PER_EXECUTED.fullmatch(name) else ()
-
-
-def _ends(weights: Sequence[_Weight]) -> Sequence[_Weight]:
-    return *weights[:1], *weights[-1:]
 
 
 def _parts(weights: Iterable[_Weight]) -> tuple[str, ...]:

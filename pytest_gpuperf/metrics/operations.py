@@ -30,10 +30,6 @@ def _operations(name: str, section: str, explanation: str, *sources: Source) -> 
     )
 
 
-def _weighted(weights: tuple[int, ...]) -> Formula:
-    return lambda values: sum(map(operator.mul, values, weights))
-
-
 def _from_rates(weights: tuple[int, ...]) -> Formula:
     return lambda values: values[-1] * sum(map(operator.mul, values[:-1], weights))
 
@@ -49,7 +45,7 @@ def _on_cores(kind: str) -> Metric:
         kind,
         _ROOFLINE,
         f"{kind} operations without tensor cores; a multiply-add is two",
-        Source(names, _weighted(weights)),
+        Source(names, lambda values: sum(map(operator.mul, values, weights))),
         Source((*rates, "smsp__cycles_elapsed.avg"), _from_rates(weights), requested=False),
     )
 

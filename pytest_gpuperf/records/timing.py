@@ -202,7 +202,7 @@ class Timing(Record, frozen=True, kw_only=True):
     time_us: Time
     """20 % trimmed mean over the blocks, in microseconds a call."""
     spread_pct: Spread
-    """Interquartile range of the blocks, in % of `time_us`."""
+    """Interquartile range of the blocks at one place in memory, in % of their mean."""
     blocks_us: tuple[Difference, ...]
     """Mean time a call of each block, in microseconds, in the order measured."""
     calls_per_block: Positive

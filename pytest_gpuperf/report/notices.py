@@ -31,9 +31,7 @@ def notices(summary: Summary) -> list[str]:
     else:
         lines = _grouped(results, "without counters", _unread)
     lines.extend(_grouped(results, WITHOUT_CUPTI, _held_by_others))
-    lines.extend(
-        _doubt(results, "with other processes on the GPU", lambda timing: _other_processes(timing) > 0)
-    )
+    lines.extend(_doubt(results, "with other processes on the GPU", _has_neighbours))
     reasons = sorted({reason for result in results for t in _timings(result) for reason in t.held_back})
     when = f"while the clocks were held back ({', '.join(reasons)})"
     lines.extend(_doubt(results, when, lambda timing: bool(timing.held_back)))
@@ -136,8 +134,8 @@ def _timings(result: TestResult) -> Iterable[Timing]:
     return (m.timing for m in result.record.measurements.values() if m.timing)
 
 
-def _other_processes(timing: Timing) -> int:
-    return timing.conditions.other_processes if timing.conditions else 0
+def _has_neighbours(timing: Timing) -> bool:
+    return timing.conditions is not None and timing.conditions.other_processes > 0
 
 
 def _unsteady(timing: Timing) -> bool:

@@ -23,7 +23,7 @@ from pytest_gpuperf.report.number_format import (
 from pytest_gpuperf.report.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import Environment, Measurement, Run
@@ -224,9 +224,3 @@ def _row(result: TestResult, label: str, name: str, measurement: Measurement | N
         compiled=show_compiled(metrics) if measurement and measurement.is_static else "",
         error=show_accuracy(accuracy) if accuracy else "",
     )
-
-
-def source_lines(runs: Iterable[Run]) -> list[str]:
-    """Name the sources of values, one line for each run: its id, GPU, tools and commit."""
-    own = {run.id: run for run in runs}
-    return [f"{run.id}: {line}" for run in own.values() for line in header_lines(run.environment, None)]

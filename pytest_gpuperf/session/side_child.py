@@ -224,6 +224,7 @@ class SideSource(ChildSource):
                 while isinstance(command := self._parent.command(), RunBlock):
                     timed = prepared.block(recorded=command.recorded)
                     self._parent.tell(BlockTime(timed.time_us, timed.sm_clock_mhz))
+            del prepared  # and its memory
         return super().time(call, mode=mode, bytes=bytes, flops=flops)
 
     def _code(self, call: Call) -> tuple[LaunchedCode | None, tuple[str, ...]]:

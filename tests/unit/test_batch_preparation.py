@@ -229,7 +229,7 @@ def test_prepared_block_and_warm_up_run_the_batch(
     mode: str, gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = prepared_(gpu.kernel(50), mode)
-    assert found.block().time_us == pytest.approx(50, rel=0.2)
+    assert found.run().time_us == pytest.approx(50, rel=0.2)
     warmed = Warmed(WarmUp(seconds=0.2, launches=10, steady=True), ())
     known = {(found, 3.0, mode == "host"): warmed}
     monkeypatch.setattr(batch_module, "until_steady", lambda *given, by_host: known.get((*given, by_host)))

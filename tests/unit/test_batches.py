@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.timing import batch as batches
 from pytest_gpuperf.measure.timing import graph as graphs
@@ -18,6 +19,7 @@ from pytest_gpuperf.measure.timing import places
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.batch_preparation import waits_for_gpu
 from pytest_gpuperf.measure.timing.graph import (
+    CapturedCalls,
     NotCapturableError,
     NothingLaunchedError,
     OutOfMemoryError,
@@ -146,10 +148,26 @@ HOT_AND_COLD = pytest.mark.parametrize(
 )
 
 
+class Copy:
+    """A call on copies of its tensors."""
+
+    nbytes = 8
+    addresses: frozenset[int] = frozenset()
+
+    def __init__(self, fn: Callable[[], object]) -> None:
+        self._fn = fn
+
+    def __call__(self) -> object:
+        return self._fn()
+
+
 def spread(batch: HotBatch, monkeypatch: pytest.MonkeyPatch, *others: Callable[[], object]) -> None:
-    """Give a batch two other places."""
+    """Give a batch other places."""
     monkeypatch.setattr(places, "PLACES", 1 + len(others))
-    found = iter(others)
+    monkeypatch.setattr(places, "free_bytes", lambda: 80 << 30)
+    monkeypatch.setattr(places, "_memory", bytearray)
+    monkeypatch.setattr(places, "_PAGE_BYTES", 1)
+    found = map(Copy, others)
     batch.elsewhere = lambda: next(found)  # type: ignore[assignment]
 
 
@@ -160,26 +178,43 @@ def test_blocks_at_several_places_take_turns(
 ) -> None:
     batch = make(gpu.kernel(30), 10)
     spread(batch, monkeypatch, gpu.kernel(31), gpu.kernel(32))
-    assert [one.time_us for one in batch.run_at_places(5)] == [30, 31, 32, 30, 31]
-    assert batch.block(recorded=True).time_us == 32
+    assert [one.time_us for one in batch.run_at_places(2)] == [30, 31, 32] * 2
+    assert batch.block(recorded=True).time_us == 30
 
 
-@pytest.mark.usefixtures("flushes")
 @pytest.mark.parametrize("other_us", [4, 2])
 def test_other_work_elsewhere_counts_at_the_own_place_only(
     gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch, other_us: float
 ) -> None:
     batch = HotBatch(gpu.kernel(3), 10)
     spread(batch, monkeypatch, gpu.kernel(other_us))
-    assert batch.run_at_places(4) == []
+    assert batch.run_at_places(2) == []
     assert [one.time_us for one in batch.run_recorded(2)] == [3, 3]
 
 
-@pytest.mark.usefixtures("flushes")
 def test_failure_elsewhere_is_none(gpu: SimulatedGpu) -> None:
     batch = HotBatch(gpu.kernel(3), 10)
     batch.elsewhere = Mock(side_effect=torch.cuda.OutOfMemoryError)
     assert (batch.run_at_places(4), batch.places) == ([], None)
+
+
+def test_side_without_places_is_not_recorded(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other side may have some, and would differ by its places alone."""
+    batch = HotBatch(gpu.kernel(3), 10)
+    monkeypatch.setattr(CapturedCalls, "single_nodes", True)
+    assert batch.records_better()
+    batch.elsewhere = Mock(side_effect=torch.cuda.OutOfMemoryError)
+    assert not batch.records_better()
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_block_without_a_record_has_no_time(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch, *, recorded: bool
+) -> None:
+    batch = HotBatch(gpu.kernel(3), 10)
+    for name in ("run", "run_recorded"):
+        monkeypatch.setattr(batch, name, Mock(side_effect=CuptiError("it is lost")))
+    assert batch.block(recorded=recorded).time_us == 0
 
 
 def test_cupti_time_in_host_mode_is_that_of_the_kernel(gpu: SimulatedGpu) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -325,9 +326,23 @@ def short(
 
 
 def test_short_call_is_timed_at_several_places(bench: Bench) -> None:
-    found = short(bench, 4.54, 4.58, 4.62, 4.66)
-    assert found.source == "cupti"
+    found = short(bench, 4.54, 4.58, 4.62, 4.66, events_us=(5.0, 5.01))
+    assert (found.source, len(found.blocks_us)) == ("cupti", 16)
     assert found.time_us == pytest.approx(4.6)
+    # That of the blocks at one place.
+    assert found.spread_pct == pytest.approx(0.2, rel=0.01)
+
+
+def test_instruments_belong_to_their_device(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of stamps lie in its memory: on another one their kernel ends the process."""
+    made: list[int] = []
+    device = [0]
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: device[0])
+    monkeypatch.setattr(timer, "Stamps", lambda: made.append(device[0]))
+    used = bench.timer(repeating([5.0]), "hot", 1e-9)
+    for device[0] in (0, 1, 0):
+        used.prepare(lambda: None, "hot")
+    assert made == [0, 1]
 
 
 def test_call_that_differs_elsewhere_is_timed_at_its_own_place(bench: Bench) -> None:

@@ -41,9 +41,8 @@ def command(project: Project, what: tuple[str, ...], metrics: str, form: str) ->
 def _report(project: Project, what: Sequence[str], names: Sequence[str]) -> Report:
     """Return the comparison."""
     from pytest_gpuperf.features.compare.measurement_table import compare_measurements
-    from pytest_gpuperf.features.compare.report import comparison_report
+    from pytest_gpuperf.features.compare.report import comparison_report, source_lines
     from pytest_gpuperf.features.compare.selectors import choose_all
-    from pytest_gpuperf.report.rows import source_lines
 
     load = cache(project.load_all)  # a run is often named twice, with two tests
     choices = [choice for ref in what for choice in choose_all(ref, load)]

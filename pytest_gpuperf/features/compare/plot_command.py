@@ -44,9 +44,10 @@ def command(
     """
     from pytest_gpuperf.features.compare.curve_picture import picture_of_curves
     from pytest_gpuperf.features.compare.curves import curves_of
+    from pytest_gpuperf.features.compare.report import source_lines
     from pytest_gpuperf.features.compare.selectors import choose_all
     from pytest_gpuperf.features.page.picture_file import draw
-    from pytest_gpuperf.report.rows import source_lines, split_names
+    from pytest_gpuperf.report.rows import split_names
 
     choices = [choice for ref in what for choice in choose_all(ref, project.load_all)]
     curves = curves_of(choices, x=x, y=y)

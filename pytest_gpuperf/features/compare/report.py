@@ -8,18 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.records.change import show_pair
 from pytest_gpuperf.report.number_format import show_duration, show_metric, show_movement
+from pytest_gpuperf.report.rows import header_lines
 from pytest_gpuperf.report.table import EFFECTS, KERNEL_COLUMNS, Column, Report, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pytest_gpuperf.features.compare.comparison import Comparison, MetricLine, ValueCell
+    from pytest_gpuperf.records import Run
 
 NOT_COMPARED = "not compared"
 COLUMNS_SHOWN = 8
 """Maximum number of columns of measurements."""
 MOVERS_SHOWN = 8
 """Maximum number of metrics of a pair of launches, unless all are asked for."""
+
+
+def source_lines(runs: Iterable[Run]) -> list[str]:
+    """Name the sources of values, one line for each run: its id, GPU, tools and commit."""
+    own = {run.id: run for run in runs}
+    return [f"{run.id}: {line}" for run in own.values() for line in header_lines(run.environment, None)]
 
 
 def comparison_report(found: Comparison, source: Sequence[str]) -> Report:

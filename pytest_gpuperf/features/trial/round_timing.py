@@ -179,7 +179,7 @@ class InTurn:
                 if output.untyped_storage().data_ptr() not in inputs:
                     fill(output, STALE)
         call.keep_inputs()
-        prepared.block()
+        prepared.block(recorded=False)
         finish()
         if self._problem.judges:
             why = self._problem.objection(kept, call.output)

@@ -142,16 +142,12 @@ def _of_output(name: str, output: torch.Tensor, given: torch.Tensor, exact: torc
         dtype=dtype_name(output),
         elements=error.elements,
         max_ulp=error.max_ulp,
-        max_ulp_index=unravel(error.max_at, _shape(output)),
+        # A complex number is two.
+        max_ulp_index=unravel(error.max_at, (*output.shape, 2) if output.is_complex() else (*output.shape,)),
         rms_ulp=error.rms_ulp,
         bits=error.bits,
         reference_rms_ulp=own.rms_ulp if own else None,
     )
-
-
-def _shape(output: torch.Tensor) -> tuple[int, ...]:
-    """Return the shape of the numbers; a complex one is two."""
-    return (*output.shape, 2) if output.is_complex() else tuple(output.shape)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.device.driver import STAMP
 from pytest_gpuperf.measure.device.originals import finish
+from pytest_gpuperf.measure.timing import places
 from pytest_gpuperf.measure.timing.graph import CapturedCalls, block_gpu, capture, replay_us
-from pytest_gpuperf.measure.timing.places import PLACES, Places, agree
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
 from pytest_gpuperf.statistics.decision import trimmed_mean
 
@@ -86,7 +86,7 @@ class Batch:
     """The calls in the graph; None without a graph."""
     elsewhere: Callable[[], CallElsewhere] | None = None
     """Returns the callable on copies of its tensors; None if it has none."""
-    places: Places | None = None
+    places: places.Places | None = None
     """Places in memory that recorded blocks take turns with; None for that of the call's own tensors."""
     not_captured = ""
     """Reason that no graph could be captured, unless the mode was asked for."""
@@ -112,8 +112,8 @@ class Batch:
         """
         return _recorded(self._next, blocks, self.calls, self._stamps)
 
-    def run_at_places(self, blocks: int) -> list[Block]:
-        """Run recorded blocks at several places in memory, and so do all that follow.
+    def run_at_places(self, rounds: int) -> list[Block]:
+        """Run recorded blocks at several places in memory, in rounds, and so do all that follow.
 
         Returns:
             No block if the callable launches other kernels there, does less work, or has too little memory.
@@ -121,8 +121,8 @@ class Batch:
         self.places = None
         if self.elsewhere is not None:
             with suppress(Exception):
-                self.places = Places(self.fn, self.elsewhere)
-                if agree(found := self.run_recorded(blocks)):
+                self.places = places.Places(self.fn, self.elsewhere)
+                if places.agree(found := self.run_recorded(rounds * places.PLACES)):
                     return found
             self.places = None
         return []
@@ -130,16 +130,14 @@ class Batch:
     def _next(self) -> Call:
         return self.places.next() if self.places is not None else self.fn
 
-    def block(self, *, recorded: bool = False) -> Block:
-        """Run one block.
+    def block(self, *, recorded: bool) -> Block:
+        """Run one block in turn with another batch; without a record of CUPTI's it has no time.
 
         Args:
-            recorded: True to take its time from CUPTI's records; without a record it has no time.
+            recorded: True to take its time from CUPTI's records.
         """
-        if not recorded:
-            return self.run()
         try:
-            return self.run_recorded(1)[0]
+            return self.run_recorded(1)[0] if recorded else self.run()
         except CuptiError:
             return Block(0.0)
 
@@ -160,7 +158,8 @@ class Batch:
         if min(self.run().time_us for _ in range(3)) >= SHORT_IN_GAPS * USUAL_GAP_US:
             return False
         try:
-            return bool(self.run_at_places(PLACES) or self.run_recorded(1))
+            # One side at several places, and the other one at its own, would not be alike.
+            return bool(self.run_recorded(1) if self.elsewhere is None else self.run_at_places(2))
         except CuptiError:
             return False
 

@@ -47,16 +47,18 @@ LEAST_BLOCKS = 10
 ENOUGH_BLOCKS = 20
 """Blocks before they may be called precise."""
 MOST_BLOCKS = 100
-RECORDED_BLOCKS = 64
-"""Blocks under CUPTI: four at each place of a short call, one at each of four places of its outputs."""
+RECORDED_BLOCKS = 15
+"""Blocks under CUPTI at the place of the call's own tensors."""
+ROUNDS = 4
+"""Blocks at each of several places, with its outputs at four other ones."""
 STILL_RECORDED = 10
 """Times the limit of a short call: CUPTI's time is recorded up to there, so that a kernel that has become
 this much slower is still compared with a baseline by CUPTI."""
 FACTOR_BY_USUAL_SOURCE = {"events": 0.5, "cupti": STILL_RECORDED}
 """Times the limit of a short call: a time near it keeps the source that the baseline has."""
 ATTEMPTS = 3
-RESTLESS_PCT = 0.3
-"""Standard error of a time, in percent, from which another process on the GPU counts as a disturbance."""
+RESTLESS_PCT = 1.0
+"""Spread of the blocks, in percent, from which another process on the GPU counts as a disturbance."""
 DISTURBING = frozenset(
     ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 )
@@ -148,6 +150,7 @@ class Timer:
                 except UncontainedError as error:
                     if mode != "auto":
                         raise
+                    batch.places = None  # this exception holds the batch
                     batch = KernelsBatch(fn, self._instruments.stamps)
                     batch.not_captured = error.why
                     timing = verified(batch)
@@ -198,10 +201,13 @@ class Timer:
         if isinstance(batch, KernelsBatch):
             progress("measures the host")
             single_call = single_call_of(blocks, batch.host_blocks_us())
+        spread = interquartile_range(times) / time_us
+        if batch.places is not None and batch.mode == "hot":  # several places differ by more
+            spread = interquartile_range([block.time_us for block in steady]) / steady_us
         timing = Timing(
             mode=batch.mode,
             time_us=round(time_us, 6),
-            spread_pct=100 * interquartile_range(times) / time_us,
+            spread_pct=100 * spread,
             blocks_us=tuple(round(time_us, 6) for time_us in times),
             calls_per_block=min(batch.calls, MAX_RECORDED_CALLS) if source == "cupti" else batch.calls,
             source=source,
@@ -231,7 +237,7 @@ class Timer:
         while not _precise(blocks):
             if len(blocks) >= LEAST_BLOCKS and (len(blocks) >= MOST_BLOCKS or originals.now() >= end):
                 break
-            blocks.append(batch.block())
+            blocks.append(batch.run())
         return blocks
 
     def _near(self, model: ClockModel | None, blocks: Sequence[Block], time_us: float) -> ClockModel | None:
@@ -302,11 +308,10 @@ def _recorded_blocks(batch: Batch, lengths: float) -> tuple[list[Block], str]:
         The blocks, and the reason if there are none.
     """
     # A time by the host's clock does not tell how long its kernels are.
-    by_host = batch.mode == "host"
-    if batch.mode == "kernels" or (not by_host and lengths >= STILL_RECORDED):
+    if batch.mode == "kernels" or (batch.mode != "host" and lengths >= STILL_RECORDED):
         return [], ""
     try:
-        at_places = not by_host and lengths < 1 and batch.run_at_places(RECORDED_BLOCKS)
+        at_places = batch.run_at_places(ROUNDS) if batch.mode != "host" and lengths < 1 else []
         return at_places or batch.run_recorded(RECORDED_BLOCKS), ""
     except CuptiError as error:
         return [], error.found
@@ -326,7 +331,7 @@ def disturbed(timing: Timing) -> str:
     if throttled:
         return f"the clocks were held back ({', '.join(sorted(throttled))})"
     # An idle neighbour does no harm.
-    if state.other_processes and standard_error(timing.blocks_us) > RESTLESS_PCT / 100 * timing.time_us:
+    if state.other_processes and timing.spread_pct > RESTLESS_PCT:
         return f"another process was on the GPU, and the blocks spread by {timing.spread_pct:.1f} %"
     return ""
 

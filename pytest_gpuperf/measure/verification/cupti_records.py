@@ -167,7 +167,7 @@ def contained(batch: Batch, timing: Timing, mode: str) -> Timing:
         timing = replace(timing, single_call=single)
         if at and graph_us:
             # Another process may have disturbed the graph, or its streams wait long for each other.
-            graph_us = min(graph_us, batch.block().time_us, in_short_graph_us(batch))
+            graph_us = min(graph_us, batch.run().time_us, in_short_graph_us(batch))
         why = found.uncontained(launches)
         doubt = "" if why else found.doubt(timing.time_us, graph_us)
         if not (why or doubt):

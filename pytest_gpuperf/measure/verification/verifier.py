@@ -40,6 +40,8 @@ RERUN_CALLS = 4
 LIVE_CALLS = 8
 """Calls of another batch that are run again: each could leave its work out by chance."""
 PLAIN_CALLS = 2
+_chance = random.SystemRandom()
+"""The callable must not know what it chooses, so it has no seed."""
 _BLOCK_US, _NODE_US = 100, 3
 MOST_BLOCK_US = 20_000
 """Time of the GPU, and that for each node, that hides the host's launch of a graph."""
@@ -150,11 +152,12 @@ def reruns_of(batch: Batch) -> list[Rerun]:
     Raises:
         GpuperfError: Single calls of this batch cannot be run.
     """
-    elsewhere = [Rerun(one, by_events(), one) for one in (batch.places.others if batch.places else ())]
+    others = batch.places.others if batch.places else []
+    elsewhere = [Rerun(one, by_events(), one) for one in _chance.sample(others, len(others))[:RERUN_CALLS]]
     if isinstance(batch, (HotBatch, ColdBatch)):
-        (last, *others), clock = _of_graph(batch), by_events()
+        (last, *rest), clock = _of_graph(batch), by_events()
         plain = [Rerun(batch.fn, clock)] * PLAIN_CALLS
-        return [last, *elsewhere, *others, *plain]
+        return [last, *elsewhere, *rest, *plain]
     if isinstance(batch, QueuedBatch):
         queued = [Rerun(batch.fn, by_events(max(batch.block_us / batch.calls, _BLOCK_US)))] * LIVE_CALLS
         return [queued[0], *elsewhere, *queued[1:]]
@@ -167,10 +170,8 @@ def _of_graph(batch: HotBatch | ColdBatch) -> list[Rerun]:
     if calls.unavailable:
         raise GpuperfError(calls.unavailable)
     last = len(calls) - 1
-    # The callable must not know the choice, so no generator that it can seed.
-    chance = random.SystemRandom()
-    chosen = [last, *(chance.choice(of_kind) for of_kind in calls.kinds().values() if last not in of_kind)]
-    chosen += chance.sample(range(len(calls)), min(RERUN_CALLS, len(calls)))
+    chosen = [last, *(_chance.choice(of_kind) for of_kind in calls.kinds().values() if last not in of_kind)]
+    chosen += _chance.sample(range(len(calls)), min(RERUN_CALLS, len(calls)))
     # Each question costs milliseconds if another thread of Python is busy.
     pool = batch.graph.pool()
     memory = [
