@@ -26,6 +26,7 @@ def main() -> None:
     command.add_argument("--out", type=Path, required=True, help="NAME.jsonl or NAME.jsonl.gz")
     command.add_argument("--minutes", type=float, default=8.0, help="wall-clock time in all")
     command.add_argument("--only", choices=["sessions", "restarts"], default="", help="sample only these")
+    command.add_argument("--kernels", default="", metavar="REGEX", help="sample only kernels of these names")
     command = commands.add_parser("suspects")
     command.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run.json of unchanged code")
     command.add_argument("--out", type=Path, required=True, help="NAME.jsonl or NAME.jsonl.gz")
@@ -38,7 +39,9 @@ def main() -> None:
         end_in_order_when_told()
         writer = Writer(arguments.out)
         try:
-            Sampler(writer.write, 60 * arguments.minutes, only=arguments.only).run()
+            Sampler(
+                writer.write, 60 * arguments.minutes, only=arguments.only, kernels=arguments.kernels
+            ).run()
         finally:
             writer.close()
         return

@@ -10,11 +10,13 @@ import msgspec
 
 from benchmarks import results_file
 from benchmarks.gate_power import restart_rule, rivals, session_rule
+from benchmarks.gate_power.kernels import BY_HOST
 from benchmarks.gate_power.samples import Began, Failed, RestartSample, SessionSample, SettledSuspect
 from benchmarks.gate_power.session_rule import (
     BELOW_CLOCK,
     COLD,
     FULL_CLOCK,
+    HOST,
     SHORT,
     SHORT_US,
     WAITS,
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     """Name of a class of times, its verdicts in turn, and the seconds of each."""
 
 SCHEMA = 5
-CLASSES = (FULL_CLOCK, SHORT, BELOW_CLOCK, COLD, WAITS)
+CLASSES = (FULL_CLOCK, SHORT, BELOW_CLOCK, COLD, WAITS, HOST)
 STORED = (1, 3, 5)
 """Numbers of sessions of a baseline."""
 DRAWS = 2
@@ -224,7 +226,8 @@ def _screens(sessions: session_rule.Sessions) -> list[Rule]:
 
 def _in_turn(sessions: session_rule.Sessions, restarts: restart_rule.Restarts) -> Iterator[Turn]:
     short = {kernel for kernel in sessions.kernels if sessions.typical_us(kernel) < SHORT_US}
-    for name, kernels in (("≥ 5 µs", {*restarts.kernels} - short), (SHORT, short)):
+    others = {*restarts.kernels} - short - BY_HOST
+    for name, kernels in (("≥ 5 µs", others), (SHORT, short - BY_HOST), (HOST, BY_HOST)):
         tally, seconds = restart_rule.judge(restarts, DRAWS, kernels)
         if tally.verdicts(None).count:
             yield name, (tally, seconds)

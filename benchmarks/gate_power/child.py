@@ -61,15 +61,20 @@ def _timers() -> tuple[Timer, Timer]:
     return usual, longer
 
 
-def session(parent: Parent, process: str) -> None:
+def session(parent: Parent, process: str, kernels: str = "") -> None:
     """Measure each kernel with each dose once, in this process's own order.
+
+    Args:
+        parent: The parent.
+        process: Number of the process.
+        kernels: Pattern of names; see `benchmarks.gate_power.kernels.named`.
 
     The first message has the clock models of earlier sessions, by kernel, mode and source: as a run does with
     those of its baseline, times near their clock take them over.
     """
     parent.wait_for_turn()
     models = msgspec.convert(parent.hear(), dict[str, ClockModel])
-    calls = _begin(parent)
+    calls = _begin(parent, kernels)
     card = gpu_info().uuid
     order = list(calls)
     Random(int(process)).shuffle(order)
@@ -140,7 +145,7 @@ def _launches(call: Call) -> list[float]:
     return [elapsed_us(start, end) for start, end in pairs]
 
 
-def take_turns(parent: Parent, doses: str) -> None:
+def take_turns(parent: Parent, doses: str, kernels: str = "") -> None:
     """Time a block of a kernel at each request, until the parent ends.
 
     A request is `[kernel, permille]`. The answer is a list with the block's microseconds a call and SM clock
@@ -149,12 +154,13 @@ def take_turns(parent: Parent, doses: str) -> None:
     Args:
         parent: The parent.
         doses: The doses in ‰, as words.
+        kernels: Pattern of names; see `benchmarks.gate_power.kernels.named`.
     """
     parent.wait_for_turn()
     prepared: dict[Key, tuple[Batch, bool]] = {}
     wanted = set(map(int, doses.split()))
     timer, _ = _timers()
-    for key, call in _begin(parent).items():
+    for key, call in _begin(parent, kernels).items():
         if key[1] not in wanted:
             continue
         try:
@@ -175,12 +181,12 @@ def take_turns(parent: Parent, doses: str) -> None:
                 parent.tell([block.time_us, block.sm_clock_mhz])
 
 
-def _begin(parent: Parent) -> Calls:
+def _begin(parent: Parent, kernels: str) -> Calls:
     torch.manual_seed(0)
     gpu = gpu_info()
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     parent.tell(msgspec.to_builtins(Began(date=date, environment=environment(gpu, ROOT, ""))))
-    return build_all(gpu.multiprocessors)
+    return build_all(gpu.multiprocessors, kernels)
 
 
 def _failed(parent: Parent, what: str, error: Exception) -> None:

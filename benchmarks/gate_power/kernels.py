@@ -17,6 +17,7 @@ effect of each dose on the time is measured and shown with the results.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -42,8 +43,8 @@ class Dosed:
     build: Build
     unrolled: int = 1
     """Factor by which the compiler unrolls the loop."""
-    mode: Literal["hot", "cold", "kernels"] = "hot"
-    """Timing mode; `kernels` for a call that waits for the GPU."""
+    mode: Literal["hot", "cold", "kernels", "host"] = "hot"
+    """Timing mode: `kernels` for a call that waits for the GPU, `host` for one whose work is to launch."""
 
     def work(self, permille: int) -> int:
         """Return the count with a dose.
@@ -70,10 +71,15 @@ def modes() -> dict[str, str]:
     return {kernel.name: kernel.mode for kernel in KERNELS}
 
 
-def build_all(multiprocessors: int) -> dict[tuple[str, int], Call]:
-    """Build every kernel with every dose (in ‰) on the current device."""
+def named(pattern: str) -> list[Dosed]:
+    """Return the kernels whose names contain a regular expression."""
+    return [kernel for kernel in KERNELS if re.search(pattern, kernel.name)]
+
+
+def build_all(multiprocessors: int, pattern: str = "") -> dict[tuple[str, int], Call]:
+    """Build kernels with every dose (in ‰) on the current device; see `named`."""
     calls = {}
-    for kernel in KERNELS:
+    for kernel in named(pattern):
         make = kernel.build(multiprocessors, kernel.work(max(DOSES_PERMILLE)))
         for permille in DOSES_PERMILLE:
             calls[kernel.name, permille] = make(kernel.work(permille))
@@ -202,6 +208,19 @@ def _attention(*, backward: bool) -> Build:
     return build
 
 
+def _launches(_multiprocessors: int, _most: int) -> Callable[[int], Call]:
+    x = torch.zeros(1024, device="cuda")
+
+    def make(count: int) -> Call:
+        def call() -> None:
+            for _ in range(count):
+                x.add_(1)
+
+        return call
+
+    return make
+
+
 def _matmul(multiprocessors: int, most: int) -> Callable[[int], Call]:
     from benchmarks.gate_power.triton_kernels import matmul_kernel
 
@@ -261,10 +280,12 @@ KERNELS = (
     Dosed("attention", "heads", 800, _attention(backward=False)),
     Dosed("attention with backward", "heads", 800, _attention(backward=True)),
     Dosed("matmul bf16", "iterations", 200, _matmul),
+    Dosed("launches, by the host's clock", "launches", 200, _launches, mode="host"),
 )
 """All kernels. Sizes of copies count bytes read and written; microseconds are rough values for an H200."""
 
 IN_STEPS = ("attention", "attention with backward")
 """Kernels whose time grows in steps, with each further wave of programs: only their unchanged code counts."""
+BY_HOST = frozenset(kernel.name for kernel in KERNELS if kernel.mode == "host")
 POWER_LIMITED = ("matmul bf16", "attention", "attention with backward")
 """Kernels that run below the highest clock."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING
 
-from benchmarks.gate_power.kernels import IN_STEPS
+from benchmarks.gate_power.kernels import BY_HOST, IN_STEPS
 from benchmarks.gate_power.verdicts import INCONCLUSIVE, Tally
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.sequential import decide_restarts
@@ -134,7 +134,13 @@ def _sequential(order: Sequence[RestartSample]) -> tuple[Decision, int]:
     while True:
         used = min(_next_look(used) or len(ratios), len(ratios))
         final = _next_look(used) is None
-        decision = decide_restarts(ratios[:used], final=final, raw=raw[:used], new_first=new_first[:used])
+        decision = decide_restarts(
+            ratios[:used],
+            final=final,
+            raw=raw[:used],
+            new_first=new_first[:used],
+            by_host=order[0].kernel in BY_HOST,
+        )
         if final or used == len(ratios) or decision.outcome is not Outcome.INCONCLUSIVE:
             return decision, used
 

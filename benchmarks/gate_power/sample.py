@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from benchmarks.children import Child, ChildError, say
-from benchmarks.gate_power.kernels import IN_STEPS, KERNELS
+from benchmarks.gate_power.kernels import IN_STEPS, named
 from benchmarks.gate_power.samples import Began, Failed, Line, RestartSample, SessionSample, model_key
 from pytest_gpuperf.against.blocks import (
     SideBlock,
@@ -50,6 +50,7 @@ class Sampler:
         seconds: Wall-clock time in all, with the start of processes.
         say: Receives progress messages.
         only: `sessions` or `restarts`, to leave the other out.
+        kernels: Pattern of the kernels' names; by default all.
         session: Target of a session's process.
         take_turns: Target of a side's process.
         clock: Returns seconds.
@@ -62,6 +63,7 @@ class Sampler:
         say: Callable[[str], None] = say,
         *,
         only: Literal["", "sessions", "restarts"] = "",
+        kernels: str = "",
         session: str = SESSION,
         take_turns: str = TAKE_TURNS,
         clock: Callable[[], float] = time.monotonic,
@@ -73,6 +75,7 @@ class Sampler:
         self._targets = session, take_turns
         # Even numbers are sessions, odd ones restarts.
         self._first, self._stride = {"": (0, 1), "sessions": (0, 2), "restarts": (1, 2)}[only]
+        self._kernels = kernels
         self._card = ""
         self._models: dict[str, ClockModel] = {}
         """Clock models of unchanged code in the first session that has one."""
@@ -107,10 +110,11 @@ class Sampler:
 
     def _start(self, number: int) -> list[Child]:
         session, take_turns = self._targets
+        wanted = [self._kernels] if self._kernels else []
         if number % 2:
             doses = " ".join(map(str, sorted({dose for pair in PAIRS for dose in pair})))
-            return [Child(take_turns, [doses]) for _ in range(2)]
-        return [Child(session, [str(number // 2)])]
+            return [Child(take_turns, [doses, *wanted]) for _ in range(2)]
+        return [Child(session, [str(number // 2), *wanted])]
 
     def _step(self, number: int, children: list[Child]) -> None:
         if number % 2:
@@ -128,7 +132,8 @@ class Sampler:
         for child in reversed(sides.values()) if restart % 2 else sides.values():
             child.begin()
             self._answer(child)
-        for kernel in rng.sample([kernel.name for kernel in KERNELS], len(KERNELS)):
+        kernels = [kernel.name for kernel in named(self._kernels)]
+        for kernel in rng.sample(kernels, len(kernels)):
             pairs = [pair for pair in PAIRS if pair[0] == pair[1] or kernel not in IN_STEPS]
             for old, new in rng.sample(pairs, len(pairs)):
                 begin = self._clock()

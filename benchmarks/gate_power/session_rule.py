@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records.baseline import TimeBaseline
 
 FULL_CLOCK, SHORT, BELOW_CLOCK, COLD = "full clock, ≥ 5 µs", "< 5 µs", "below full clock", "cold"
-WAITS = "waits for the GPU"
+WAITS, HOST = "waits for the GPU", "by the host's clock"
 """Classes of times."""
 SHORT_US = 5.0
 """Time below which figures are stated apart."""
@@ -236,8 +236,8 @@ def judge_fresh(sessions: Sessions, stored: int, most: int) -> dict[str, Tally]:
 def class_of(timing: Timing, mhz: Sequence[float], typical_us: float) -> str:
     """Return the class of a time, whose noise the screen or these figures tell apart."""
     highest = timing.conditions.max_sm_clock_mhz if timing.conditions is not None else 0
-    if timing.mode in ("cold", "kernels"):
-        return COLD if timing.mode == "cold" else WAITS
+    if name := {"cold": COLD, "kernels": WAITS, "host": HOST}.get(timing.mode):
+        return name
     if any(0 < each < HELD_BACK * highest for each in (timing.sm_clock_mhz, *mhz)):
         return BELOW_CLOCK
     return SHORT if typical_us < SHORT_US else FULL_CLOCK

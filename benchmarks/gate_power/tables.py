@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarks.gate_power import unchanged
 from benchmarks.gate_power.analysis import SUSPECTS_SETTLED
 from benchmarks.gate_power.kernels import IN_STEPS, POWER_LIMITED
-from benchmarks.gate_power.session_rule import FULL_CLOCK, SHORT
+from benchmarks.gate_power.session_rule import FULL_CLOCK, HOST, SHORT
 from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, SLOWER, Verdicts
 from benchmarks.markdown import provenance, table, us
 
@@ -182,7 +182,7 @@ def report(summary: Summary) -> str:
 
 def _turn_of(screen: Rule, summary: Summary) -> Rule | None:
     """Return the verdicts in turn for a class of times; None if there are none."""
-    name = SHORT if screen.name.endswith(SHORT) else "≥ 5 µs"
+    name = next((each for each in (SHORT, HOST) if screen.name.endswith(each)), "≥ 5 µs")
     return next((rule for rule in summary.in_turn if rule.name == name), None)
 
 

@@ -110,7 +110,7 @@ def pytest_benchmark_on_cpu(parent: Parent) -> None:
     others.pytest_benchmark(parent)
 
 
-def session(parent: Parent, process: str) -> None:
+def session(parent: Parent, process: str, _kernels: str = "") -> None:
     """Send one sample and one failure."""
     parent.wait_for_turn()
     parent.tell(BEGAN)
@@ -133,7 +133,7 @@ def session(parent: Parent, process: str) -> None:
     parent.tell({"type": "failed", "what": f"process {process}, matmul", "why": "RuntimeError: no memory"})
 
 
-def take_turns(parent: Parent, doses: str) -> None:
+def take_turns(parent: Parent, doses: str, _kernels: str = "") -> None:
     """Answer as a side whose kernels take 100 µs plus the dose, without the histogram."""
     parent.wait_for_turn()
     parent.tell(BEGAN)

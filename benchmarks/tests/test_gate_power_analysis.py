@@ -11,8 +11,10 @@ from scipy.stats import binomtest
 
 from benchmarks.gate_power import restart_rule, rivals, session_rule
 from benchmarks.gate_power.analysis import Summary, analyse, rules_before
+from benchmarks.gate_power.kernels import BY_HOST, DOSES_PERMILLE
+from benchmarks.gate_power.sample import PAIRS
 from benchmarks.gate_power.samples import Line, RestartSample, SessionSample, read, suspects
-from benchmarks.gate_power.session_rule import FULL_CLOCK
+from benchmarks.gate_power.session_rule import FULL_CLOCK, HOST
 from benchmarks.gate_power.verdicts import FASTER, INCONCLUSIVE, PASS, SLOWER, Tally, clopper_pearson
 from benchmarks.results_file import encode
 from gate_samples import a_restart, a_session, samples, summary_of_samples
@@ -255,3 +257,20 @@ def test_loop_remainders_take_longer_than_their_dose(captured: Summary) -> None:
     assert short.doses_pct["5"] > 1
     copied = next(each for each in captured.effects if each.kernel == "copy")
     assert copied.doses_pct["5"] == pytest.approx(0.5, abs=0.1)
+
+
+def test_times_by_the_hosts_clock_have_a_row_of_their_own() -> None:
+    """Their restarts differ by several percent, which the widths of a GPU's times would call slower."""
+    (kernel,) = BY_HOST
+    lines: list[Line] = [samples(0, 0)[0]]
+    for process in range(4):
+        for dose in DOSES_PERMILLE:
+            one = a_session(process, kernel, dose, 900.0 * (1 + dose / 1000))
+            host = msgspec.structs.replace(one.timing, mode="host", source="host", blocks_mhz=())
+            lines.append(msgspec.structs.replace(one, timing=host))
+    for restart in range(4):
+        lines += [a_restart(restart, kernel, old, new, 0.03) for old, new in PAIRS]
+    found = analyse(lines)
+    assert [rule.name for rule in found.in_turn] == [HOST]
+    assert found.in_turn[0].unchanged.found(SLOWER) == 0
+    assert {rule.name.partition(", ")[2] for rule in found.screens} == {HOST}

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks.gate_power.kernels import IN_STEPS, KERNELS
+from benchmarks.gate_power.kernels import BY_HOST, IN_STEPS, KERNELS
 from benchmarks.gate_power.sample import PAIRS, Sampler
 from benchmarks.gate_power.samples import Began, Failed, Line, RestartSample, SessionSample, Writer, read
 from gate_samples import samples
@@ -26,7 +26,9 @@ def lines() -> list[Line]:
         return sampled(monkeypatch, "fake_children:session", "fake_children:take_turns", steps=2)
 
 
-def sampled(monkeypatch: pytest.MonkeyPatch, session: str, take_turns: str, steps: int) -> list[Line]:
+def sampled(
+    monkeypatch: pytest.MonkeyPatch, session: str, take_turns: str, steps: int, kernels: str = ""
+) -> list[Line]:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     lines: list[Line] = []
     ended: list[str] = []
@@ -39,8 +41,16 @@ def sampled(monkeypatch: pytest.MonkeyPatch, session: str, take_turns: str, step
         """Clock that ends the time after some steps."""
         return 0.0 if len(ended) < steps else 61.0
 
-    Sampler(lines.append, 60, say, session=session, take_turns=take_turns, clock=clock).run()
+    Sampler(lines.append, 60, say, kernels=kernels, session=session, take_turns=take_turns, clock=clock).run()
     return lines
+
+
+def test_only_kernels_of_these_names_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = sampled(
+        monkeypatch, "fake_children:session", "fake_children:take_turns", 2, "copy 33|by the host"
+    )
+    restarts = {line.kernel for line in found if isinstance(line, RestartSample)}
+    assert restarts == {"copy 33 MB", "copy 33 MB, cold", *BY_HOST}
 
 
 def test_sessions_and_restarts_alternate(lines: list[Line]) -> None:
