@@ -148,27 +148,14 @@ HOT_AND_COLD = pytest.mark.parametrize(
 )
 
 
-class Copy:
-    """A call on copies of its tensors."""
-
-    nbytes = 8
-    addresses: frozenset[int] = frozenset()
-
-    def __init__(self, fn: Callable[[], object]) -> None:
-        self._fn = fn
-
-    def __call__(self) -> object:
-        return self._fn()
-
-
 def spread(batch: HotBatch, monkeypatch: pytest.MonkeyPatch, *others: Callable[[], object]) -> None:
     """Give a batch other places."""
     monkeypatch.setattr(places, "PLACES", 1 + len(others))
     monkeypatch.setattr(places, "free_bytes", lambda: 80 << 30)
     monkeypatch.setattr(places, "_memory", bytearray)
     monkeypatch.setattr(places, "_PAGE_BYTES", 1)
-    found = map(Copy, others)
-    batch.elsewhere = lambda: next(found)  # type: ignore[assignment]
+    found = [Mock(side_effect=fn, nbytes=8, addresses=()) for fn in reversed(others)]
+    batch.elsewhere = found.pop
 
 
 @pytest.mark.usefixtures("flushes")
