@@ -350,6 +350,13 @@ def test_call_that_differs_elsewhere_is_timed_at_its_own_place(bench: Bench) -> 
     assert (found.source, found.time_us, found.not_recorded) == ("cupti", 4.5, "")
 
 
+def test_time_that_stays_by_cupti_stays_at_its_places(bench: Bench) -> None:
+    """A call of 16 µs that was short in its baseline."""
+    known = KnownTime("hot", "cupti", None)
+    found = short(bench, 15.8, 16.0, events_us=(17.0,), known=known)
+    assert (found.source, round(found.time_us, 3)) == ("cupti", 15.9)
+
+
 def test_time_by_events_keeps_its_spread_next_to_places(bench: Bench) -> None:
     """A time from half the limit on stays by events, as in its baseline."""
     known = KnownTime("hot", "events", None)

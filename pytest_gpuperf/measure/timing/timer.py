@@ -183,9 +183,10 @@ class Timer:
         source: TimingSource = _SOURCES.get(batch.mode, "events")
         blocks = steady
         gap_us = self._instruments.launch_gap_us
-        rest, not_recorded = _recorded_blocks(batch, lengths := steady_us / (SHORT_IN_GAPS * gap_us))
+        short = (lengths := steady_us / (SHORT_IN_GAPS * gap_us)) < FACTOR_BY_USUAL_SOURCE.get(usual, 1.0)
+        rest, not_recorded = _recorded_blocks(batch, lengths, at_places=short)
         # Of a short call CUPTI's blocks are the time; the others are kept, too, for another baseline.
-        if rest and source == "events" and lengths < FACTOR_BY_USUAL_SOURCE.get(usual, 1.0):
+        if rest and source == "events" and short:
             source, blocks, rest = "cupti", rest, steady
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
@@ -195,8 +196,7 @@ class Timer:
         model = self._near(known_model if source == usual else None, steady, time_us)
         if model is None:
             progress("measures at other clocks")
-            scale = time_us / steady_us if steady_us > 0 else 0.0
-            model = self._clock_model(batch, steady, end, scale=scale)
+            model = self._clock_model(batch, steady, end, scale=time_us / steady_us if steady_us > 0 else 0.0)
         single_call = None
         if isinstance(batch, KernelsBatch):
             progress("measures the host")
@@ -297,12 +297,13 @@ class _Instruments:
         return Burn()
 
 
-def _recorded_blocks(batch: Batch, lengths: float) -> tuple[list[Block], str]:
-    """Run blocks under CUPTI if the time is short.
+def _recorded_blocks(batch: Batch, lengths: float, *, at_places: bool) -> tuple[list[Block], str]:
+    """Run blocks under CUPTI if the time is short or of medium length.
 
     Args:
         batch: The batch of the callable.
         lengths: Its time, in times of the limit of a short one.
+        at_places: True for several places in memory, if it works there.
 
     Returns:
         The blocks, and the reason if there are none.
@@ -311,8 +312,8 @@ def _recorded_blocks(batch: Batch, lengths: float) -> tuple[list[Block], str]:
     if batch.mode == "kernels" or (batch.mode != "host" and lengths >= STILL_RECORDED):
         return [], ""
     try:
-        at_places = batch.run_at_places(ROUNDS) if batch.mode != "host" and lengths < 1 else []
-        return at_places or batch.run_recorded(RECORDED_BLOCKS), ""
+        blocks = batch.run_at_places(ROUNDS) if at_places and batch.mode != "host" else []
+        return blocks or batch.run_recorded(RECORDED_BLOCKS), ""
     except CuptiError as error:
         return [], error.found
 
