@@ -95,7 +95,7 @@ class CallElsewhere:
         }
         self._pairs = [(bytes_of(one), bytes_of(other)) for one, other in pairs.values()]
         self.addresses = {other.data_ptr() for _, other in self._pairs}
-        """Where its tensors lie there."""
+        """Addresses of its tensors there."""
         self.nbytes = sum(other.numel() for _, other in self._pairs)
 
     def __call__(self) -> Any:

@@ -45,11 +45,11 @@ def capture(driver: Driver, fn: Callable[[], Any], calls: int, flush: str = "") 
     return found
 
 
-def batch_of(calls: CapturedCalls, others: Sequence[Any] = ()) -> HotBatch:
+def batch_of(calls: CapturedCalls, at_places: Sequence[Any] = ()) -> HotBatch:
     """Return a batch that has timed calls of a graph."""
     batch = HotBatch.__new__(HotBatch)
     graph = SimpleNamespace(pool=lambda: (0, 1))
-    vars(batch).update(captured=calls, graph=graph, fn=lambda: None, places=SimpleNamespace(others=others))
+    vars(batch).update(captured=calls, graph=graph, fn=lambda: None, places=SimpleNamespace(calls=at_places))
     return batch
 
 
@@ -74,7 +74,7 @@ def test_sample_has_the_last_call_and_one_of_each_kind(
     monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
     numbers = itertools.count()
     calls = capture(driver, lambda: driver.kernel("work" if next(numbers) == 17 else "idle!"), 100)
-    found = verifier.reruns_of(batch_of(calls, others=[lambda: None] * 2))
+    found = verifier.reruns_of(batch_of(calls, at_places=[lambda: None] * 3))
     in_graph = [not one.live for one in found]
     assert in_graph == [
         True,

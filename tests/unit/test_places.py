@@ -11,7 +11,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import graph, places
 from pytest_gpuperf.measure.timing.batch import Block
-from pytest_gpuperf.measure.timing.places import PLACES, Places, agree
+from pytest_gpuperf.measure.timing.places import PLACES, Places
 
 OUTPUT_BYTES = 400
 
@@ -92,12 +92,11 @@ def test_output_that_is_an_argument_needs_no_other_memory(allocator: Allocator) 
 
     several = Places(lambda: None, elsewhere)
     assert OUTPUT_BYTES not in allocator.held.values()
-    assert len(several.others) == PLACES - 1
+    assert len(several.calls) == PLACES
 
 
 def test_memory_of_places_is_given_back(allocator: Allocator) -> None:
     several = Places(lambda: None, lambda: Call(allocator, [], 1))  # type: ignore[arg-type, return-value]
-    several.next()
     assert allocator.held
     del several
     assert not allocator.held
@@ -111,7 +110,8 @@ def test_places_leave_most_of_the_free_memory(allocator: Allocator, monkeypatch:
 
 
 @pytest.mark.parametrize(("least_us", "expected"), [(10.0, True), (9.2, True), (9.0, False)])
-def test_places_agree_up_to_a_tenth(least_us: float, *, expected: bool) -> None:
+def test_places_agree_up_to_a_tenth(allocator: Allocator, least_us: float, *, expected: bool) -> None:
     """A block that is disturbed for once does not count."""
+    several = Places(lambda: None, lambda: Call(allocator, [], 1))  # type: ignore[arg-type, return-value]
     blocks = [Block(least_us if at % PLACES == 3 else 10.0) for at in range(2 * PLACES)]
-    assert agree([*blocks[:-1], Block(20.0)]) is expected
+    assert several.agree([*blocks[:-1], Block(20.0)]) is expected

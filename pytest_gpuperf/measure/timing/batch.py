@@ -13,8 +13,8 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.device.driver import STAMP
 from pytest_gpuperf.measure.device.originals import finish
-from pytest_gpuperf.measure.timing import places
 from pytest_gpuperf.measure.timing.graph import CapturedCalls, block_gpu, capture, replay_us
+from pytest_gpuperf.measure.timing.places import Places
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
 from pytest_gpuperf.statistics.decision import trimmed_mean
 
@@ -86,7 +86,7 @@ class Batch:
     """The calls in the graph; None without a graph."""
     elsewhere: Callable[[], CallElsewhere] | None = None
     """Returns the callable on copies of its tensors; None if it has none."""
-    places: places.Places | None = None
+    places: Places | None = None
     """Places in memory that recorded blocks take turns with; None for that of the call's own tensors."""
     not_captured = ""
     """Reason that no graph could be captured, unless the mode was asked for."""
@@ -121,8 +121,8 @@ class Batch:
         self.places = None
         if self.elsewhere is not None:
             with suppress(Exception):
-                self.places = places.Places(self.fn, self.elsewhere)
-                if places.agree(found := self.run_recorded(rounds * places.PLACES)):
+                self.places = Places(self.fn, self.elsewhere)
+                if self.places.agree(found := self.run_recorded(rounds * len(self.places.calls))):
                     return found
             self.places = None
         return []

@@ -166,7 +166,7 @@ _WITH_OTHERS = frozenset((CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_CONDITION
 """Nodes that contain nodes."""
 
 
-class Place(NamedTuple):
+class OutputMemory(NamedTuple):
     """Memory of an output, and the tensor in it."""
 
     address: int
@@ -212,7 +212,7 @@ class CapturedCalls:
     def __init__(self, fn: Callable[[], Any]) -> None:
         self._fn = fn
         self._ranges: list[tuple[int, int]] = []
-        self._places: list[tuple[Place, ...]] = []
+        self._outputs: list[tuple[OutputMemory, ...]] = []
         self._nodes: list[int] = []
         self._copy = ctypes.c_void_p()
         self._stream: int | None = None
@@ -222,7 +222,7 @@ class CapturedCalls:
         """Reason why single calls cannot be launched; empty if they can."""
 
     def __call__(self) -> None:
-        """Call it once, and note its nodes and the places of its outputs."""
+        """Call it once, and note its nodes and the memory of its outputs."""
         # The former value must be gone: its memory is the next call's, as without this object.
         self.value = None
         if self._stream is None:
@@ -231,7 +231,7 @@ class CapturedCalls:
         begin = self._count()
         self.value = self._fn()
         self._ranges.append((begin, self._count()))
-        self._places.append(places(self.value))
+        self._outputs.append(output_memory(self.value))
 
     def close(self) -> None:
         """Copy the graph, just before the capture ends."""
@@ -269,7 +269,7 @@ class CapturedCalls:
     @property
     def output_bytes(self) -> int:
         """Bytes of the outputs of a call."""
-        return sum(place.bytes for place in self._places[-1])
+        return sum(one.bytes for one in self._outputs[-1])
 
     def value_of(self, call: int) -> object:
         """Return the value of a call: that of the last, or tensors in the same memory as the call's own.
@@ -277,13 +277,13 @@ class CapturedCalls:
         Raises:
             DriverError: That memory is not torch's, or it is gone.
         """
-        own, last = self._places[call], self._places[-1]
+        own, last = self._outputs[call], self._outputs[-1]
         if own == last:
             return self.value
         if len(own) != len(last):
             raise DriverError(f"the calls in the graph return {len(own)} or {len(last)} tensors")
         to = iter(own)
-        return mapped(lambda value: _tensor(next(to)) if _place(value) else value, self.value)
+        return mapped(lambda value: _tensor(next(to)) if _memory_of(value) else value, self.value)
 
     def kinds(self) -> dict[object, list[int]]:
         """Group the calls by the kernels that they launch and by the number of their outputs.
@@ -294,7 +294,7 @@ class CapturedCalls:
         groups: defaultdict[object, list[int]] = defaultdict(list)
         for call, (begin, end) in enumerate(self._ranges):
             launched = tuple(map(_signature, self._nodes[begin:end]))
-            groups[launched, len(self._places[call])].append(call)
+            groups[launched, len(self._outputs[call])].append(call)
         return dict(groups)
 
     def only(self, call: int) -> OneCall:
@@ -352,33 +352,33 @@ class OneCall:
         driver.call("cuGraphLaunch", self._executable, stream)
 
 
-def places(value: object) -> tuple[Place, ...]:
-    """Return the places of the CUDA tensors in nested containers and dataclasses, without reading them."""
-    return tuple(filter(None, map(_place, values_in(value))))
+def output_memory(value: object) -> tuple[OutputMemory, ...]:
+    """Return the memory of the CUDA tensors in nested containers and dataclasses, without reading them."""
+    return tuple(filter(None, map(_memory_of, values_in(value))))
 
 
-def _place(value: Any) -> Place | None:
+def _memory_of(value: Any) -> OutputMemory | None:
     # Asking an instance of a subclass could make it launch work.
     if type(value) not in PLAIN or value.layout != torch.strided or value.is_nested or not _is_on_gpu(value):
         return None
-    return Place(value.data_ptr(), tuple(value.shape), value.stride(), value.dtype, value.is_conj())
+    return OutputMemory(value.data_ptr(), tuple(value.shape), value.stride(), value.dtype, value.is_conj())
 
 
 def _is_on_gpu(tensor: torch.Tensor) -> bool:
     return tensor.is_cuda
 
 
-def _tensor(place: Place) -> torch.Tensor:
-    size = place.bytes
+def _tensor(output: OutputMemory) -> torch.Tensor:
+    size = output.bytes
     segments: list[dict[str, int]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
     if not any(
-        one["address"] <= place.address and place.address + size <= one["address"] + one["total_size"]
+        one["address"] <= output.address and output.address + size <= one["address"] + one["total_size"]
         for one in segments
     ):
         raise DriverError("an output of the calls in the graph lies in memory that torch does not hold")
-    memory = bytes_at(place.address, size)
-    found = memory.view(place.dtype).as_strided(place.shape, place.strides)
-    return found.conj() if place.is_conjugate else found
+    memory = bytes_at(output.address, size)
+    found = memory.view(output.dtype).as_strided(output.shape, output.strides)
+    return found.conj() if output.is_conjugate else found
 
 
 def _captured_graph(stream: int | None) -> ctypes.c_void_p:

@@ -1,7 +1,7 @@
 """Places in memory: the same call on copies of its tensors, with other memory for its outputs.
 
-A kernel whose tensors fill a good part of the L2 has another time where they lie elsewhere, by two percent
-and more, and each process has its own places. So the blocks of a short call take turns with many.
+A kernel whose tensors fill a good part of the L2 has another time if they lie elsewhere, by two percent and
+more, and each process has its own places. So the blocks of a short call take turns with many.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.memory import free_bytes
-from pytest_gpuperf.measure.timing.graph import places
+from pytest_gpuperf.measure.timing.graph import output_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,12 +47,12 @@ class Places:
 
     def __init__(self, fn: Callable[[], Any], elsewhere: Callable[[], CallElsewhere]) -> None:
         first = elsewhere()
-        self._sizes = [one.bytes for one in places(first()) if one.address not in first.addresses]
+        self._sizes = [one.bytes for one in output_memory(first()) if one.address not in first.addresses]
         size = first.nbytes + sum(self._sizes)
         if (most := PLACES * (size + 2 * _MOST_PAGES * _PAGE_BYTES)) > MOST_OF_FREE * free_bytes():
             raise GpuperfError(f"{PLACES} places take up to {most / 2**30:.3g} GiB")
-        self.others = [first]
-        """The call at all places but the first."""
+        self.calls: list[Any] = [fn, first]
+        """The call at each place; the first one has its own tensors."""
         self._outputs: list[list[Any]] = [[]]
         """Memory of outputs. The allocator gets one at a time, so that the next output lies there."""
         self._between: list[Any] = []
@@ -62,12 +62,11 @@ class Places:
             self._between.append(_memory(chance.randint(1, _MOST_PAGES) * _PAGE_BYTES))
             if at % 2:
                 self._outputs.append(self._memory())
-            elif len(self.others) < PLACES - 1:
-                self.others.append(elsewhere())
-        self._fns: Sequence[Callable[[], Any]] = (fn, *self.others)
+            elif len(self.calls) < PLACES:
+                self.calls.append(elsewhere())
         self._turn = self._free = 0
-        for one in self._fns:
-            one()  # what a call does once for each tensor
+        for one in self.calls:
+            one()  # a callable may do something once for each tensor
         originals.synchronize()
 
     def next(self) -> Callable[[], Any]:
@@ -76,16 +75,16 @@ class Places:
         at, self._turn = self._turn, self._turn + 1
         self._free = (at + at // PLACES) % PLACES
         self._outputs[self._free] = []
-        return self._fns[at % PLACES]
+        found: Callable[[], Any] = self.calls[at % PLACES]
+        return found
+
+    def agree(self, blocks: Sequence[Block]) -> bool:
+        """Return True if the shortest blocks at all places, in turn, have about the same time."""
+        least = [min(one.time_us for one in blocks[at::PLACES]) for at in range(PLACES)]
+        return max(least) <= MOST_APART * min(least)
 
     def _memory(self) -> list[Any]:
         return [_memory(size) for size in self._sizes]
-
-
-def agree(blocks: Sequence[Block]) -> bool:
-    """Return True if the shortest blocks at all places, in turn, have about the same time."""
-    least = [min(one.time_us for one in blocks[at::PLACES]) for at in range(PLACES)]
-    return max(least) <= MOST_APART * min(least)
 
 
 def _memory(size: int) -> Any:

@@ -281,7 +281,7 @@ class Timer:
 
 
 class _Instruments:
-    """What the timings on one device share: all of it has memory there."""
+    """Stamps, launch gap and burn of one device, which its timings share: they have memory there."""
 
     def __init__(self, _device: int) -> None:
         self.stamps = Stamps()

@@ -41,7 +41,7 @@ LIVE_CALLS = 8
 """Calls of another batch that are run again: each could leave its work out by chance."""
 PLAIN_CALLS = 2
 _chance = random.SystemRandom()
-"""The callable must not know what it chooses, so it has no seed."""
+"""Chooses without a seed: the callable must not know its choice."""
 _BLOCK_US, _NODE_US = 100, 3
 MOST_BLOCK_US = 20_000
 """Time of the GPU, and that for each node, that hides the host's launch of a graph."""
@@ -152,7 +152,7 @@ def reruns_of(batch: Batch) -> list[Rerun]:
     Raises:
         GpuperfError: Single calls of this batch cannot be run.
     """
-    others = batch.places.others if batch.places else []
+    others = batch.places.calls[1:] if batch.places else []
     elsewhere = [Rerun(one, by_events(), one) for one in _chance.sample(others, len(others))[:RERUN_CALLS]]
     if isinstance(batch, (HotBatch, ColdBatch)):
         (last, *rest), clock = _of_graph(batch), by_events()
