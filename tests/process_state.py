@@ -59,7 +59,7 @@ def process_state() -> dict[str, object]:
 
 
 def changes(before: dict[str, object]) -> dict[str, object]:
-    """Return what has changed since, as it is now; an import of torch is no change."""
+    """Return the changes since, as they are now; an import of torch does not count."""
     after = process_state()
     names = {name for name in before.keys() | after.keys() if name in before or name.startswith("$")}
     return {name: after.get(name) for name in names if before.get(name) != after.get(name)}

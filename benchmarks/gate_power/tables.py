@@ -50,7 +50,7 @@ def effects(summary: Summary) -> str:
 
 
 def detection(summary: Summary) -> str:
-    """Format what fails end to end, and the cost of unchanged tests, by baseline and class of times.
+    """Format the shares that fail end to end, and the cost of unchanged code, by baseline and times.
 
     Several sessions are shown for the main class of times only.
     Shares are in %, with 95 % bounds by card in brackets: those of the screen, times the share in turn.
@@ -85,7 +85,7 @@ def detection(summary: Summary) -> str:
 
 
 def headline(summary: Summary, live: Sequence[Part] = ()) -> str:
-    """Say in two sentences what one stored session finds, and how often unchanged code was wrongly judged."""
+    """Say in two sentences how much one stored session finds, and how many verdicts were wrong."""
     screen = summary.screens[0]
     share = _both(screen, _turn_of(screen, summary), "10")
     assert share is not None
@@ -201,7 +201,7 @@ def _cost(screen: Rule, turn: Rule | None) -> tuple[str, str, str]:
         return "—", "—", "—"
     share = screen.unchanged.drawn_share(SLOWER, FASTER)
     suspects = TESTS * share
-    # What is sent on as slower, and then at most wrongly slower in turn.
+    # The share sent on as slower, times the largest share that is wrongly slower in turn.
     wrong = screen.unchanged.by_process[1] * turn.unchanged.by_process[1]
     shares = (100 * (1 - (1 - wrong) ** tests) for tests in (10, 100, 1000))
     red = "/".join(f"{share:.2g}" if share < 99.5 else "100" for share in shares)

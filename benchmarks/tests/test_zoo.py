@@ -267,7 +267,7 @@ def test_process_that_does_not_start_later_is_a_crash() -> None:
 
 
 def raised(error: Exception, *, also_alone: bool = False) -> list[Tried]:
-    """Return what a timing that raises an exception comes to."""
+    """Return the results of a timing that raises an exception."""
 
     def fn() -> None:
         if also_alone:

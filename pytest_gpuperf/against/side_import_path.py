@@ -91,7 +91,7 @@ def main() -> None:
         path = filter(None, [plan["built"], os.environ.get("PYTHONPATH")])
         os.environ["PYTHONPATH"] = os.pathsep.join(path)
         sys.meta_path.insert(0, Built(plan["built"]))
-    # Before pytest puts folders of the tree ahead of this package; pytest warns of what it cannot rewrite.
+    # Before pytest puts folders of the tree ahead of this package; it warns if it cannot rewrite a module.
     import_module("pytest_gpuperf").__doc__ = "PYTEST_DONT_REWRITE"
     import pytest
 

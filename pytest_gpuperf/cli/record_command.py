@@ -38,7 +38,7 @@ def command(project: Project, run: str | None, drops: bool, incomplete: bool) ->
     """
     found = [load_run(path) for path in project.runs.resolve_all(run)]
     if incomplete:
-        found = [replace(one, complete=True, tests=(*filterfalse(_is_wrong, one.tests),)) for one in found]
+        found = [replace(one, complete=True, tests=tuple(filterfalse(_is_wrong, one.tests))) for one in found]
     for measured in found:
         _check(measured)
     for measured in found:

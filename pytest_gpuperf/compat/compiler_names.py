@@ -37,7 +37,7 @@ def launches_noted(note: Callable[[object], object]) -> Iterator[None]:
         return
 
     def hook(metadata: Any) -> None:
-        # `metadata.get()` would compute what the kernel's author adds to it.
+        # `metadata.get()` would compute the additions of the kernel's author.
         handle = getattr(metadata, "data", {}).get("function")
         if handle is not None:
             note(handle)
@@ -230,7 +230,7 @@ def replaced_driver(driver: object) -> Iterator[None]:
 
 
 _FUNCTIONS = {"cupy.cuda.compiler": "compile_using_nvrtc", "torch.cuda._utils": "_nvrtc_compile"}
-"""By module. CuPy calls its own only for what it does not find on disk."""
+"""By module. CuPy calls its own only for code that it does not find on disk."""
 
 
 @contextmanager

@@ -55,7 +55,7 @@ _COMPARE: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
     "in": (lambda words, word: word in str(words).split(), "breaks"),
     "not in": (lambda words, word: word not in str(words).split(), "breaks"),
 }
-"""What has to hold, and the words if it does not."""
+"""The condition, and the words if it does not hold."""
 _MEASURED = {"spills": "local_spill_instructions"}
 """Counters that stand for facts of compilers in measurements: both are 0 if nothing spills."""
 _LISTS = frozenset({"tensor_instructions", "copy_instructions"})

@@ -258,7 +258,7 @@ class Hooks:
         if state is None or self._runner is None or self._runner.report is None:
             return (yield)
         if not state.may_run:
-            # What the sanitizer found fails it here.
+            # The errors of the sanitizer fail it here.
             self._conclude(item, state)
         try:
             outcome = yield

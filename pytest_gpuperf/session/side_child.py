@@ -163,7 +163,7 @@ class Conversation:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Spare pytest's last garbage collections: nobody reads what they find, but the run waits."""
+        """Spare pytest's last garbage collections: nobody reads their findings, but the run waits."""
         gc.freeze()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -1,4 +1,4 @@
-"""What the first calls of a callable tell."""
+"""Findings of the first calls of a callable."""
 
 from __future__ import annotations
 

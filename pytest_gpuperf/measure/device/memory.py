@@ -302,7 +302,7 @@ def set_aside_restored() -> Iterator[None]:
 
 @contextmanager
 def l2_reset_after() -> Iterator[None]:
-    """Restore the part of the L2 that was set aside, and end what the block left persisting.
+    """Restore the part of the L2 that was set aside, and end the persisting lines that the block left.
 
     That includes the access policy of the current stream.
     """
