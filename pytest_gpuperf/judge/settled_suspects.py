@@ -41,9 +41,9 @@ def judge_settlement(
     if settlement is None or not {one.run for one in known.sessions}.issuperset(settlement.sessions):
         return replace(time, why=(NOT_SETTLED,), suspect=True), ""
     packages, machine = map(", ".join, origin.differences(known.sessions))
-    # By the host's clock, another machine's time may be anything.
-    on_other = math.inf if known.mode == "host" else MACHINE_PCT
-    fresh = compare_fresh(settlement, time, tolerance_pct, on_other if machine else 0.0)
+    # By the host's clock, unchanged calls differ by up to 62 % between processes of one machine.
+    least_pct = math.inf if known.mode == "host" else MACHINE_PCT if machine else 0.0
+    fresh = compare_fresh(settlement, time, tolerance_pct, least_pct)
     if settlement.how == "fresh" and fresh is not None:
         return _because(fresh, f"old code could not be timed in turn: {settlement.reason}"), ""
     turn = compare_restarts(settlement.against, tolerance_pct)
@@ -125,8 +125,8 @@ def compare_fresh(
 ) -> TimeComparison | None:
     """Judge the times of fresh processes by the screen: all outside on one side, or most of them inside.
 
-    They are at the clock of `time`, the first one next to the sessions. On another machine, only changes from
-    `least_pct` on count. Returns None if there are too few.
+    They are at the clock of `time`, the first one next to the sessions. Only changes from `least_pct` on count.
+    Returns None if there are too few.
     """
     changes = sorted(as_pct(math.log(us / time.baseline_us)) for us in settlement.fresh_us)
     if len(changes) < FRESH:
