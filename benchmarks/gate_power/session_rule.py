@@ -147,13 +147,15 @@ class Sessions:
         return self._typical[kernel]
 
     def of_other_cards(self, process: int) -> list[int]:
-        """Return all processes on other cards of the same model."""
-        card = self.card(process)
+        """Return all processes on other cards of the same model that have timed one of its kernels."""
+        card, kernels = self.card(process), {*self.of(process)}
         model = self._models.get(card, "")
         return [
             other
             for other in self.lines
-            if (own := self.card(other)) != card and self._models.get(own, "") == model
+            if (own := self.card(other)) != card
+            and self._models.get(own, "") == model
+            and kernels.intersection(self.of(other))
         ]
 
     def _cards(self) -> dict[str, list[int]]:
@@ -219,7 +221,7 @@ def judge_fresh(sessions: Sessions, stored: int, most: int) -> dict[str, Tally]:
         if time.decision.outcome is Outcome.PASS:
             return PASS, name
         settlement = Settlement(how="fresh", fresh_us=tuple(each.actual_us for each in fresh if each))
-        settled = compare_fresh(settlement, time, 0.0)
+        settled = compare_fresh(settlement, time, 0.0, math.inf if name == HOST else 0.0)
         assert settled is not None
         return settled.decision.outcome.value, name
 
