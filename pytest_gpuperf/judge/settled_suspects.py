@@ -125,8 +125,8 @@ def compare_fresh(
 ) -> TimeComparison | None:
     """Judge the times of fresh processes by the screen: all outside on one side, or most of them inside.
 
-    They are at the clock of `time`, the first one next to the sessions. Only changes from `least_pct` on count.
-    Returns None if there are too few.
+    They are at the clock of `time`, the first one next to the sessions. Only changes from `least_pct` on
+    count. Returns None if there are too few.
     """
     changes = sorted(as_pct(math.log(us / time.baseline_us)) for us in settlement.fresh_us)
     if len(changes) < FRESH:
