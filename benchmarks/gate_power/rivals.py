@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from benchmarks.gate_power.samples import SessionSample
     from benchmarks.gate_power.session_rule import Sessions
 
-    Baselines = Sequence[tuple[SessionSample, ...]]
-    """Drawn baselines, each with as many sessions as the rule asks for."""
+    News, Baselines = Sequence[SessionSample], Sequence[tuple[SessionSample, ...]]
+    """New measurements, and the drawn baseline of each, with as many sessions as the rule asks for."""
 
 LIMIT_PCT = 5.0
 SIGNIFICANT = 0.05
@@ -25,56 +25,52 @@ CLEAR_GAP = 0.005
 """nvbench's `clear_gap.relative` of the default preset."""
 
 
-def median_exceeds(new: SessionSample, baselines: Baselines) -> list[bool]:
+def median_exceeds(new: News, baselines: Baselines) -> list[bool]:
     """Return where the median of launches is over 5 % longer, as by `--benchmark-compare-fail=median:5%`."""
-    limit = median(new.launches_us) / (1 + LIMIT_PCT / 100)
-    return [median(each.launches_us) < limit for (each,) in baselines]
+    limits = [median(one.launches_us) / (1 + LIMIT_PCT / 100) for one in new]
+    return [median(each.launches_us) < limit for limit, (each,) in zip(limits, baselines, strict=True)]
 
 
-def do_bench_exceeds(new: SessionSample, baselines: Baselines) -> list[bool]:
+def do_bench_exceeds(new: News, baselines: Baselines) -> list[bool]:
     """Return where the median of `triton.testing.do_bench` is over 5 % longer."""
-    limit = new.do_bench_us / (1 + LIMIT_PCT / 100)
-    return [each.do_bench_us < limit for (each,) in baselines]
+    limits = [one.do_bench_us / (1 + LIMIT_PCT / 100) for one in new]
+    return [each.do_bench_us < limit for limit, (each,) in zip(limits, baselines, strict=True)]
 
 
-def three_sigma(new: SessionSample, baselines: Baselines) -> list[bool]:
+def three_sigma(new: News, baselines: Baselines) -> list[bool]:
     """Return where the median of launches is three standard deviations above the mean of the sessions."""
     known = [[median(each.launches_us) for each in baseline] for baseline in baselines]
-    return [median(new.launches_us) > fmean(times) + SIGMAS * stdev(times) for times in known]
+    limits = [fmean(times) + SIGMAS * stdev(times) for times in known]
+    return [median(one.launches_us) > limit for one, limit in zip(new, limits, strict=True)]
 
 
-def clear_gap(new: SessionSample, baselines: Baselines) -> list[bool]:
+def clear_gap(new: News, baselines: Baselines) -> list[bool]:
     """Return where `nvbench-compare-robust` says SLOW: the ranges of launches have a gap, in cycles, too.
 
     A range is from the shortest launch to the third quartile. Source: NVIDIA/nvbench, 2df385f,
     docs/nvbench_compare_robust.md. Here are 30 launches; nvbench takes more, and flushes the L2 before each.
     """
-    low, clock = min(new.launches_us), new.timing.sm_clock_mhz
     found = []
-    for (each,) in baselines:
-        gap, other = low / quantiles(each.launches_us, n=4)[2], each.timing.sm_clock_mhz
+    for one, (each,) in zip(new, baselines, strict=True):
+        clock, other = one.timing.sm_clock_mhz, each.timing.sm_clock_mhz
+        gap = min(one.launches_us) / quantiles(each.launches_us, n=4)[2]
         in_cycles = gap * clock / other if clock and other else gap
         found.append(min(gap, in_cycles) >= 1 + CLEAR_GAP)
     return found
 
 
-def launches_differ(new: SessionSample, baselines: Baselines) -> list[bool]:
+def launches_differ(new: News, baselines: Baselines) -> list[bool]:
     """Return where launches are longer by the Mann-Whitney test at 5 %, one-sided."""
     from scipy.stats import mannwhitneyu
 
-    longer = mannwhitneyu(
-        [new.launches_us] * len(baselines),
-        [each.launches_us for (each,) in baselines],
-        alternative="greater",
-        axis=1,
-    )
-    return [bool(p < SIGNIFICANT) for p in longer.pvalue]
+    launches = [one.launches_us for one in new], [each.launches_us for (each,) in baselines]
+    return [bool(p < SIGNIFICANT) for p in mannwhitneyu(*launches, alternative="greater", axis=1).pvalue]
 
 
 class Rival(NamedTuple):
     """Rule with the seconds of its measurement."""
 
-    exceeds: Callable[[SessionSample, Baselines], list[bool]]
+    exceeds: Callable[[News, Baselines], list[bool]]
     seconds: Callable[[SessionSample], float]
     stored: int = 1
     """Number of sessions of a baseline."""
@@ -95,12 +91,17 @@ def judge(sessions: Sessions, most: int, rival: Rival) -> Tally:
     for process, lines in sessions.lines.items():
         others = sessions.others(process)
         chosen = draws(others, rival.stored, most, str(process)) if len(others) >= rival.stored else []
+        cases = []
         for (kernel, dose), fresh in lines.items():
             for base in {0, dose} if kernel not in IN_STEPS else {dose}:
                 drawn = [tuple(sessions.lines[at].get((kernel, base)) for at in draw) for draw in chosen]
                 known = [whole for draw in drawn if len(whole := tuple(filter(None, draw))) == rival.stored]
                 if kernel in sessions.kernels and known:
-                    outcomes = [SLOWER if slower else PASS for slower in rival.exceeds(fresh, known)]
-                    slower_by = None if base == dose else dose
-                    counted.add(kernel, slower_by, sessions.card(process), outcomes, process)
+                    cases.append((kernel, None if base == dose else dose, [fresh] * len(known), known))
+        # All at once: each call of SciPy takes a millisecond.
+        new, baselines = ([one for case in cases for one in case[at]] for at in (2, 3))
+        slower = iter(rival.exceeds(new, baselines) if cases else ())
+        for kernel, slower_by, _, known in cases:
+            outcomes = [SLOWER if next(slower) else PASS for _ in known]
+            counted.add(kernel, slower_by, sessions.card(process), outcomes, process)
     return counted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from functools import cache
 from itertools import combinations
 from math import comb
 from random import Random
@@ -117,6 +118,7 @@ class Sessions:
             groups.append([math.log(time_at(timing, mhz)) for timing in timings])
         return sd_pct(groups)
 
+    @cache  # noqa: B019 - an analysis has one of these, and asks for a third of them again
     def screened(
         self, process: int, stored: tuple[int, ...], kernel: str, base: int, dose: int
     ) -> TimeComparison | None:

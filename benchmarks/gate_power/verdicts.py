@@ -54,12 +54,14 @@ def bounds_by_unit(units: Sequence[tuple[int, int]]) -> tuple[float, float]:
         return clopper_pearson(count if slower else 0, count)
     if count == 1:
         return 0.0, 1.0
-    rng = Random(f"{units}")
-    shares = []
-    for _ in range(RESAMPLES):
-        chosen = rng.choices(units, k=count)
-        shares.append(sum(found for found, _ in chosen) / sum(each for _, each in chosen))
-    shares.sort()
+    import numpy as np
+
+    # NumPy goes on with the state of Python's generator, and takes the same units in a tenth of the time.
+    state, stream = Random(f"{units}").getstate()[1], np.random.RandomState()
+    stream.set_state(("MT19937", state[:-1], state[-1]))
+    chosen = (stream.random_sample(RESAMPLES * count) * count).astype(int)
+    found, each = np.array(units)[chosen].reshape(RESAMPLES, count, 2).sum(axis=1).T
+    shares = sorted((found / each).tolist())
     return shares[RESAMPLES // 40], shares[-RESAMPLES // 40 - 1]
 
 

@@ -29,7 +29,8 @@ def test_a_regression_and_equal_environments_are_told(
     (cases / "test_same.py").write_text(TEST.replace("def test_k(gpuperf):", PAIR))
     monkeypatch.setattr(environments, "FOLDER", cases)
     monkeypatch.setattr(environments, "visible_gpus", lambda: [VisibleGpu("GPU-0", "nvidia-h200")])
-    monkeypatch.setenv("PYTHONPATH", f"{TESTS}:{PLUGIN}")
+    (tmp_path / "torch.py").touch()  # the fake GPU needs no torch, whose import takes seconds in each process
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{TESTS}:{PLUGIN}")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "fake_gpu,pytest_gpuperf.plugin.entry")
     monkeypatch.setenv("PYTEST_ADDOPTS", "--gpuperf-counters=off -ogpuperf_budget=0.01")

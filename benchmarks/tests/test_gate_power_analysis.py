@@ -97,15 +97,15 @@ def test_robust_rule_needs_a_gap_in_cycles() -> None:
         return msgspec.structs.replace(session, timing=timing)
 
     old, new = (at_clock(a_session(at, "k", 0, 10 + at / 5), 1980) for at in range(2))
-    assert rivals.clear_gap(new, [(old,)]) == [True]
-    assert rivals.clear_gap(at_clock(new, 1930), [(old,)]) == [False]
-    assert rivals.clear_gap(old, [(new,)]) == [False]
+    assert rivals.clear_gap([new], [(old,)]) == [True]
+    assert rivals.clear_gap([at_clock(new, 1930)], [(old,)]) == [False]
+    assert rivals.clear_gap([old], [(new,)]) == [False]
 
 
 def test_three_sigma_needs_the_spread_of_the_sessions() -> None:
     known = tuple(a_session(at, "k", 0, 10.0 + at / 10) for at in range(5))
-    assert rivals.three_sigma(a_session(5, "k", 0, 10.6), [known]) == [False]
-    assert rivals.three_sigma(a_session(5, "k", 0, 10.7), [known]) == [True]
+    assert rivals.three_sigma([a_session(5, "k", 0, 10.6)], [known]) == [False]
+    assert rivals.three_sigma([a_session(5, "k", 0, 10.7)], [known]) == [True]
 
 
 def test_rules_of_the_former_gate_are_read() -> None:
@@ -226,8 +226,8 @@ def test_same_samples_give_the_same_summary(summary: Summary) -> None:
 
 
 def test_rivals_compare_with_one_stored_session() -> None:
-    new, same, slower = (a_session(0, "k", 0, time_us) for time_us in (105.1, 105.1, 100.0))
-    baselines = [(same,), (slower,)]
+    one, same, slower = (a_session(0, "k", 0, time_us) for time_us in (105.1, 105.1, 100.0))
+    new, baselines = [one, one], [(same,), (slower,)]
     assert rivals.median_exceeds(new, baselines) == [False, True]
     assert rivals.do_bench_exceeds(new, baselines) == [False, False]  # 108.1 and 103
     assert rivals.launches_differ(new, baselines) == [False, True]

@@ -49,7 +49,8 @@ def _optimiser(name: str, device: torch.device) -> Honest:
     kind, options = OPTIMISERS[name]
     if not hasattr(torch.optim, kind):
         raise ImportError(f"torch {torch.__version__} has no optimiser {kind}")
-    parameters = [nn.Parameter(matrix(device)) for _ in range(3)]
+    size = SIZE // 4 if device.type == "cpu" else SIZE  # a CPU takes seconds for Muon
+    parameters = [nn.Parameter(matrix(device, size, size)) for _ in range(3)]
     optimiser = getattr(torch.optim, kind)(parameters, lr=1e-4, **options)
 
     def step(*gradients: torch.Tensor) -> list[torch.Tensor]:
@@ -58,7 +59,7 @@ def _optimiser(name: str, device: torch.device) -> Honest:
         optimiser.step()
         return [parameter.detach() for parameter in parameters]
 
-    return Honest(step, tuple(matrix(device) for _ in parameters))
+    return Honest(step, tuple(matrix(device, size, size) for _ in parameters))
 
 
 for _name in OPTIMISERS:
