@@ -72,8 +72,6 @@ def test_git_bisect_finds_a_planted_regression(tmp_path: Path) -> None:
     project.restarts = "1"
     good = project.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": TEST})
     project.commit({"kernels.py": "def kernel(): return 9.0 + 1.0\n"})
-    project.commit({"kernels.py": "def kernel(: return 10.0\n"})
-    project.commit({"kernels.py": "def kernel(): return 8.0 + 2.0\n"})
     planted = project.commit({"kernels.py": "def kernel(): return 12.0\n"})
     project.commit({"README": "slow"})
     project.git("bisect", "start", "HEAD", good)
