@@ -15,36 +15,35 @@ if TYPE_CHECKING:
     from benchmarks.gate_power.samples import SessionSample
     from benchmarks.gate_power.session_rule import Sessions
 
-    News, Baselines = Sequence[SessionSample], Sequence[tuple[SessionSample, ...]]
-    """New measurements, and the drawn baseline of each, with as many sessions as the rule asks for."""
+    Baselines = Sequence[tuple[SessionSample, ...]]
+    """Baseline drawn for each new measurement, with as many sessions as the rule asks for."""
 
-LIMIT_PCT = 5.0
+LIMIT = 1.05
 SIGNIFICANT = 0.05
 SIGMAS = 3.0
 CLEAR_GAP = 0.005
 """nvbench's `clear_gap.relative` of the default preset."""
 
 
-def median_exceeds(new: News, baselines: Baselines) -> list[bool]:
+def median_exceeds(new: Sequence[SessionSample], baselines: Baselines) -> list[bool]:
     """Return where the median of launches is over 5 % longer, as by `--benchmark-compare-fail=median:5%`."""
-    limits = [median(one.launches_us) / (1 + LIMIT_PCT / 100) for one in new]
+    limits = [median(one.launches_us) / LIMIT for one in new]
     return [median(each.launches_us) < limit for limit, (each,) in zip(limits, baselines, strict=True)]
 
 
-def do_bench_exceeds(new: News, baselines: Baselines) -> list[bool]:
+def do_bench_exceeds(new: Sequence[SessionSample], baselines: Baselines) -> list[bool]:
     """Return where the median of `triton.testing.do_bench` is over 5 % longer."""
-    limits = [one.do_bench_us / (1 + LIMIT_PCT / 100) for one in new]
-    return [each.do_bench_us < limit for limit, (each,) in zip(limits, baselines, strict=True)]
+    return [each.do_bench_us < one.do_bench_us / LIMIT for one, (each,) in zip(new, baselines, strict=True)]
 
 
-def three_sigma(new: News, baselines: Baselines) -> list[bool]:
+def three_sigma(new: Sequence[SessionSample], baselines: Baselines) -> list[bool]:
     """Return where the median of launches is three standard deviations above the mean of the sessions."""
     known = [[median(each.launches_us) for each in baseline] for baseline in baselines]
     limits = [fmean(times) + SIGMAS * stdev(times) for times in known]
     return [median(one.launches_us) > limit for one, limit in zip(new, limits, strict=True)]
 
 
-def clear_gap(new: News, baselines: Baselines) -> list[bool]:
+def clear_gap(new: Sequence[SessionSample], baselines: Baselines) -> list[bool]:
     """Return where `nvbench-compare-robust` says SLOW: the ranges of launches have a gap, in cycles, too.
 
     A range is from the shortest launch to the third quartile. Source: NVIDIA/nvbench, 2df385f,
@@ -59,7 +58,7 @@ def clear_gap(new: News, baselines: Baselines) -> list[bool]:
     return found
 
 
-def launches_differ(new: News, baselines: Baselines) -> list[bool]:
+def launches_differ(new: Sequence[SessionSample], baselines: Baselines) -> list[bool]:
     """Return where launches are longer by the Mann-Whitney test at 5 %, one-sided."""
     from scipy.stats import mannwhitneyu
 
@@ -70,7 +69,7 @@ def launches_differ(new: News, baselines: Baselines) -> list[bool]:
 class Rival(NamedTuple):
     """Rule with the seconds of its measurement."""
 
-    exceeds: Callable[[News, Baselines], list[bool]]
+    exceeds: Callable[[Sequence[SessionSample], Baselines], list[bool]]
     seconds: Callable[[SessionSample], float]
     stored: int = 1
     """Number of sessions of a baseline."""
@@ -97,10 +96,10 @@ def judge(sessions: Sessions, most: int, rival: Rival) -> Tally:
                 drawn = [tuple(sessions.lines[at].get((kernel, base)) for at in draw) for draw in chosen]
                 known = [whole for draw in drawn if len(whole := tuple(filter(None, draw))) == rival.stored]
                 if kernel in sessions.kernels and known:
-                    cases.append((kernel, None if base == dose else dose, [fresh] * len(known), known))
+                    cases.append((kernel, None if base == dose else dose, fresh, known))
         # All at once: each call of SciPy takes a millisecond.
-        new, baselines = ([one for case in cases for one in case[at]] for at in (2, 3))
-        slower = iter(rival.exceeds(new, baselines) if cases else ())
+        new = [fresh for _, _, fresh, known in cases for _ in known]
+        slower = iter(rival.exceeds(new, [each for *_, known in cases for each in known]) if cases else ())
         for kernel, slower_by, _, known in cases:
             outcomes = [SLOWER if next(slower) else PASS for _ in known]
             counted.add(kernel, slower_by, sessions.card(process), outcomes, process)

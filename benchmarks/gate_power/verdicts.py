@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -54,11 +55,8 @@ def bounds_by_unit(units: Sequence[tuple[int, int]]) -> tuple[float, float]:
         return clopper_pearson(count if slower else 0, count)
     if count == 1:
         return 0.0, 1.0
-    import numpy as np
-
-    # NumPy goes on with the state of Python's generator, and takes the same units in a tenth of the time.
     state, stream = Random(f"{units}").getstate()[1], np.random.RandomState()
-    stream.set_state(("MT19937", state[:-1], state[-1]))
+    stream.set_state(("MT19937", np.array(state[:-1], np.uint32), state[-1], 0, 0.0))  # as `choices`, faster
     chosen = (stream.random_sample(RESAMPLES * count) * count).astype(int)
     found, each = np.array(units)[chosen].reshape(RESAMPLES, count, 2).sum(axis=1).T
     shares = sorted((found / each).tolist())

@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmarks.gate_power import sample
 from benchmarks.gate_power.kernels import BY_HOST, IN_STEPS, KERNELS
 from benchmarks.gate_power.sample import PAIRS, Sampler
 from benchmarks.gate_power.samples import Began, Failed, Line, RestartSample, SessionSample, Writer, read
@@ -31,7 +30,7 @@ def sampled(
     monkeypatch: pytest.MonkeyPatch, session: str, take_turns: str, steps: int, kernels: str = ""
 ) -> list[Line]:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
-    monkeypatch.setattr(sample, "BUDGET_S", 0.0)
+    monkeypatch.setattr("benchmarks.gate_power.sample.BUDGET_S", 0.0)
     lines: list[Line] = []
     ended: list[str] = []
 
@@ -130,8 +129,7 @@ def test_sides_go_first_in_alternate_restarts() -> None:
             return self.answer
 
     for restart in range(2):
-        sides = {"A": Side("A"), "B": Side("B")}
-        Sampler(lambda _: None, 60, kernels="gather")._restart(restart, sides)  # type: ignore[arg-type]
+        Sampler(lambda _: None, 60, kernels="gather")._restart(restart, {"A": Side("A"), "B": Side("B")})  # type: ignore[dict-item]
     ahead = [f"{side} {does}" for side in "ABBA" for does in ("begins", "is ready")]
     assert stage == ahead
 

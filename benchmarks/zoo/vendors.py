@@ -24,10 +24,9 @@ HEADS = (2, 4, 256, 64)
 def _product(
     name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtype = torch.float16
 ) -> None:
-    """Add a product of matrices, next to the same in float64."""
+    """Add a product of matrices, smaller on a slow CPU, next to the same in float64."""
 
     def make(device: torch.device) -> Honest:
-        # A CPU takes seconds for a large product.
         sizes = [[min(size, 512) for size in shape] if device.type == "cpu" else shape for shape in shapes]
         args = tuple((torch.randn(size, device=device) / size[-1] ** 0.25).to(dtype) for size in sizes)
         return close(fn, args, lambda *args: fn(*(one.double() for one in args)))
