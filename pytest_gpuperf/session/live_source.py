@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.against.callable_rounds import time_in_turn
 from pytest_gpuperf.compat.compiler_names import choices_noted, choices_pinned
-from pytest_gpuperf.compat.torch_names import templates_pinned
 from pytest_gpuperf.judge.autotuner_choices import other_choices
 from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.records.kernel_code import is_same_code
@@ -140,6 +139,8 @@ class LiveSource:
         self, choice: Mapping[str, str], call: Call, known: MeasurementBaseline | None, timing: Timing
     ) -> float | None:
         """Time the call again, with the configurations that autotuners had chosen for the baseline."""
+        from pytest_gpuperf.compat.torch_names import templates_pinned
+
         time_us = None
         # What fails has a time all the same.
         with suppress(Exception), choices_pinned(choice), templates_pinned(choice):

@@ -28,8 +28,9 @@ def test_without_the_flag_nothing_heavy_is_imported(pytester: pytest.Pytester) -
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-def test_the_controller_leaves_torch_to_its_workers() -> None:
-    modules = ("plugin.hook_selection", "plugin.controller", "session.progress", "session.late_work")
+def test_torch_is_left_to_what_computes_with_it() -> None:
+    """The controller has no use for it, and the tests' fake GPU replaces it."""
+    modules = ("plugin.hook_selection", "plugin.controller", "session.late_work", "session.live_source")
     imports = ", ".join(f"pytest_gpuperf.{name}" for name in modules)
     code = f"import sys, {imports}; sys.exit(str({{'torch', 'numpy', 'scipy'}} & {{*sys.modules}}))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
