@@ -175,6 +175,16 @@ def test_too_little_memory_never_changes_the_mode(gpu: SimulatedGpu, mode: str) 
         prepared_(allocating(gpu, 600, 4000), mode)
 
 
+def test_memory_that_another_allocator_lacks_does_not_change_the_mode_either(gpu: SimulatedGpu) -> None:
+    def fn() -> None:
+        gpu.launch(50)
+        if gpu.captures:
+            raise RuntimeError("CUDA error: out of memory")
+
+    with pytest.raises(GpuperfError, match="the GPU is out of memory: a tensor more is needed"):
+        prepared_(fn, "auto")
+
+
 @pytest.mark.parametrize("mode", ["queued", "host"])
 def test_modes_without_a_graph_need_no_memory_for_it(gpu: SimulatedGpu, mode: str) -> None:
     assert prepared_(allocating(gpu, 600, 4000), mode).mode == mode

@@ -13,6 +13,8 @@ from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.records import (
+    Accuracy,
+    Correctness,
     Measurement,
     MetricValue,
     OtherTime,
@@ -229,6 +231,9 @@ def test_message_lines_are_printable_and_not_commands(parts: list[str]) -> None:
     assert lines[-1] == "gpuperf: next"
 
 
+GUARDS_ACCURACY = TestBaseline(measurements={"main": MeasurementBaseline(accuracy=Accuracy(dtype="float32"))})
+
+
 @pytest.mark.parametrize(
     ("known", "now", "gone"),
     [
@@ -236,8 +241,9 @@ def test_message_lines_are_printable_and_not_commands(parts: list[str]) -> None:
         (baseline(5.3, {"instructions": 5.0}), {"main": measured()}, "counters"),
         (baseline(5.3, {"instructions": 5.0}), {"main": measured(None)}, "time and counters"),
         (baseline(), {"other": measured()}, "time"),
+        (GUARDS_ACCURACY, {"main": Measurement(correctness=Correctness(passed=True))}, "accuracy"),
     ],
-    ids=["nothing", "no counters", "only a check", "another label"],
+    ids=["nothing", "no counters", "only a check", "another label", "no accuracy"],
 )
 def test_part_of_the_baseline_that_was_not_measured_fails(
     known: TestBaseline, now: dict[str, Measurement], gone: str

@@ -19,8 +19,6 @@ from pytest_gpuperf.records.change import printable
 
 GOOD, BAD, SKIPPED = 0, 1, 125
 """Exit statuses; git takes any other one below 128 for a bad commit."""
-OF_CODE = (Status.WRONG, Status.REGRESSED, Status.LIMIT)
-"""Verdicts for which the commit is bad."""
 NOTHING_KNOWN = "no verdicts; expected a COMMAND that runs `pytest --gpuperf` and no other --gpuperf-json"
 
 
@@ -43,7 +41,7 @@ def command(line: tuple[str, ...]) -> None:
     """Tell `git bisect run` if a commit is good or bad.
 
     COMMAND runs `pytest --gpuperf`, as it is or in a script that builds first. The exit status is 0 if all
-    tests pass, 1 if one is wrong, slower or outside a limit, and in any other case 125: git skips the commit.
+    tests pass, 1 if one is slower, and in any other case 125: git skips the commit.
     """
     status, why = _judged(line)
     name = {GOOD: "good", BAD: "bad", SKIPPED: "skipped"}[status]
@@ -68,7 +66,7 @@ def _judged(line: tuple[str, ...]) -> tuple[int, str]:
             found = msgspec.json.decode(path.read_bytes(), type=_Verdicts)
     if found is None:
         return SKIPPED, NOTHING_KNOWN
-    bad = [one for one in found.tests if one.verdict in OF_CODE and not one.expected_failure]
+    bad = [one for one in found.tests if one.verdict is Status.REGRESSED and not one.expected_failure]
     if bad:
         return BAD, f"{bad[0].nodeid} is {bad[0].verdict.value}"
     unclear = [one for one in found.tests if one.verdict not in (Status.PASS, Status.IMPROVED)]

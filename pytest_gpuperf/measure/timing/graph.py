@@ -31,6 +31,7 @@ from pytest_gpuperf.measure.device.driver import (
     DriverError,
 )
 from pytest_gpuperf.measure.device.memory import bytes_at, free_bytes, no_garbage_collection
+from pytest_gpuperf.records.settlement import is_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -83,7 +84,7 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
             # Ending a broken capture fails too; the first failure has the reason.
             first = error.__context__ or error
             for one in (error, first):
-                if isinstance(one, torch.cuda.OutOfMemoryError):
+                if is_out_of_memory(str(one)):
                     raise out_of_memory(one) from error
             raise NotCapturableError(str(first).strip().split("\n")[0] or type(first).__name__) from error
     if any("CUDA Graph is empty" in str(warning.message) for warning in caught):
@@ -140,7 +141,7 @@ def out_of_memory(error: Exception) -> OutOfMemoryError:
     """Return the error for a callable whose outputs do not fit into a graph's own memory.
 
     Args:
-        error: torch's error, which says how much was asked for.
+        error: Torch's error says how much was asked for; CUDA's, by another allocator, does not.
     """
     asked = re.search(r"Tried to allocate ([\d.]+ \w+)", str(error))
     return OutOfMemoryError(
