@@ -12,14 +12,7 @@ from judging import baseline, verdict
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.records import (
-    Accuracy,
-    Correctness,
-    Measurement,
-    MetricValue,
-    OtherTime,
-    Verification,
-)
+from pytest_gpuperf.records import Accuracy, Correctness, Measurement, MetricValue, OtherTime, Verification
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import NODEID, in_turn, measured, origin_of, profile, queued, record, timing
 
@@ -243,7 +236,6 @@ GUARDS_ACCURACY = TestBaseline(measurements={"main": MeasurementBaseline(accurac
         (baseline(), {"other": measured()}, "time"),
         (GUARDS_ACCURACY, {"main": Measurement(correctness=Correctness(passed=True))}, "accuracy"),
     ],
-    ids=["nothing", "no counters", "only a check", "another label", "no accuracy"],
 )
 def test_part_of_the_baseline_that_was_not_measured_fails(
     known: TestBaseline, now: dict[str, Measurement], gone: str

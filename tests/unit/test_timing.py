@@ -314,10 +314,7 @@ def test_known_model_of_much_slower_code_fits_the_new_time(bench: Bench) -> None
 
 
 def short(
-    bench: Bench,
-    *elsewhere_us: float,
-    events_us: Sequence[float] = (5.0,),
-    known: KnownTime | None = None,
+    bench: Bench, *elsewhere_us: float, events_us: Sequence[float] = (5.0,), known: KnownTime | None = None
 ) -> Timing:
     """Return the time of a call of 4.5 µs, which takes other times at several places."""
     times = itertools.cycle(events_us)
