@@ -137,7 +137,7 @@ def replay_us(graph: torch.cuda.CUDAGraph) -> float:
     return originals.elapsed_us(start, end)
 
 
-def out_of_memory(error: Exception) -> OutOfMemoryError:
+def out_of_memory(error: BaseException) -> OutOfMemoryError:
     """Return the error for a callable whose outputs do not fit into a graph's own memory.
 
     Args:
