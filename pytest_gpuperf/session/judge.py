@@ -61,16 +61,16 @@ class Judge:
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
         self.expected = Expectations(store, environment, self._cards)
         self._newest = next(iter(recorded), None)
-        self._accept = {run.id: _accept_command(settings, run) for run in recorded}
         self.recorded = {test.nodeid: run for run in reversed(recorded) for test in run.tests}
         """The recorded run that has a test, by node id."""
+        self._labels = {test.nodeid: {*test.measurements} for run in reversed(recorded) for test in run.tests}
         self._replays = bool(recorded)
         self._other_gpus = self.expected.other_gpus
 
     def accept(self, nodeid: str = "") -> str:
         """Return the command that makes the run that has a test the baseline."""
         run = self.recorded.get(nodeid, self._newest)
-        return self._accept[run.id] if run is not None else ACCEPT
+        return _accept_command(self.settings, run) if run is not None else ACCEPT
 
     def _hints(self, nodeid: str) -> Hints:
         accept = self.accept(nodeid)
@@ -161,6 +161,8 @@ class Judge:
             errors: Mistakes that the user must fix before the test can be judged.
         """
         hints, compiled_hints = self._hints(record.nodeid), self._compiled_hints(record.nodeid)
+        if not record.failure and self._labels.get(record.nodeid, set()) > record.measurements.keys():
+            hints = compiled_hints  # the recording is of another test
         result = judge(
             record,
             *self.expected.expected(record, self.settings.tolerance_pct, hints, compiled_hints),
@@ -197,7 +199,5 @@ class Judge:
 
 
 def _accept_command(settings: Settings, recorded: Run) -> str:
-    replayed = settings.replay
-    if replayed == "auto":
-        replayed = show_path(recording_path(settings.baselines, recorded))
-    return f"{ACCEPT} {replayed}"
+    path = show_path(recording_path(settings.baselines, recorded))
+    return f"{ACCEPT} {path if settings.replay == 'auto' else settings.replay}"

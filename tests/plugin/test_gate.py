@@ -164,11 +164,15 @@ def test_failure_goes_away_by_the_command_that_it_suggests(
     project.run("--gpuperf-strict").assert_outcomes(passed=1)
 
 
-def test_test_without_its_fixture_fails(project: Project, pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("body", ["def test_k(): pass", "def test_k(gpuperf): return"])
+def test_call_that_is_gone_fails(project: Project, pytester: pytest.Pytester, body: str) -> None:
     project.baseline(100.0)
     project.judged(100.0)
-    pytester.makepyfile(test_k="def test_k(): pass\ndef test_other(gpuperf): gpuperf.time(len)\n")
-    project.run().assert_outcomes(failed=1, skipped=1)
+    pytester.makepyfile(test_k=f"{body}\ndef test_other(gpuperf): gpuperf.time(len)\n")
+    failed = project.run()
+    failed.assert_outcomes(failed=1, skipped=1)
+    # The recording still has the call, so accepting it would change nothing.
+    failed.stdout.fnmatch_lines(["*--gpuperf-replay=never --gpuperf-update=changed test_k.py"])
 
 
 def test_plain_test_outside_of_the_rootdir_is_left_alone(project: Project, tmp_path: Path) -> None:

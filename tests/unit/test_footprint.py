@@ -25,7 +25,6 @@ def sizes(fn: Callable[[torch.Tensor], object], x: torch.Tensor = X) -> tuple[in
 @pytest.mark.parametrize(
     ("fn", "output_bytes", "written_bytes"),
     [(torch.clone, 4000, 4000), (lambda x: x, 0, 0), (lambda x: torch.ones(1).expand(10, 100), 4, 4)],
-    ids=["new", "argument", "expanded"],
 )
 def test_only_what_is_new_is_written(
     fn: Callable[[torch.Tensor], object], output_bytes: int, written_bytes: int

@@ -83,9 +83,8 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
             _recover()
             # Ending a broken capture fails too; the first failure has the reason.
             first = error.__context__ or error
-            for one in (error, first):
-                if is_out_of_memory(str(one)):
-                    raise out_of_memory(one) from error
+            if lack := next((one for one in (error, first) if is_out_of_memory(str(one))), None):
+                raise out_of_memory(lack) from error
             raise NotCapturableError(str(first).strip().split("\n")[0] or type(first).__name__) from error
     if any("CUDA Graph is empty" in str(warning.message) for warning in caught):
         raise nothing_launched()

@@ -50,9 +50,7 @@ def test_launches_of_one_kernel_have_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [run(record(failure="RuntimeError", main=measured())), one_test(correct=False)],
-    ids=["raised", "wrong"],
+    "bad", [run(record(failure="RuntimeError", main=measured())), one_test(correct=False)]
 )
 def test_rows_of_a_failed_test_are_marked(bad: Run) -> None:
     assert to_frame(bad).failed.all()
