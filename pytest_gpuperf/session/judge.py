@@ -61,6 +61,7 @@ class Judge:
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
         self.expected = Expectations(store, environment, self._cards)
         self._newest = next(iter(recorded), None)
+        self._accept = {run.id: _accept_command(settings, run) for run in recorded}
         self.recorded = {test.nodeid: run for run in reversed(recorded) for test in run.tests}
         """The recorded run that has a test, by node id."""
         self._labels = {test.nodeid: {*test.measurements} for run in reversed(recorded) for test in run.tests}
@@ -70,7 +71,7 @@ class Judge:
     def accept(self, nodeid: str = "") -> str:
         """Return the command that makes the run that has a test the baseline."""
         run = self.recorded.get(nodeid, self._newest)
-        return _accept_command(self.settings, run) if run is not None else ACCEPT
+        return self._accept[run.id] if run is not None else ACCEPT
 
     def _hints(self, nodeid: str) -> Hints:
         accept = self.accept(nodeid)
