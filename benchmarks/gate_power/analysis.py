@@ -210,6 +210,7 @@ def _between_cards_pct(sessions: session_rule.Sessions) -> float:
         for process in sessions.lines
         for other in sessions.of_other_cards(process)
         for kernel in sessions.of(process)
+        if kernel not in BY_HOST
     )
     return max((abs(time.decision.change_pct) for time in found if time is not None), default=0.0)
 

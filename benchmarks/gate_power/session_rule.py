@@ -118,7 +118,7 @@ class Sessions:
             groups.append([math.log(time_at(timing, mhz)) for timing in timings])
         return sd_pct(groups)
 
-    @cache  # noqa: B019 - an analysis has one of these, and asks for a third of them again
+    @cache  # noqa: B019 - an analysis has one object, and asks a third of its questions twice
     def screened(
         self, process: int, stored: tuple[int, ...], kernel: str, base: int, dose: int
     ) -> TimeComparison | None:

@@ -181,7 +181,8 @@ def test_fresh_processes_and_restarts_settle_suspects(summary: Summary) -> None:
 
 def test_other_cards_are_of_the_same_model() -> None:
     lines = [a_session(at, "k", 0, 10.0, card=f"GPU-{at % 3}") for at in range(9)]
-    models = {"GPU-0": "h200", "GPU-1": "h200", "GPU-2": "h100"}
+    lines.append(a_session(9, "other", 0, 10.0, card="GPU-3"))
+    models = {"GPU-0": "h200", "GPU-1": "h200", "GPU-2": "h100", "GPU-3": "h200"}
     sessions = session_rule.Sessions(lines, models)
     assert {sessions.card(other) for other in sessions.of_other_cards(0)} == {"GPU-1"}
 

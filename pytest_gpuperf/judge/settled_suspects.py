@@ -41,7 +41,7 @@ def judge_settlement(
     if settlement is None or not {one.run for one in known.sessions}.issuperset(settlement.sessions):
         return replace(time, why=(NOT_SETTLED,), suspect=True), ""
     packages, machine = map(", ".join, origin.differences(known.sessions))
-    # By the host's clock, unchanged calls differ by up to 62 % between processes of one machine.
+    # By the host's clock, unchanged calls differ by up to 84 % between two processes on one card.
     least_pct = math.inf if known.mode == "host" else MACHINE_PCT if machine else 0.0
     fresh = compare_fresh(settlement, time, tolerance_pct, least_pct)
     if settlement.how == "fresh" and fresh is not None:

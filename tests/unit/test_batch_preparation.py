@@ -181,7 +181,7 @@ def test_memory_that_another_allocator_lacks_does_not_change_the_mode_either(gpu
         if gpu.captures:
             raise RuntimeError("CUDA error: out of memory")
 
-    with pytest.raises(GpuperfError, match="the GPU is out of memory: a tensor more is needed"):
+    with pytest.raises(GpuperfError, match="the GPU is out of memory: some more is needed"):
         prepared_(fn, "auto")
 
 

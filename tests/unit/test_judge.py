@@ -12,7 +12,7 @@ from judging import baseline, verdict
 from pytest_gpuperf.judge.limits import parse_limits
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.metrics import METRICS
-from pytest_gpuperf.records import Accuracy, Correctness, Measurement, MetricValue, OtherTime, Verification
+from pytest_gpuperf.records import Measurement, MetricValue, OtherTime, Verification
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import NODEID, in_turn, measured, origin_of, profile, queued, record, timing
 
@@ -224,9 +224,6 @@ def test_message_lines_are_printable_and_not_commands(parts: list[str]) -> None:
     assert lines[-1] == "gpuperf: next"
 
 
-GUARDS_ACCURACY = TestBaseline(measurements={"main": MeasurementBaseline(accuracy=Accuracy(dtype="float32"))})
-
-
 @pytest.mark.parametrize(
     ("known", "now", "gone"),
     [
@@ -234,7 +231,6 @@ GUARDS_ACCURACY = TestBaseline(measurements={"main": MeasurementBaseline(accurac
         (baseline(5.3, {"instructions": 5.0}), {"main": measured()}, "counters"),
         (baseline(5.3, {"instructions": 5.0}), {"main": measured(None)}, "time and counters"),
         (baseline(), {"other": measured()}, "time"),
-        (GUARDS_ACCURACY, {"main": Measurement(correctness=Correctness(passed=True))}, "accuracy"),
     ],
 )
 def test_part_of_the_baseline_that_was_not_measured_fails(

@@ -1,4 +1,4 @@
-"""The commit that made a test slower or wrong, by `git bisect run`.
+"""The commit that made a test regress, by `git bisect run`.
 
 Command: `gpuperf bisect`, whose exit status says if the commit is good, bad or neither.
 """

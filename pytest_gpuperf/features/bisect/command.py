@@ -41,7 +41,7 @@ def command(line: tuple[str, ...]) -> None:
     """Tell `git bisect run` if a commit is good or bad.
 
     COMMAND runs `pytest --gpuperf`, as it is or in a script that builds first. The exit status is 0 if all
-    tests pass, 1 if one is slower, and in any other case 125: git skips the commit.
+    tests pass, 1 if one is `regressed`, and in any other case 125: git skips the commit.
     """
     status, why = _judged(line)
     name = {GOOD: "good", BAD: "bad", SKIPPED: "skipped"}[status]
@@ -54,16 +54,16 @@ def _judged(line: tuple[str, ...]) -> tuple[int, str]:
     if not line:
         return SKIPPED, NOTHING_KNOWN
     found = None
-    with TemporaryDirectory(prefix="gpuperf-bisect-") as folder:
-        path = Path(folder, "verdicts.json")
-        options = f"{os.environ.get('PYTEST_ADDOPTS', '')} {shlex.quote(f'--gpuperf-json={path}')}"
-        environment = {**os.environ, "PYTEST_ADDOPTS": options}
-        try:
+    try:
+        with TemporaryDirectory(prefix="gpuperf-bisect-") as folder:
+            path = Path(folder, "verdicts.json")
+            options = f"{os.environ.get('PYTEST_ADDOPTS', '')} {shlex.quote(f'--gpuperf-json={path}')}"
+            environment = {**os.environ, "PYTEST_ADDOPTS": options}
             ended = subprocess.run(line, env=environment, check=False).returncode  # noqa: S603 - the user's own
-        except OSError as error:
-            return SKIPPED, str(of_system(error))
-        with suppress(OSError, msgspec.DecodeError):
-            found = msgspec.json.decode(path.read_bytes(), type=_Verdicts)
+            with suppress(OSError, msgspec.DecodeError):
+                found = msgspec.json.decode(path.read_bytes(), type=_Verdicts)
+    except OSError as error:
+        return SKIPPED, str(of_system(error))
     if found is None:
         return SKIPPED, NOTHING_KNOWN
     bad = [one for one in found.tests if one.verdict is Status.REGRESSED and not one.expected_failure]

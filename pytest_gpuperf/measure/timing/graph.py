@@ -140,11 +140,11 @@ def out_of_memory(error: BaseException) -> OutOfMemoryError:
     """Return the error for a callable whose outputs do not fit into a graph's own memory.
 
     Args:
-        error: Torch's error says how much was asked for; CUDA's, by another allocator, does not.
+        error: Its text may say how much was asked for.
     """
     asked = re.search(r"Tried to allocate ([\d.]+ \w+)", str(error))
     return OutOfMemoryError(
-        f"the GPU is out of memory: {asked[1] if asked else 'a tensor'} more is needed for a graph of the "
+        f"the GPU is out of memory: {asked[1] if asked else 'some'} more is needed for a graph of the "
         f"callable, and {free_bytes() / 2**30:.3g} GiB are free",
         expected="memory for the arguments and one output of a call",
         next_step="free the tensors of earlier tests, take a smaller shape, or use mode='kernels', which "

@@ -37,7 +37,8 @@ def judged(*given: str) -> list[dict[str, Any]]:
     ("verdicts", "ended", "status", "reason"),
     [
         (["pass", "improved"], 0, 0, "good: 2 passed"),
-        (["pass", "~limit~"], 0, 125, "skipped: test_k is limit"),
+        (["pass", "~regressed~"], 0, 125, "skipped: test_k is regressed"),
+        (["limit"], 1, 125, "skipped: test_k is limit"),
         (["pass", "regressed"], 1, 1, "bad: test_k is regressed"),
         (["inconclusive", "regressed"], 1, 1, "bad: test_k is regressed"),
         (["wrong"], 1, 125, "skipped: test_k is wrong"),
