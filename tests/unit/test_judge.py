@@ -232,6 +232,7 @@ def test_message_lines_are_printable_and_not_commands(parts: list[str]) -> None:
         (baseline(5.3, {"instructions": 5.0}), {"main": measured(None)}, "time and counters"),
         (baseline(), {"other": measured()}, "time"),
     ],
+    ids=["nothing", "no counters", "only a check", "another label"],
 )
 def test_part_of_the_baseline_that_was_not_measured_fails(
     known: TestBaseline, now: dict[str, Measurement], gone: str

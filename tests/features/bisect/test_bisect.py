@@ -38,8 +38,6 @@ def judged(*given: str) -> list[dict[str, Any]]:
     [
         (["pass", "improved"], 0, 0, "good: 2 passed"),
         (["pass", "~regressed~"], 0, 125, "skipped: test_k is regressed"),
-        (["limit"], 1, 125, "skipped: test_k is limit"),
-        (["pass", "regressed"], 1, 1, "bad: test_k is regressed"),
         (["inconclusive", "regressed"], 1, 1, "bad: test_k is regressed"),
         (["wrong"], 1, 125, "skipped: test_k is wrong"),
         (["pass", "inconclusive"], 0, 125, "skipped: test_k is inconclusive"),
@@ -69,6 +67,8 @@ def test_git_bisect_finds_a_planted_regression(tmp_path: Path) -> None:
     project.restarts = "1"
     good = project.commit({"kernels.py": "def kernel(): return 10.0\n", "test_k.py": TEST})
     project.commit({"kernels.py": "def kernel(): return 9.0 + 1.0\n"})
+    project.commit({"kernels.py": "def kernel(: return 10.0\n"})
+    project.commit({"kernels.py": "def kernel(): return 8.0 + 2.0\n"})
     planted = project.commit({"kernels.py": "def kernel(): return 12.0\n"})
     project.commit({"README": "slow"})
     project.git("bisect", "start", "HEAD", good)
