@@ -90,7 +90,7 @@ def headline(summary: Summary, live: Sequence[Part] = ()) -> str:
     share = _both(screen, _turn_of(screen, summary), "10")
     assert share is not None
     return (
-        "The baseline only screens; what is outside is settled by old and new code in turn. With one session "
+        "The baseline only screens; times outside are settled by old and new code in turn. With one session "
         f"of the card a slowdown of 1 % fails in {100 * share:.0f} % of the cases at full clock from 5 µs "
         f"on, however many tests there are. {unchanged.wrong(unchanged.count(summary, live))}\n"
     )

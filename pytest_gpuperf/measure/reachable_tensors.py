@@ -148,7 +148,7 @@ _OTHERS = ("_pytest", "pytest", "pytest_gpuperf", "torch", "triton", "numpy", "b
 
 
 class Before:
-    """What a timing may write, with its values from before.
+    """Tensors that a timing may write, with their values from before.
 
     These are the arguments that a checked callable may write to, gradients, and what one plain call shows:
     buffers of modules, states of optimizers, caches. It also makes what is made once; such values are
