@@ -51,6 +51,14 @@ def _process_stays() -> Iterator[None]:
     assert changes(before) == {}
 
 
+@pytest.fixture
+def _seed_restored() -> Iterator[None]:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _no_gpu(request: pytest.FixtureRequest, _process_stays: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the GPU from tests that are not marked `gpu`."""

@@ -23,6 +23,7 @@ _OF_TORCH: dict[str, Callable[[Any], object]] = {
     "gradients": lambda torch: (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
     "autocast": lambda torch: [torch.is_autocast_enabled(kind) for kind in ("cpu", "cuda")],
     "threads": lambda torch: torch.get_num_threads(),
+    "seed": lambda torch: torch.initial_seed(),
     "modes": lambda torch: torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack(),
 }
 
@@ -48,14 +49,29 @@ def process_state() -> dict[str, object]:
         state |= {name: ask(torch) for name, ask in _OF_TORCH.items()}
         if torch.cuda.is_initialized():
             from pytest_gpuperf.compat.torch_names import context_test
-            from pytest_gpuperf.measure.device.memory import persisting_bytes
 
             device = torch.cuda.current_device()
             state["CUDA"] = [device, torch.cuda.get_sync_debug_mode()]
             # Before the GPU is used, there is no context, and so no limit of one.
             if context_test()(device):
-                state["bytes of the L2 set aside"] = persisting_bytes()
+                state["limits of CUDA"] = _limits()
     return state
+
+
+def _limits() -> dict[str, int]:
+    """Return the limits of the current CUDA context by name; the driver itself enlarges that of the stack."""
+    import ctypes
+
+    from cuda_header import cuda_numbers
+    from pytest_gpuperf.measure.device.driver import library
+
+    size = ctypes.c_size_t()
+    return {
+        name: size.value
+        for name, number in cuda_numbers().items()
+        if name.startswith("CU_LIMIT_") and name not in ("CU_LIMIT_MAX", "CU_LIMIT_STACK_SIZE")
+        if library().cuCtxGetLimit(ctypes.byref(size), number) == 0
+    }
 
 
 def changes(before: dict[str, object]) -> dict[str, object]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import Run
 
+    AddRecording = Callable[[Run], None]
+
 loaded_once.load()
 
 
@@ -54,7 +56,7 @@ def fake_gpu_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, fo
 
 
 @pytest.fixture
-def add_recording(pytester: pytest.Pytester) -> Callable[[Run], None]:
+def add_recording(pytester: pytest.Pytester) -> AddRecording:
     """Store a run as a recording of the project under test."""
 
     def add(recorded: Run) -> None:
@@ -66,6 +68,6 @@ def add_recording(pytester: pytest.Pytester) -> Callable[[Run], None]:
 
 
 @pytest.fixture
-def replay(add_recording: Callable[[Run], None]) -> None:
+def replay(add_recording: AddRecording) -> None:
     """Store a recording of `test_k.py::test_k` for a run without a GPU to replay."""
     add_recording(run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0}))))

@@ -10,6 +10,7 @@ import msgspec
 from pytest_gpuperf.features.static import triton_compilation
 from pytest_gpuperf.records import StaticKernel
 from pytest_gpuperf.records.run_store import RunStore, load_run
+from run_results import expect
 
 if TYPE_CHECKING:
     import pytest
@@ -78,9 +79,7 @@ def newest_run(pytester: pytest.Pytester) -> Run:
 
 def see(pytester: pytest.Pytester, *lines: str, options: tuple[str, ...] = (), **outcomes: int) -> None:
     """Run the tests, and look for their outcomes and for lines of the output."""
-    result = pytester.runpytest("--gpuperf", *options)
-    result.assert_outcomes(**outcomes)
-    result.stdout.fnmatch_lines(lines)
+    expect(pytester.runpytest("--gpuperf", *options), *lines, **outcomes)
 
 
 def accept(pytester: pytest.Pytester) -> None:

@@ -1,5 +1,5 @@
 """Imported by the server of forks: it hashes Triton's files once for all servers of side processes."""
 
-from pytest_gpuperf.against.fork_server import ready_compilers
+from pytest_gpuperf.compat.compiler_names import ready_compilers
 
 ready_compilers()

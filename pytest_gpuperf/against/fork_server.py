@@ -19,21 +19,14 @@ import sys
 import threading
 import warnings
 import weakref
-from contextlib import suppress
 from pathlib import Path
 
 LIBRARIES = ("pytest", "numpy", "scipy.special")
 """Packages that come first; threads of OpenBLAS survive a fork: it ends and starts them itself."""
 SLOW = ("torch", "triton")
 """Packages that take seconds to import, and neither initialise CUDA nor start threads, unlike Inductor."""
-FIRST_LAUNCH = "triton.experimental.gluon.nvidia.hopper"
-"""Module that the first launch of a Triton kernel imports, if Triton has it."""
-HASHES = (
-    ("triton.runtime.cache", "triton_key"),
-    ("triton.compiler.compiler", "triton_key"),  # in older versions
-    ("torch._inductor.codecache", "torch_key"),
-)
-"""Modules and functions that hash the files of a compiler, once in a process."""
+COMPILERS = Path(__file__).parents[1] / "compat" / "compiler_names.py"
+"""The file that knows what compilers do at a first launch."""
 NOT_INITIALISED = 3
 """CUDA_ERROR_NOT_INITIALIZED."""
 LONGEST = 65536
@@ -62,7 +55,7 @@ def load(names: list[str]) -> str:
             importlib.import_module(name)
             if native_threads() > threads:
                 started = started or f"the import of {name}"
-        ready_compilers()
+        runpy.run_path(str(COMPILERS))["ready_compilers"]()
     except Exception as error:
         return f"an import failed with {type(error).__name__}: {error}"
     sys.modules.pop("__mp_main__", None)  # a name for this program, by `multiprocessing`; a fork runs another
@@ -73,19 +66,6 @@ def load(names: list[str]) -> str:
     # Else each fork would go through all objects of the packages, and so copy their memory.
     gc.freeze()
     return ""
-
-
-def ready_compilers() -> None:
-    """Prepare the first launch of a Triton kernel, if Triton was imported: else each process does so.
-
-    Triton and Inductor hash their own files, hundreds of megabytes, as a part of the keys of their caches.
-    """
-    if "triton" in sys.modules:
-        with suppress(Exception):
-            importlib.import_module(FIRST_LAUNCH)
-    for owner, name in HASHES:
-        with suppress(Exception):
-            getattr(sys.modules[owner], name)()
 
 
 def of_one_side(checkout: str) -> str:

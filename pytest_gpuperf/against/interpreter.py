@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.processes.children import output_of
 
 PREFIX = "python:"
 """Beginning of a value of `--gpuperf-against` that names an environment."""
@@ -43,15 +44,9 @@ def installed(program: Path) -> Installed:
         GpuperfError: It does not run, or is another program.
     """
     try:
-        done = subprocess.run(  # noqa: S603
-            [program, "-c", PROGRAM],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=ASK_S,
-        )
+        lines = output_of([str(program), "-c", PROGRAM], ASK_S).splitlines()
         # A `sitecustomize` may print before.
-        return msgspec.json.decode(b"".join(done.stdout.splitlines()[-1:]), type=Installed)
+        return msgspec.json.decode(b"".join(lines[-1:]), type=Installed)
     except (OSError, subprocess.TimeoutExpired, msgspec.DecodeError) as error:
         why = getattr(error, "strerror", None) or "does not answer as Python does"
     raise GpuperfError(

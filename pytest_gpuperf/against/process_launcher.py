@@ -18,7 +18,7 @@ import msgspec
 
 from pytest_gpuperf.against import fork_server
 from pytest_gpuperf.against.fork_server import LIBRARIES, LONGEST, SLOW
-from pytest_gpuperf.processes.children import end_group
+from pytest_gpuperf.processes.children import end_group, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -91,16 +91,7 @@ class Launcher:
             except ServerLostError as error:
                 self.close()
                 self.why_not = str(error)
-        return subprocess.Popen(  # noqa: S603
-            command,
-            cwd=cwd,
-            env=environment,
-            pass_fds=[channel.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        return start(command, log, environment, cwd, [channel.fileno()])
 
     def close(self) -> None:
         """End the servers; the processes go on."""
@@ -128,15 +119,8 @@ class ForkServer:
         self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603
-                [program, "-c", RUN, fork_server.__file__, str(theirs.fileno())],
-                env=environment,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            command = [program, "-c", RUN, fork_server.__file__, str(theirs.fileno())]
+            self._process = start(command, self._log, environment, pass_fds=[theirs.fileno()])
         with suppress(OSError):
             # If the server has ended, the missing answer shows that.
             self._end.send(json.dumps(asked).encode())

@@ -1,16 +1,19 @@
 """Private names of compilers for the GPU, with the loss without them: Triton, and libraries that call NVRTC.
 
-Nothing here imports Triton before a test has done so, except for what compiles without a GPU.
+Nothing here imports Triton before a test has done so, except for what compiles without a GPU. Nothing here
+imports this package: the server of side processes runs this file alone.
 """
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
 if TYPE_CHECKING:
@@ -18,6 +21,14 @@ if TYPE_CHECKING:
 
 INDUCTOR = ("torch._dynamo", "torch._inductor.compile_fx")
 """Modules of torch that the first call of a compiled function imports, which takes seconds."""
+FIRST_LAUNCH = "triton.experimental.gluon.nvidia.hopper"
+"""Module that the first launch of a Triton kernel imports, if Triton has it."""
+HASHES = (
+    ("triton.runtime.cache", "triton_key"),
+    ("triton.compiler.compiler", "triton_key"),  # in older versions
+    ("torch._inductor.codecache", "torch_key"),
+)
+"""Modules and functions that hash the files of a compiler, hundreds of megabytes, once in a process."""
 
 
 @contextmanager
@@ -49,6 +60,37 @@ def launches_noted(note: Callable[[object], object]) -> Iterator[None]:
 def compiled_kernel_type() -> Any:
     """Take `triton.compiler.compiler.CompiledKernel`; else None: the code of kernels is not known."""
     return _member("triton.compiler.compiler", "CompiledKernel")
+
+
+class CompiledKernel(NamedTuple):
+    """A kernel that Triton has compiled or loaded; None and empty for what its version does not tell."""
+
+    function: object
+    """The driver's handle, also that of its launches."""
+    shared_memory_bytes: int | None
+    registers: int | None
+    ptx: str
+    cubin: bytes
+
+
+def compiled_kernels() -> dict[str, list[CompiledKernel]]:
+    """Find Triton's kernels of this process by name: each configuration and type makes a variant."""
+    found: dict[str, list[CompiledKernel]] = {}
+    kind = compiled_kernel_type()
+    # Triton's place for them differs by version; Inductor keeps its own.
+    for thing in gc.get_referrers(kind) if kind is not None else ():
+        metadata: Any = getattr(thing, "metadata", None)
+        asm = getattr(thing, "asm", {})
+        if type(thing) is kind and hasattr(metadata, "name"):
+            kernel = CompiledKernel(
+                getattr(thing, "function", None),
+                getattr(metadata, "shared", None),
+                getattr(thing, "n_regs", None),
+                asm.get("ptx", ""),
+                asm.get("cubin", b""),
+            )
+            found.setdefault(metadata.name, []).append(kernel)
+    return found
 
 
 @contextmanager
@@ -186,11 +228,18 @@ def proton_profiles() -> bool:
 
 
 def hash_own_files() -> None:
-    """Call `triton_key`, which hashes hundreds of megabytes once; else each first compilation does that."""
-    for owner in ("triton.runtime.cache", "triton.compiler.compiler"):  # the latter in older versions
-        if hash_of_triton := getattr(sys.modules.get(owner), "triton_key", None):
-            hash_of_triton()
-            return
+    """Call the functions of `HASHES` that are imported; else each first compilation does that."""
+    for owner, name in HASHES:
+        with suppress(Exception):
+            getattr(sys.modules[owner], name)()
+
+
+def ready_compilers() -> None:
+    """Prepare the first launch of a Triton kernel, if Triton was imported: else each process does so."""
+    if "triton" in sys.modules:
+        with suppress(Exception):
+            importlib.import_module(FIRST_LAUNCH)
+    hash_own_files()
 
 
 def take_back_ptxas() -> None:

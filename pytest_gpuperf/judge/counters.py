@@ -14,7 +14,7 @@ from pytest_gpuperf.metrics import Tier
 from pytest_gpuperf.metrics.change_units import in_units
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
 from pytest_gpuperf.records.change import Change, show_pair
-from pytest_gpuperf.records.run import COUNTERS_OFF
+from pytest_gpuperf.records.run import COUNTERS_OFF, show_selection
 from pytest_gpuperf.records.value_names import EXACT_VALUES, VALUES
 
 if TYPE_CHECKING:
@@ -117,11 +117,8 @@ def _lost(profile: Profile, baseline: MeasurementBaseline) -> Finding | None:
     now, then = (profile.launches or "all", profile.regex), (baseline.launches, baseline.regex)
     exchanged = now == (then[0], "") and _compare_kernels(profile, baseline)
     if baseline.launches and now != then and not exchanged:
-        shown = (
-            f"launches={launches} of " + (f"kernels={regex!r}" if regex else "all kernels")
-            for launches, regex in (now, then)
-        )
-        return Finding(Status.INVALID, "counters are of {}, the baseline's of {}".format(*shown))
+        shown, before = (show_selection(regex, launches) for launches, regex in (now, then))
+        return Finding(Status.INVALID, f"counters are of {shown}, the baseline's of {before}")
     asked = metrics_of((profile.preset or DEFAULT).split(","))
     dropped = baseline.counters.keys() - profile.combined.keys() - {*asked}
     if not dropped or profile.read_by != baseline.counters_by:

@@ -137,7 +137,7 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
         return normalise_blocks(times_us, clocks, self.model, self.at_mhz) if self.at_mhz else [*times_us]
 
     def error(self, mhz: float) -> float:
-        """Return the relative error of a time from an SM clock, in MHz; 0 if the clock is not known."""
+        """Return the relative error of a time from an SM clock, in MHz; an unknown one widens the screen."""
         return normalisation_error(mhz, self.model, self.at_mhz) if mhz else 0.0
 
 

@@ -7,7 +7,6 @@ runtime compiler and of libraries too), and from the Triton kernels of this proc
 from __future__ import annotations
 
 import ctypes
-import gc
 import sys
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial, wraps
@@ -31,6 +30,7 @@ from pytest_gpuperf.records.timing import CompilerWork, FirstCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pytest_gpuperf.compat.compiler_names import CompiledKernel
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.records import Timing
     from pytest_gpuperf.records.call import Call
@@ -174,7 +174,7 @@ class CodeReader:
                 launches[alike] = launches.get(alike, 0) + 1
         if len(launches) > MOST_KERNELS:
             return (), f"a call launches {len(launches)} different kernels, more than {MOST_KERNELS}"
-        of_triton = compiled_kernels() if launches else {}
+        of_triton = compiler_names.compiled_kernels() if launches else {}
         return tuple(
             self._kernel(one, count, _variants(one, of_triton.get(one.symbol, []), functions))
             for one, count in launches.items()
@@ -203,17 +203,18 @@ class CodeReader:
         )
 
 
-def _variants(one: Activity, compiled: list[Any], functions: set[object]) -> list[Cubin]:
+def _variants(one: Activity, compiled: list[CompiledKernel], functions: set[object]) -> list[Cubin]:
     """Return the binaries of the variants of a Triton kernel that this launch may be."""
+    known = [kernel for kernel in compiled if kernel.cubin]
     # A replayed graph calls no hook.
-    launched = [kernel for kernel in compiled if kernel.function in functions] or compiled
+    launched = [kernel for kernel in known if kernel.function in functions] or known
     alike = [
         kernel
         for kernel in launched
-        if (kernel.metadata.shared, getattr(kernel, "n_regs", one.registers_per_thread))
-        == (one.shared_memory_bytes, one.registers_per_thread)
+        if kernel.shared_memory_bytes in (None, one.shared_memory_bytes)
+        and kernel.registers in (None, one.registers_per_thread)
     ]
-    return [Cubin(kernel.asm["cubin"]) for kernel in alike or launched]
+    return [Cubin(kernel.cubin) for kernel in alike or launched]
 
 
 class LoadedModules:
@@ -251,19 +252,6 @@ class LoadedModules:
         found = [(test, cubin) for test, cubin in self._cubins if cubin.has(kernel)]
         own = [cubin for test, cubin in found if test == self.test]
         return own or [cubin for _, cubin in found]
-
-
-def compiled_kernels() -> dict[str, list[Any]]:
-    """Return Triton's kernels of this process by name: each configuration and type makes a variant."""
-    found: dict[str, list[Any]] = {}
-    kind = compiler_names.compiled_kernel_type()
-    if kind is None:
-        return found
-    # Triton's place for them differs by version; Inductor keeps its own.
-    for thing in gc.get_referrers(kind):
-        if type(thing) is kind:
-            found.setdefault(thing.metadata.name, []).append(thing)
-    return found
 
 
 # CUpti_CallbackDomain and CUpti_CallbackIdResource in cupti_callbacks.h.

@@ -26,7 +26,7 @@ _SECTIONS = {
     "fp32": _SINGLE,
     "fp64": "SpeedOfLight_HierarchicalDoubleRooflineChart",
 }
-_L2 = "lts__lts2xbar_cycles_active.sum"
+_L2 = "lts__lts2xbar_cycles_active"
 _GH100, _TU102 = frozenset({"gh100"}), frozenset({"tu102"})
 _TCGEN05 = frozenset({"gb100", "gb110", "gb10b"})
 _GB10X = _TCGEN05 - {"gb110"}
@@ -43,6 +43,14 @@ def _rate(factor: float) -> Formula:
     return product
 
 
+def _peak(
+    raw: str, unit: str, factor: float, chips: frozenset[str] = EVERY_CHIP, *, requested: bool = True
+) -> Source:
+    """Return the source of the most that a unit can do in a second."""
+    names = (f"{raw}.sum.peak_sustained", f"{unit}__cycles_elapsed.avg.per_second")
+    return Source(names, _rate(factor), chips, requested)
+
+
 def _ceiling(name: str, unit: str, section: str, explanation: str, *sources: Source) -> Metric:
     return Metric(
         f"ceiling.{name}", unit, section, explanation, sources, weight=("duration_us",), presets=("roofline",)
@@ -54,8 +62,7 @@ def _memory(name: str, explanation: str, *sources: Source) -> Metric:
 
 
 def _cores(kind: str, letter: str, operations: int, types: str) -> Metric:
-    peak = f"sm__sass_thread_inst_executed_op_{letter}fma_pred_on.sum.peak_sustained"
-    source = Source((peak, "sm__cycles_elapsed.avg.per_second"), _rate(1e-12 * operations))
+    source = _peak(f"sm__sass_thread_inst_executed_op_{letter}fma_pred_on", "sm", 1e-12 * operations)
     explanation = f"most {types} operations per second without tensor cores"
     return _ceiling(kind, "TFLOP/s", _SECTIONS[kind], explanation, source)
 
@@ -65,14 +72,7 @@ def _tensor(kind: str, types: str, *spellings: tuple[frozenset[str], str]) -> Me
 
     Reports of newer chips hold the names of older ones, too, whose peak is that of sparse matrices.
     """
-    sources = (
-        Source(
-            (f"sm__ops_path_tensor_{name}.sum.peak_sustained", "sm__cycles_elapsed.avg.per_second"),
-            _rate(1e-12),
-            chips,
-        )
-        for chips, name in spellings
-    )
+    sources = (_peak(f"sm__ops_path_tensor_{name}", "sm", 1e-12, chips) for chips, name in spellings)
     unit = "TOP/s" if kind == "int8" else "TFLOP/s"
     explanation = f"most dense {types} operations of tensor cores per second"
     return _ceiling(f"tensor_{kind}", unit, _TENSOR, explanation, *sources)
@@ -90,12 +90,9 @@ def _same_on(kind: str) -> tuple[tuple[frozenset[str], str], ...]:
 
 def _writeback(part: str, chips: frozenset[str]) -> tuple[Source, Source]:
     """Return the sources of the traffic and of the ceiling of L1."""
-    raw = f"l1tex__lsu_writeback_active{part}.sum"
-    clock = "l1tex__cycles_elapsed.avg.per_second"
-    return (
-        Source((raw,), scaled(L1_BYTES), chips),
-        Source((f"{raw}.peak_sustained", clock), _rate(1e-9 * L1_BYTES), chips),
-    )
+    raw = f"l1tex__lsu_writeback_active{part}"
+    traffic = Source((f"{raw}.sum",), scaled(L1_BYTES), chips)
+    return traffic, _peak(raw, "l1tex", 1e-9 * L1_BYTES, chips)
 
 
 _L1 = (
@@ -119,7 +116,7 @@ CEILINGS = (
     _traffic(
         "l2_sent_bytes",
         "room of the cycles in which L2 sends data to the SMs (32 bytes each)",
-        Source((_L2,), scaled(L2_BYTES)),
+        Source((f"{_L2}.sum",), scaled(L2_BYTES)),
         # Reports with ncu's own sections hold the rate only.
         Source(
             ("derived__lts__lts2xbar_bytes.sum.per_second", "gpu__time_duration.sum"),
@@ -127,27 +124,12 @@ CEILINGS = (
             requested=False,
         ),
     ),
-    _memory(
-        "dram",
-        "most bytes to and from DRAM per second",
-        Source(
-            ("dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"),
-            _rate(1e-9),
-            OWN_MEMORY,
-        ),
-    ),
+    _memory("dram", "most bytes to and from DRAM per second", _peak("dram__bytes", "dram", 1e-9, OWN_MEMORY)),
     _memory(
         "l2",
         "most bytes that L2 sends per second",
-        Source(
-            (f"{_L2}.peak_sustained", "lts__cycles_elapsed.avg.per_second"),
-            _rate(1e-9 * L2_BYTES),
-        ),
-        Source(
-            ("derived__lts__lts2xbar_bytes.sum.peak_sustained", "lts__cycles_elapsed.avg.per_second"),
-            _rate(1e-9),
-            requested=False,
-        ),
+        _peak(_L2, "lts", 1e-9 * L2_BYTES),
+        _peak("derived__lts__lts2xbar_bytes", "lts", 1e-9, requested=False),
     ),
     _memory("l1", "most bytes that L1 returns to registers per second", *(ceiling for _, ceiling in _L1)),
     _cores("fp16", "h", 4, "float16"),

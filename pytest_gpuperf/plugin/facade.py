@@ -139,7 +139,7 @@ class Gpuperf(Recorder):
             The time of the first over that of each other, by its label, give or take three standard errors.
         """
         __tracebackhide__ = True
-        if not isinstance(fns, Mapping) or len(fns) < 2:
+        if not isinstance(fns, Mapping) or len(fns) < 2 or not all(map(callable, fns.values())):
             raise GpuperfError(
                 f"compare() got {show_repr(fns)}",
                 expected="a dictionary of two callables or more",

@@ -190,17 +190,15 @@ class Worker:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
         """End without telling xdist that all is well if another process has to follow."""
-        if not self._watch.broken:
-            outcome = yield
-            self._tell_benchmarks()
-            return outcome
-        faulthandler.dump_traceback_later(LAST_S, exit=True, file=self._stacks)
+        if self._watch.broken:
+            faulthandler.dump_traceback_later(LAST_S, exit=True, file=self._stacks)
         try:
             outcome = yield
             self._tell_benchmarks()
             return outcome
         finally:
-            os._exit(0)
+            if self._watch.broken:
+                os._exit(0)
 
     def _tell_benchmarks(self) -> None:
         from pytest_gpuperf.session.worker_messages import Benchmarks

@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import IO
 
 VERSION_S = 30
 """Seconds within which a tool has to answer `--version`."""
@@ -49,18 +50,40 @@ def version_of(tool: str, pattern: str) -> str:
         The version; empty if the tool does not run, does not answer in time, or answers something else.
     """
     with suppress(OSError, subprocess.TimeoutExpired):
-        answer = subprocess.run(  # noqa: S603
-            [tool, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=VERSION_S,
-        ).stdout
-        found = re.search(pattern, answer)
+        found = re.search(pattern, output_of([tool, "--version"], VERSION_S).decode(errors="replace"))
         return found[1] if found else ""
     return ""
+
+
+def output_of(command: Sequence[str], seconds: float) -> bytes:
+    """Run a program without input, and return its standard output, whatever its exit status.
+
+    Raises:
+        OSError: It cannot be started.
+        subprocess.TimeoutExpired: It takes longer than these seconds.
+    """
+    quiet = subprocess.DEVNULL
+    return subprocess.run(command, stdin=quiet, capture_output=True, check=False, timeout=seconds).stdout  # noqa: S603
+
+
+def start(
+    command: Sequence[str],
+    log: IO[bytes],
+    env: Mapping[str, str],
+    cwd: str | Path | None = None,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a program without input, in a process group of its own; a file gets all that it prints."""
+    return subprocess.Popen(  # noqa: S603
+        command,
+        cwd=cwd,
+        env=env,
+        pass_fds=pass_fds,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
 def run_child(
@@ -80,16 +103,7 @@ def run_child(
         Exit status.
     """
     with log.open("wb") as stream:
-        process = subprocess.Popen(  # noqa: S603
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            pass_fds=pass_fds,
-            start_new_session=True,
-        )
+        process = start(command, stream, env, cwd, pass_fds)
         try:
             while process.poll() is None:
                 poll()

@@ -256,7 +256,7 @@ def checked(name: str, value: Any, kind: Any, expected: str, where: str = "") ->
     try:
         is_of_numpy = type(value).__module__ == "numpy" and value.shape == ()
         return msgspec.convert(value.item() if is_of_numpy else value, kind)
-    except (msgspec.ValidationError, AttributeError, TypeError):
+    except (msgspec.ValidationError, AttributeError, TypeError, UnicodeError):
         raise GpuperfError(f"{name}={show_repr(value)} {where}".rstrip(), expected=expected) from None
 
 

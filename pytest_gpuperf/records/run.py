@@ -236,6 +236,11 @@ class Profile(Record, frozen=True, kw_only=True):
         return f"{self.source}/{self.cache_control or 'all'}"
 
 
+def show_selection(regex: str, launches: str) -> str:
+    """Return what chose the kernels of a profile: `launches=first of kernels='gemm'`."""
+    return f"launches={launches or 'all'} of " + (f"kernels={regex!r}" if regex else "all kernels")
+
+
 class StaticKernel(Record, frozen=True, kw_only=True):
     """Facts of a kernel compiled for one architecture; kept as a `Profile` of the source `static`."""
 

@@ -149,6 +149,8 @@ class SingleCall(Record, frozen=True, kw_only=True):
     """Interquartile range of the host's blocks, in % of `host_us`. Processes differ by more."""
     streams: tuple[StreamWork, ...] = ()
     """Mode `kernels`: work of a call on each stream."""
+    copied_bytes: Ratio | None = None
+    """Bytes that a call copies and fills; None if it launches kernels, too, or was not recorded."""
     not_compared: str = ""
     """Reason why single calls could not be recorded; empty if they were."""
 
@@ -345,14 +347,17 @@ class Timing(Record, frozen=True, kw_only=True):
 
     @property
     def gb_per_s(self) -> float | None:
-        """Rate in 10⁹ bytes per second, None if `bytes` is 0."""
-        return self.bytes / self.time_us / 1e3 if self.bytes else None
+        """Rate of `bytes` in 10⁹ bytes per second, else of what a call copies; None if neither is known."""
+        copied = self.single_call.copied_bytes if self.single_call is not None else None
+        moved = self.bytes or copied
+        return moved / self.time_us / 1e3 if moved else None
 
     @property
     def dram_share(self) -> float | None:
         """Rate of `bytes` in % of the peak of DRAM; None if one of them is unknown."""
         rate, peak = self.gb_per_s, self.work.peak_gb_per_s
-        return 100 * rate / peak if rate and peak else None
+        # A copy on the GPU reads and writes its bytes, and one to the host uses PCIe.
+        return 100 * rate / peak if self.bytes and rate and peak else None
 
     @property
     def peak_share(self) -> float | None:

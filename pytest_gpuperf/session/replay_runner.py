@@ -18,6 +18,7 @@ from pytest_gpuperf.records import (
     Trace,
     WarmUp,
 )
+from pytest_gpuperf.records.run import show_selection
 from pytest_gpuperf.records.run_store import STATE_FOLDER, RunStore, load_run, recordings_of
 from pytest_gpuperf.records.static_profiles import kernels_of
 from pytest_gpuperf.session.judge import Judge
@@ -104,8 +105,8 @@ class RecordedSource:
         if not profile.unavailable and (profile.regex, profile.launches) != (regex, kernels.recorded):
             self.skip(
                 call,
-                f"the recording has {_selected(profile.regex, profile.launches)}, "
-                f"the test asks for {_selected(regex, kernels.recorded)}",
+                f"the recording has {show_selection(profile.regex, profile.launches)}, "
+                f"the test asks for {show_selection(regex, kernels.recorded)}",
             )
         return profile
 
@@ -230,7 +231,3 @@ def recorded_runs(settings: Settings, reason: str) -> list[Run]:
             f"commit {settings.baselines.name}/",
         )
     return list(found.values())
-
-
-def _selected(regex: str, launches: str) -> str:
-    return f"launches={launches or 'all'} of " + (f"kernels={regex!r}" if regex else "all kernels")

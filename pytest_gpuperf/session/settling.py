@@ -386,10 +386,8 @@ class Settler:
     def _same(self, nodeid: str, runs: tuple[str, ...], names: Sequence[str]) -> bool:
         """Return True if the newest session had these parts of the toolchain, and the same packages."""
         note = self._expected.runs(nodeid).get(runs[-1]) if runs else None
-        before, now = (
-            (note.toolchain if note is not None else Toolchain()),
-            self._judge.environment.toolchain,
-        )
+        before = note.toolchain if note is not None else Toolchain()
+        now = self._judge.environment.toolchain
         packages = all(before.packages.get(name, known) == known for name, known in now.packages.items())
         return packages and all(getattr(before, name) == getattr(now, name) for name in names)
 

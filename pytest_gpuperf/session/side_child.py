@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from pytest_gpuperf.against import fork_server
 from pytest_gpuperf.against.messages import (
     COMMANDS,
     BlockTime,
@@ -27,7 +26,7 @@ from pytest_gpuperf.against.messages import (
     SidePlan,
 )
 from pytest_gpuperf.against.own_code_check import Modules
-from pytest_gpuperf.compat.compiler_names import choices_noted
+from pytest_gpuperf.compat.compiler_names import choices_noted, ready_compilers
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import kept_attached
 from pytest_gpuperf.measure.device.lasting_errors import why_broken
@@ -148,7 +147,7 @@ class Conversation:
             with suppress(Exception):  # the test itself tells of it
                 import_module(name)
         if self.plan.imports:
-            fork_server.ready_compilers()
+            ready_compilers()
         misplaced = self._misplaced_now()
         self._tell(Ended(failure, misplaced) if failure or misplaced else Collected())
         session.items[:] = found

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from command_line import gpuperf
 from judging import HINTS
+from present import present
 from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
@@ -73,8 +74,7 @@ def read(path: Path, store: BaselineStore) -> tuple[Run | None, str]:
 
 def read_all(measured: Run, store: BaselineStore) -> None:
     """Judge, accept and show a run: an exception fails the test."""
-    known = store.load("nvidia-h200", "test_square")
-    assert known is not None
+    known = present(store.load("nvidia-h200", "test_square"))
     for test in measured.tests:
         origin = Origin("GPU-1", measured.environment.toolchain, known.runs)
         judge(test, measured=Expected(known.tests.get(test.nodeid), origin, 0.0, HINTS))

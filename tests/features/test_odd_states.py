@@ -134,9 +134,7 @@ def test_removed_working_directory_never_gives_a_traceback(copied: Path) -> None
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
-def test_disk_that_refuses_never_gives_a_traceback(
-    copied: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_refusing_disk_gives_no_traceback(copied: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(*_: object, **__: object) -> Any:
         raise OSError(number, os.strerror(number), "somewhere")
 

@@ -149,6 +149,17 @@ def test_a_callable_that_synchronises_is_timed_by_its_kernels(timer: Timer) -> N
     assert single.host_copies_us > 0
 
 
+@pytest.mark.parametrize("mode", ["kernels", "auto"])
+@pytest.mark.parametrize("kind", ["pageable", "pinned", "on the GPU"])
+def test_copies_have_the_rate_of_their_bytes(timer: Timer, kind: str, mode: str) -> None:
+    x = torch.randn(4096, 4096, device="cuda")
+    to = torch.empty_like(x) if kind == "on the GPU" else x.cpu()
+    to = to.pin_memory() if kind == "pinned" else to
+    timing = timer.time(lambda: to.copy_(x, non_blocking=kind == "pinned"), mode=mode)
+    assert timing.gb_per_s == pytest.approx(x.nbytes / timing.time_us / 1e3)
+    assert timing.dram_share is None
+
+
 def test_kernels_time_leaves_out_the_code_that_cupti_adds(timer: Timer) -> None:
     # One short block for each of 8192 rows: CUPTI's concurrent records are 2 % longer.
     x = torch.randn(8192, 8192, device="cuda")

@@ -14,12 +14,12 @@ from against_project import ARGUMENTS, Project
 from forked import run_forked
 from process_end import has_gone
 from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SIDE_ENV, Settings
+from run_results import expect_usage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 TEST = """
 from kernels import kernel
@@ -94,12 +94,11 @@ def test_a_command_from_outside_the_checkout_is_a_usage_error(project: Project) 
 
 @pytest.mark.parametrize("replay", ["auto", "latest"])
 def test_a_replay_has_nothing_to_compare(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], replay: str
+    pytester: pytest.Pytester, add_recording: AddRecording, replay: str
 ) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(print)\n")
     result = pytester.runpytest("--gpuperf", "--gpuperf-against=main", f"--gpuperf-replay={replay}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: gpuperf: --gpuperf-against=main measures, and *; expected a GPU; *"])
+    expect_usage_error(result, "ERROR: gpuperf: --gpuperf-against=main measures, and *; expected a GPU; *")
 
 
 @pytest.mark.parametrize("name", [PROFILING_PASS_ENV, SIDE_ENV])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from against_project import Project
+from present import present
 from pytest_gpuperf.against import build
 from pytest_gpuperf.errors import GpuperfError
 
@@ -79,8 +80,7 @@ def test_an_extension_is_built_once_for_a_commit(project: Project) -> None:
     arguments = (f"-ogpuperf_build={INSTALL}",)
     done = project.session(*arguments)
     assert done.returncode == 1, done.stdout
-    against = project.settlements()["test_k"].against
-    assert against is not None
+    against = present(project.settlements()["test_k"].against)
     assert (against.old_us, against.new_us) == (10.0, 20.0)
     assert "gpuperf: gpuperf_build of " in done.stdout
     (built,) = (one for one in build.builds().iterdir() if one.is_dir())

@@ -12,6 +12,7 @@ import pytest
 
 from against_environment import KERNELS, empty_environment, environment
 from against_project import ARGUMENTS, Project
+from present import present
 from pytest_gpuperf.against.build import builds
 from pytest_gpuperf.against.interpreter import Installed, changes, check_plugin, installed, parse
 from pytest_gpuperf.against.sides import Sides
@@ -94,9 +95,7 @@ def test_a_commit_is_built_and_runs_in_an_environment_of_the_checkout(
     assert built_by.read_text() == f"{project.root}/old env\n"
 
 
-def test_a_test_that_fails_in_the_other_environment_has_the_reason(
-    project: Project, environments: Path
-) -> None:
+def test_test_that_fails_in_the_other_environment_has_a_reason(project: Project, environments: Path) -> None:
     project.commit({"kernels.py": KERNELS.replace("return TIME_US", "return 1 / (TIME_US - 10)")})
     run(project, environments, f"python:{environments}/old")
     found = project.settlements()["test_k"]
@@ -112,11 +111,10 @@ def test_a_path_without_a_python_is_an_error(tmp_path: Path, place: str, why: st
     (tmp_path / "folder").mkdir()
     (tmp_path / "other").symlink_to("/bin/echo")
     program, ref = parse(f"python:{tmp_path / place}")
-    assert program is not None
     with pytest.raises(
         GpuperfError, match=f"{place}.*: {why}.*; expected the folder of a virtual env"
     ) as one:
-        installed(program)
+        installed(present(program))
     assert (ref, one.value.next_step) == (
         "",
         "type --gpuperf-against=python:PATH, or python:PATH@REF with a commit",

@@ -15,6 +15,7 @@ import pytest
 from against_environment import environment
 from against_pass_project import TEST, K, found, record, ten_microseconds
 from pytest_gpuperf.against import fork_server, process_launcher
+from pytest_gpuperf.compat.compiler_names import HASHES
 
 if TYPE_CHECKING:
     from against_project import Project
@@ -203,9 +204,9 @@ def test_forks_do_not_keep_the_name_of_the_servers_program(monkeypatch: pytest.M
     assert "__mp_main__" not in sys.modules
 
 
-@pytest.mark.parametrize(("owner", "name"), fork_server.HASHES)
+@pytest.mark.parametrize(("owner", "name"), HASHES)
 def test_a_compiler_hashes_itself_ahead(monkeypatch: pytest.MonkeyPatch, owner: str, name: str) -> None:
-    for other, _ in fork_server.HASHES:
+    for other, _ in HASHES:
         monkeypatch.setitem(sys.modules, other, ModuleType(other))
     hashed: list[str] = []
     monkeypatch.setattr(sys.modules[owner], name, lambda: hashed.append(owner), raising=False)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from present import present
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import ClockModel, Measurement
@@ -172,7 +173,5 @@ def test_unknown_values_are_left_out(
 ) -> None:
     timed = msgspec.structs.replace(timing(5.3), blocks_mhz=mhz, clock_model=model)
     accepted(store, on_day(1, Measurement(timing=timed)))
-    loaded = store.load("nvidia-h200", "test_square")
-    assert loaded is not None
-    (time,) = loaded.times
+    (time,) = present(store.load("nvidia-h200", "test_square")).times
     assert (time.sessions[0].time_us, time.sessions[0].normalised_us) == (5.3, 0.0)

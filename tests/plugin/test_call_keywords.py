@@ -9,11 +9,12 @@ import pytest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.plugin.recorder import check_keywords
 from run_builders import measured, record, run
+from run_results import expect, expect_usage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 CALL = "gpuperf(lambda x: x, 1, expected=lambda x: x, {})"
 
@@ -66,21 +67,15 @@ def test_keyword_that_the_callable_names_is_its_own() -> None:
 
 
 def test_misspelt_keyword_of_a_call_fails(call: Callable[..., pytest.RunResult]) -> None:
-    result = call("byte=3")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines("*gpuperf: the keyword byte=*expected bytes= of gpuperf(...)*")
+    expect(call("byte=3"), "*gpuperf: the keyword byte=*expected bytes= of gpuperf(...)*", failed=1)
 
 
 def test_limit_of_a_call_is_judged(call: Callable[..., pytest.RunResult]) -> None:
     call("limits=['time_us <= 6']").assert_outcomes(passed=1)
-    result = call("limits={'time_us': '<= 5'}")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines("*time_us 5.30 is above the limit <= 5 of the test*")
+    expect(call("limits={'time_us': '<= 5'}"), "*time_us 5.30 is above the limit <= 5 of the test*", failed=1)
 
 
-def test_limit_of_a_call_leaves_other_labels(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_limit_of_a_call_leaves_other_labels(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
     counters = {"memory_throughput": 77.0}
     add_recording(
         run(record("test_k.py::test_k", fast=measured(5.0, counters), slow=measured(9.0, counters)))
@@ -93,14 +88,12 @@ def test_limit_of_a_call_leaves_other_labels(
 def test_call_has_one_tolerance(call: Callable[..., pytest.RunResult]) -> None:
     call("tolerance=5").assert_outcomes(passed=1)
     result = call("tolerance=0.0")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines("*tolerance=0.0 in a call of gpuperf; expected a number of percent*")
+    expect(result, "*tolerance=0.0 in a call of gpuperf; expected a number of percent*", failed=1)
 
 
 def test_small_percentage_of_a_call_warns(call: Callable[..., pytest.RunResult]) -> None:
     result = call("limits=['memory_throughput >= 0.6']")
-    result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines("*'memory_throughput >= 0.6' is at 0.6 %; expected*: 60 for 60 %*")
+    expect(result, "*'memory_throughput >= 0.6' is at 0.6 %; expected*: 60 for 60 %*", passed=1, warnings=1)
     call("limits=['memory_throughput >= 0.6 %', 'time_us > 1']").assert_outcomes(passed=1, warnings=0)
 
 
@@ -112,7 +105,7 @@ def test_small_percentage_of_a_marker_warns(pytester: pytest.Pytester, replay: N
 
 
 def test_hundred_tests_with_a_failure_fit_on_forty_lines(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, add_recording: AddRecording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     names = [f"test_k.py::test_k[{number}]" for number in range(100)]
@@ -129,8 +122,7 @@ def test_hundred_tests_with_a_failure_fit_on_forty_lines(
 def test_test_that_measures_nothing_fails(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    pass\n")
     result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines("*gpuperf: the test measured nothing; expected a call such as gpuperf(*")
+    expect(result, "*gpuperf: the test measured nothing; expected a call such as gpuperf(*", failed=1)
 
 
 @pytest.mark.parametrize("options", [(), ("--gpuperf",)])
@@ -147,5 +139,4 @@ def test_marker_selects_tests_that_measure(
 def test_file_without_gpuperf_is_refused(pytester: pytest.Pytester, option: str) -> None:
     pytester.makepyfile("def test_other(): pass\n")
     result = pytester.runpytest(f"--gpuperf-{option}=r.out")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(f"*type `pytest --gpuperf --gpuperf-{option}=r.out`*")
+    expect_usage_error(result, f"*type `pytest --gpuperf --gpuperf-{option}=r.out`*")

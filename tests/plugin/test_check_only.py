@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from run_results import expect
+
 TESTS = """
 import random
 
@@ -38,9 +40,7 @@ def ordinary(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-def test_outputs_are_checked_and_nothing_is_timed(
-    ordinary: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outputs_are_only_checked(ordinary: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpuperf.session.live_runner.why_not_live", lambda: "")
     done = ordinary.runpytest_inprocess("-rs")
     done.assert_outcomes(passed=2, failed=1, skipped=1)
@@ -50,9 +50,7 @@ def test_outputs_are_checked_and_nothing_is_timed(
 
 
 def test_without_a_gpu_tests_are_skipped(ordinary: pytest.Pytester) -> None:
-    done = ordinary.runpytest_inprocess("-rs")
-    done.assert_outcomes(skipped=4)
-    done.stdout.fnmatch_lines(["*nothing to check with: *"])
+    expect(ordinary.runpytest_inprocess("-rs"), "*nothing to check with: *", skipped=4)
 
 
 def test_nothing_heavy_is_imported_before_such_a_test(ordinary: pytest.Pytester) -> None:
@@ -69,5 +67,4 @@ def test_nothing_heavy_is_imported_before_such_a_test(ordinary: pytest.Pytester)
 
 def test_invalid_value_fails_the_test(ordinary: pytest.Pytester) -> None:
     done = ordinary.runpytest_inprocess("-ogpuperf_check=allways", "-k", "time")
-    done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines(["*gpuperf_check is 'allways'; expected one of auto, always"])
+    expect(done, "*gpuperf_check is 'allways'; expected one of auto, always", errors=1)

@@ -15,12 +15,13 @@ from pytest_gpuperf.judge.settled_suspects import speed_up
 from pytest_gpuperf.records import AgainstTiming, Correctness
 from pytest_gpuperf.records.call import Call
 from run_builders import measured, record, run
+from run_results import expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 TEST = """
 from random import gauss
@@ -84,9 +85,7 @@ def test_fewer_than_two_callables_are_refused(tmp_path: Path, fns: str) -> None:
     assert "expected a dictionary of two callables or more" in made.session().stdout
 
 
-def test_replay_judges_the_recorded_ratio(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_replay_judges_the_recorded_ratio(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
     log_ratios = (-0.223, -0.224, -0.223, -0.224)
     cublas = replace(measured(10.0, {"registers_per_thread": 32.0}), correctness=Correctness(passed=True))
     mine = replace(cublas, in_turn=AgainstTiming(ref="cublas", commit="", log_ratios=log_ratios))
@@ -99,8 +98,7 @@ def test_replay_judges_the_recorded_ratio(
         """
     )
     done = pytester.runpytest_inprocess("--gpuperf")
-    done.assert_outcomes(failed=1)
-    done.stdout.fnmatch_lines(["*cublas / mine 1.25 (1.2* is below the limit >= 1.3 of the test"])
+    expect(done, "*cublas / mine 1.25 (1.2* is below the limit >= 1.3 of the test", failed=1)
 
 
 class Block(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 
 import cupti_runs
 import fake_ncu
+from run_results import expect
 
 pytestmark = pytest.mark.usefixtures("forked_runs", "gpu_with_cupti")
 TEST = """
@@ -50,8 +51,7 @@ def test_cupti_judges_limits_without_ncu(pytester: pytest.Pytester) -> None:
     assert found["combined"]["achieved_occupancy"] == 80
     (pytester.path / "test_k.py").write_text(TEST.replace(">= 75", ">= 85"))
     result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*achieved_occupancy 80 is below the limit >= 85*"])
+    expect(result, "*achieved_occupancy 80 is below the limit >= 85*", failed=1)
 
 
 def said(result: pytest.RunResult) -> str:
@@ -105,9 +105,6 @@ def test_refusal_fails_the_test(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(("counters", "missing"), [("ncu", ""), ("cupti", NO_CUPTI)])
-def test_required_source_that_is_missing_fails_the_test(
-    pytester: pytest.Pytester, counters: str, missing: str
-) -> None:
+def test_missing_source_fails_the_test(pytester: pytest.Pytester, counters: str, missing: str) -> None:
     result = run(pytester, counters, missing=missing)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([f"*--gpuperf-counters={counters}, but *was *found*"])
+    expect(result, f"*--gpuperf-counters={counters}, but *was *found*", failed=1)

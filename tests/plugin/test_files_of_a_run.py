@@ -15,9 +15,7 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from run_builders import measured, record, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 pytestmark = pytest.mark.usefixtures("forked_runs")
 MOST_FILES_OF_A_REPLAY = 27
@@ -75,7 +73,7 @@ def files_entered(pytester: pytest.Pytester, test: str, *arguments: str) -> list
     return found
 
 
-def test_replay_passes_few_files(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
+def test_replay_passes_few_files(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
     recorded = run(record("test_k.py::test_k", main=measured(5.3, {"memory_throughput": 77.0})))
     add_recording(recorded)
     accept(recorded, BaselineStore(pytester.path / "baselines"), "all", 0.0)

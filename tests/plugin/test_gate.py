@@ -8,12 +8,11 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
+from command_line import gpuperf
 from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
-from pytest_gpuperf.cli import main
 from pytest_gpuperf.records import (
     Accuracy,
     Correctness,
@@ -27,12 +26,14 @@ from pytest_gpuperf.records import (
     Verification,
 )
 from run_builders import in_turn, measured, profile, queued, record, run, timing
+from run_results import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_gpuperf.records import MetricValue
+    from runs_of_pytest import AddRecording
 
 NODEID = "test_k.py::test_k"
 TEST = "def test_k(gpuperf):\n    gpuperf.time(print)\n    gpuperf.profile(print)\n"
@@ -45,7 +46,7 @@ CHECKED = "def test_k(gpuperf): gpuperf.check(print, expected=print)"
 class Project:
     """A suite with one test, baselines and recordings."""
 
-    def __init__(self, pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
+    def __init__(self, pytester: pytest.Pytester, add_recording: AddRecording) -> None:
         self._pytester = pytester
         self._add = add_recording
         self._numbers = itertools.count(1)
@@ -94,7 +95,7 @@ class Project:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, add_recording: Callable[[Run], None], monkeypatch: Any) -> Project:
+def project(pytester: pytest.Pytester, add_recording: AddRecording, monkeypatch: Any) -> Project:
     monkeypatch.setenv("COLUMNS", "200")
     return Project(pytester, add_recording)
 
@@ -104,8 +105,7 @@ def accept_suggested(result: pytest.RunResult) -> None:
     (command,) = {
         line.partition(": gpuperf ")[2] for line in result.outlines if "if this is intended: gpuperf " in line
     }
-    done = CliRunner().invoke(main, command.split())
-    assert done.exit_code == 0, done.output
+    gpuperf(*command.split(), status=0)
 
 
 def test_slower_test_fails_until_it_is_accepted(project: Project) -> None:
@@ -169,10 +169,8 @@ def test_call_that_is_gone_fails(project: Project, pytester: pytest.Pytester, bo
     project.baseline(100.0)
     project.judged(100.0)
     pytester.makepyfile(test_k=f"{body}\ndef test_other(gpuperf): gpuperf.time(len)\n")
-    failed = project.run()
-    failed.assert_outcomes(failed=1, skipped=1)
     # The recording still has the call, so accepting it would change nothing.
-    failed.stdout.fnmatch_lines(["*--gpuperf-replay=never --gpuperf-update=changed test_k.py"])
+    expect(project.run(), "*--gpuperf-replay=never --gpuperf-update=changed test_k.py", failed=1, skipped=1)
 
 
 def test_plain_test_outside_of_the_rootdir_is_left_alone(project: Project, tmp_path: Path) -> None:
@@ -185,13 +183,12 @@ def test_plain_test_outside_of_the_rootdir_is_left_alone(project: Project, tmp_p
 
 def test_undecided_time_warns_and_fails_only_if_strict(project: Project) -> None:
     project.baseline(100.0)
-    result = project.judged(101.0)
-    result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*PytestWarning: gpuperf: inconclusive: 1.0 % slower: 100 → 101 µs (0.5 to *; 1 stored session*)",
-            "gpuperf: 1 slowdown not decided: pytest --gpuperf on this model of GPU times old and new code*",
-        ]
+    expect(
+        project.judged(101.0),
+        "*PytestWarning: gpuperf: inconclusive: 1.0 % slower: 100 → 101 µs (0.5 to *; 1 stored session*)",
+        "gpuperf: 1 slowdown not decided: pytest --gpuperf on this model of GPU times old and new code*",
+        passed=1,
+        warnings=1,
     )
     strict = project.run("--gpuperf-strict")
     strict.assert_outcomes(failed=1)
@@ -205,12 +202,8 @@ def test_skip_after_a_slow_time_hides_nothing(project: Project, pytester: pytest
     pytester.makepyfile(test_k=f"import pytest, unittest\n{TIMED}\n    {end}\n    gpuperf.profile(print)")
     ended = "xfailed" if "xfail" in end else "skipped"
     project.judged(100.0).assert_outcomes(**{ended: 1})
-    slower = project.judged(150.0)
-    slower.assert_outcomes(**{ended: 1}, warnings=1)
-    slower.stdout.fnmatch_lines(["gpuperf: 1 slowdown not decided*"])
-    strict = project.run("--gpuperf-strict")
-    strict.assert_outcomes(failed=1)
-    strict.stdout.fnmatch_lines(["FAILED * - gpuperf: inconclusive: 50.0 % slower*"])
+    expect(project.judged(150.0), "gpuperf: 1 slowdown not decided*", **{ended: 1}, warnings=1)
+    expect(project.run("--gpuperf-strict"), "FAILED * - gpuperf: inconclusive: 50.0 % slower*", failed=1)
 
 
 def test_doubted_time_warns_and_is_counted(project: Project, pytester: pytest.Pytester) -> None:
@@ -235,9 +228,7 @@ def test_drifted_time_passes_with_the_command_that_renews_it(project: Project) -
     project.run("--gpuperf-strict").assert_outcomes(passed=1, warnings=0)
 
 
-def test_stored_session_that_is_off_goes_when_it_is_accepted(
-    project: Project, pytester: pytest.Pytester
-) -> None:
+def test_stored_session_that_is_off_goes_when_accepted(project: Project, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=TIMED)
     code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="a" * 64),))
     first, second = (
@@ -282,8 +273,7 @@ def test_strict_run_fails_if_an_ancestors_baseline_is_gone(
         path.unlink()
     project.judged(100.0).assert_outcomes(passed=1)
     lost = project.run("--gpuperf-strict")
-    lost.assert_outcomes(failed=1)
-    lost.stdout.fnmatch_lines(["*new, although baselines of an ancestor have it*"])
+    expect(lost, "*new, although baselines of an ancestor have it*", failed=1)
     accept_suggested(lost)
     project.run("--gpuperf-strict").assert_outcomes(passed=1)
 
@@ -306,9 +296,7 @@ TWICE = """def test_k(gpuperf):
 
 
 @pytest.mark.parametrize("lost", ["values", "time", "label", "mode", "nothing"])
-def test_strict_run_fails_if_a_part_was_judged_before(
-    project: Project, pytester: pytest.Pytester, lost: str
-) -> None:
+def test_strict_run_fails_for_a_lost_part(project: Project, pytester: pytest.Pytester, lost: str) -> None:
     base, slow = (project.session(timing(us), {"instructions": 1000.0}) for us in (100.0, 150.0))
     before, now = base.tests[0].measurements["main"], slow.tests[0].measurements["main"]
     parts = {"main": before} if lost == "nothing" else {"main": before, "other": before}
@@ -348,8 +336,7 @@ def test_strict_run_fails_a_new_test_of_a_shallow_clone(project: Project, pytest
     head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=pytester.path)
     (pytester.path / ".git" / "shallow").write_bytes(head)
     strict = project.run("--gpuperf-strict")
-    strict.assert_outcomes(failed=1)
-    strict.stdout.fnmatch_lines(["*does not tell if it has lost a baseline*", "*fetch-depth: 0*"])
+    expect(strict, "*does not tell if it has lost a baseline*", "*fetch-depth: 0*", failed=1)
 
 
 def test_strict_run_needs_a_baseline_of_the_gpu_model(project: Project) -> None:
@@ -358,7 +345,7 @@ def test_strict_run_needs_a_baseline_of_the_gpu_model(project: Project) -> None:
     assert strict.ret != 0
     line = next(one for one in strict.outlines if "there is no baseline for nvidia-h200" in one)
     command = line.partition("; gpuperf ")[2].removesuffix(" makes one")
-    assert CliRunner().invoke(main, command.split()).exit_code == 0, command
+    gpuperf(*command.split(), status=0)
     project.run("--gpuperf-strict").assert_outcomes(passed=1)
 
 
@@ -385,15 +372,20 @@ def test_strict_run_fails_if_a_test_has_vanished(project: Project, pytester: pyt
     [
         "import pytest\n@pytest.mark.skip\ndef test_k(gpuperf): pass\n",
         "import pytest\ndef test_k(gpuperf): pytest.skip('no GPU')\n",
+        "import pytest\n@pytest.mark.skipif(True, reason='no H200')\ndef test_k(gpuperf): pass\n",
+        "import pytest\n@pytest.mark.xfail(run=False)\ndef test_k(gpuperf): pass\n",
         "def test_other(): pass\n",
     ],
-    ids=["marked", "skipped", "without a fixture"],
+    ids=["marked", "skipped", "marked if", "not run", "without a fixture"],
 )
-def test_run_that_judges_nothing_does_not_pass(
-    project: Project, pytester: pytest.Pytester, suite: str
+@pytest.mark.parametrize("has_baseline", [False, True])
+def test_run_that_judges_nothing_fails(
+    project: Project, pytester: pytest.Pytester, suite: str, *, has_baseline: bool
 ) -> None:
+    if has_baseline:
+        project.baseline(100.0)
     project.judged(100.0)
     pytester.makepyfile(test_k=suite)
     nothing = project.run()
-    assert nothing.ret != 0
+    assert nothing.ret == pytest.ExitCode.USAGE_ERROR
     nothing.stdout.fnmatch_lines(["*error: no test was judged*"])

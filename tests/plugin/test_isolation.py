@@ -13,6 +13,7 @@ import pytest
 
 import fake_ncu
 from process_end import has_gone
+from run_results import expect, expect_usage_error
 from session_builders import run_of
 
 if TYPE_CHECKING:
@@ -81,8 +82,7 @@ def measured(run: Run) -> list[str]:
 def test_broken_tests_cost_only_themselves(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=SUITE)
     result = pytester.runpytest_subprocess(*RUN)
-    result.assert_outcomes(failed=6, passed=4)
-    result.stdout.fnmatch_lines(["collected 10 items", "test_k.py .F.FF.FFF. *"])
+    expect(result, "collected 10 items", "test_k.py .F.FF.FFF. *", failed=6, passed=4)
     for name, how in {
         "abort": "ended its process by signal 6 (Aborted)",
         "segmentation_fault": "ended its process by signal 11 (Segmentation fault)",
@@ -179,23 +179,20 @@ def test_other_plugins_work_in_the_process_of_the_tests(pytester: pytest.Pyteste
     )
     options = ("-p", "benchmark", "--junitxml=report.xml", "--benchmark-max-time=0.05")
     result = pytester.runpytest_subprocess(*RUN, *options)
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["* benchmark: 1 tests *", "test_benchmark *"])
+    expect(result, "* benchmark: 1 tests *", "test_benchmark *", passed=2)
     assert 'name="gpuperf.main.time_us" value="5' in (pytester.path / "report.xml").read_text()
 
 
 def test_missing_file_is_one_line(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(*RUN, "test_missing.py")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: file or directory not found: test_missing.py*"])
+    expect_usage_error(result, "ERROR: file or directory not found: test_missing.py*")
 
 
 def test_broken_file_ends_the_run_before_its_tests(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf): pass\n", test_broken="import nothing_of_this_name\n")
     result = pytester.runpytest_subprocess(*RUN)
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*Interrupted: 1 error during collection*"])
+    expect(result, "*Interrupted: 1 error during collection*", errors=1)
 
 
 @pytest.mark.parametrize("option", ["-s", "--pdb", "-n0", "-pno:xdist"])

@@ -12,11 +12,10 @@ from pytest_gpuperf.metrics.combination import combine
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile
 from pytest_gpuperf.records.call import Call, Launches, Selection, check_launches
 from run_builders import record, run
+from run_results import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 
 LAUNCHED = [RawKernel(name=name) for name in ("copy", "gemm_a", "gemm_b", "copy", "gemm_c")]
@@ -72,9 +71,7 @@ COPY_AND_GEMM = tuple(
 )
 
 
-def test_launches_of_a_call_replace_those_of_the_marker(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_launches_of_a_call_beat_the_marker(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
     profile = Profile(kernels=CHAIN, combined=combine(CHAIN))
     add_recording(run(record("test_k.py::test_k", main=Measurement(profile=profile))))
     pytester.makepyfile(
@@ -108,10 +105,8 @@ OF_ALL = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM))
     ],
 )
 def test_unrecorded_launches_are_skipped(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], recorded: Profile, asked: str, why: str
+    pytester: pytest.Pytester, add_recording: AddRecording, recorded: Profile, asked: str, why: str
 ) -> None:
     add_recording(run(record("test_k.py::test_k", main=Measurement(profile=recorded))))
     pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    gpuperf.profile(print, {asked})\n")
-    result = pytester.runpytest("--gpuperf", "-rs")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"*recording {why}"])
+    expect(pytester.runpytest("--gpuperf", "-rs"), f"*recording {why}", skipped=1)

@@ -9,11 +9,12 @@ import pytest
 from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from run_builders import measured, record, run
+from run_results import expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 TIMED = "def {}(gpuperf):\n    gpuperf.time(print)\n"
 OK, ERROR = pytest.ExitCode.OK, pytest.ExitCode.USAGE_ERROR
@@ -32,7 +33,7 @@ def suites(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 @pytest.fixture
-def recorded(suites: pytest.Pytester, add_recording: Callable[[Run], None]) -> pytest.Pytester:
+def recorded(suites: pytest.Pytester, add_recording: AddRecording) -> pytest.Pytester:
     add_recording(run(*(record(f"suites/test_{name}.py::test_{name}", main=measured(5.3)) for name in "ab")))
     return suites
 
@@ -41,8 +42,7 @@ def test_path_through_a_link_is_the_test_of_its_file(recorded: pytest.Pytester) 
     (recorded.path / "link").symlink_to("suites")
     (recorded.path / "test_link.py").symlink_to("suites/test_b.py")
     result = recorded.runpytest("--gpuperf", "link/test_a.py", "test_link.py")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["suites/test_a.py", "test_a *pass*", "suites/test_b.py", "test_b *pass*"])
+    expect(result, "suites/test_a.py", "test_a *pass*", "suites/test_b.py", "test_b *pass*", passed=2)
 
 
 def test_path_from_outside_of_the_rootdir_is_found(recorded: pytest.Pytester) -> None:
@@ -52,9 +52,7 @@ def test_path_from_outside_of_the_rootdir_is_found(recorded: pytest.Pytester) ->
     result.assert_outcomes(passed=1)
 
 
-def test_link_with_baselines_of_its_own_keeps_its_name(
-    recorded: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_link_with_baselines_keeps_its_name(recorded: pytest.Pytester, add_recording: AddRecording) -> None:
     (recorded.path / "test_link.py").symlink_to("suites/test_b.py")
     add_recording(run(record("test_link.py::test_b", main=measured(7.7)), id="20261121-120000-aaaa"))
     recorded.runpytest("--gpuperf", "test_link.py").stdout.fnmatch_lines(["test_link.py", "test_b *7.70 µs*"])
@@ -129,16 +127,6 @@ def test_renamed_test_next_to_others_is_no_error(recorded: pytest.Pytester) -> N
     recorded.runpytest("--gpuperf").assert_outcomes(passed=2, skipped=1)
 
 
-@pytest.mark.parametrize("mark", ["skip", "skipif(True, reason='no H200')", "xfail(run=False)"])
-def test_run_whose_tests_skip_themselves_is_an_error(recorded: pytest.Pytester, mark: str) -> None:
-    for name in "ab":
-        text = f"import pytest\n@pytest.mark.{mark}\n" + TIMED.format(f"test_{name}")
-        (recorded.path / f"suites/test_{name}.py").write_text(text)
-    result = recorded.runpytest("--gpuperf")
-    assert result.ret == ERROR
-    result.stdout.fnmatch_lines(["*error: no test was judged*"])
-
-
 def test_suite_that_skips_itself_is_no_orphan(recorded: pytest.Pytester) -> None:
     text = "import pytest\npytest.skip('no', allow_module_level=True)\n" + TIMED.format("test_a")
     (recorded.path / "suites/test_a.py").write_text(text)
@@ -161,7 +149,7 @@ def test_run_without_tests_says_nothing_of_orphans(
 
 @pytest.mark.parametrize(("values", "said"), [(3, False), (4, True), (2, True)])
 def test_ids_by_index_that_may_have_moved_are_named(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], values: int, said: bool
+    pytester: pytest.Pytester, add_recording: AddRecording, values: int, said: bool
 ) -> None:
     names = [f"test_k.py::test_k[cfg{number}]" for number in range(4)]
     recorded = run(*(record(name, main=measured(5.3)) for name in names))

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.session.marker import Marker
+from run_results import expect_usage_error
 
 
 def marker(*decorators: str) -> Marker:
@@ -76,8 +77,7 @@ def test_marker_without_an_effect_is_a_warning(pytester: pytest.Pytester) -> Non
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(["*the gpuperf marker of this test has no effect; expected `gpuperf`*"])
     result = pytester.runpytest("--gpuperf", "-Werror")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*test_func: gpuperf: the gpuperf marker*"])
+    expect_usage_error(result, "*test_func: gpuperf: the gpuperf marker*")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ from pytest_gpuperf.measure.counters.metric_name_check import check_names
 from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError
 from pytest_gpuperf.records import GpuInfo
 from run_builders import measured, record, run
+from run_results import expect_usage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 
 @pytest.fixture
@@ -46,9 +45,7 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
         ("dram_throuhgput", "gh100", "no metric 'dram_throuhgput'.*did you mean dram_throughput"),
     ],
 )
-def test_name_that_the_chip_lacks_is_an_error(
-    cupti_host_library: None, name: str, chip: str, said: str
-) -> None:
+def test_name_the_chip_lacks_is_an_error(cupti_host_library: None, name: str, chip: str, said: str) -> None:
     with pytest.raises(GpuperfError, match=said):
         check_names(["dram__bytes.sum", name], chip)
 
@@ -94,7 +91,7 @@ RECORDED = run(
 def test_misspelt_name_ends_the_run_early(
     cupti_host_library: None,
     pytester: pytest.Pytester,
-    add_recording: Callable[[Run], None],
+    add_recording: AddRecording,
     decorator: str,
     arguments: list[str],
 ) -> None:
@@ -109,6 +106,5 @@ def test_misspelt_name_ends_the_run_early(
         """
     )
     result = pytester.runpytest("--gpuperf", "-s", *arguments)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*'dram__bytes_raed.sum' on GH100*did you mean*dram__bytes_read.sum*"])
+    expect_usage_error(result, "*'dram__bytes_raed.sum' on GH100*did you mean*dram__bytes_read.sum*")
     result.stdout.no_fnmatch_line("*it ran*")

@@ -46,9 +46,7 @@ def test_a_clean_ancestor_is_the_code(project: Project) -> None:
 
 
 @pytest.mark.parametrize("dirty", [True, None])
-def test_without_a_clean_commit_the_baselines_first_commit_counts(
-    project: Project, dirty: bool | None
-) -> None:
+def test_without_a_clean_commit_the_baselines_first_one_counts(project: Project, dirty: bool | None) -> None:
     measured = project.git("rev-parse", "HEAD")
     brought = project.commit({FILE: RUN})
     project.commit({FILE: f"{RUN} again"})

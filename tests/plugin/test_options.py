@@ -6,6 +6,7 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.settings.settings import Settings
+from run_results import expect_usage_error
 
 
 def settings(pytester: pytest.Pytester, *arguments: str) -> Settings:
@@ -20,9 +21,7 @@ def test_the_command_line_beats_the_ini_file(pytester: pytest.Pytester) -> None:
 def test_the_ini_key_gpuperf_turns_the_plugin_on(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngpuperf = true\n")
     pytester.makepyfile("def test_k(gpuperf): pass")
-    result = pytester.runpytest("--gpuperf-replay=nowhere")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*nowhere*"])
+    expect_usage_error(pytester.runpytest("--gpuperf-replay=nowhere"), "*nowhere*")
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "soon"])

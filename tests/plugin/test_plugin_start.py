@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from run_results import expect
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -102,9 +104,7 @@ def test_other_options_are_ignored_without_gpuperf(
 @pytest.mark.parametrize("fixture", ["gpuperf", "gpu_warmup", "gpu_timer", "ncu"])
 def test_measuring_test_is_skipped_and_names_the_flag(pytester: pytest.Pytester, fixture: str) -> None:
     pytester.makepyfile(f"def test_k({fixture}): pass")
-    result = pytester.runpytest("-rs")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*run pytest with --gpuperf"])
+    expect(pytester.runpytest("-rs"), "SKIPPED*run pytest with --gpuperf", skipped=1)
 
 
 def test_an_unknown_public_name_is_an_attribute_error() -> None:

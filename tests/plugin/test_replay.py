@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from present import present
 from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import AgainstTiming, Correctness, GpuInfo, Measurement, Profile, Settlement
@@ -16,11 +17,11 @@ from pytest_gpuperf.records.run_store import encode_run
 from pytest_gpuperf.session.replay_runner import LONGEST_REASON
 from pytest_gpuperf.session.runner import RUNNER
 from run_builders import H200, measured, profile, record, run, timing
+from run_results import expect, expect_usage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 SQUARE = """
 import torch
@@ -36,6 +37,12 @@ def boom(x):
 """
 
 
+@pytest.fixture(autouse=True)
+def _square(pytester: pytest.Pytester) -> None:
+    """Make a suite, which a test may replace."""
+    pytester.makepyfile(test_k=SQUARE)
+
+
 def of_square(time_us: float = 5.3, day: int = 20, **given: Any) -> Run:
     """Return a run of SQUARE on a day of November."""
     main = measured(time_us, {"memory_throughput": 77.0})
@@ -44,38 +51,30 @@ def of_square(time_us: float = 5.3, day: int = 20, **given: Any) -> Run:
 
 
 def test_newest_recording_is_judged_and_marked_as_replayed(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(test_k=SQUARE)
     result = pytester.runpytest("--gpuperf", "-v")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*replayed from NVIDIA H200*c0ffee1*2026-11-20*"])
+    expect(result, "*replayed from NVIDIA H200*c0ffee1*2026-11-20*", passed=1)
     words = " ".join(result.stdout.str().split())
     assert "gpuperf baseline accept baselines/nvidia-h200/recordings/20261120-173012-3f9a.json" in words
     # The rate is that of the current test: 2 * 12,000 bytes in 5.3 µs.
     result.stdout.fnmatch_lines(["test_k*5.30 µs*4.53 GB/s*new"])
 
 
-def test_time_is_compared_with_those_of_its_own_card(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_time_is_compared_with_its_own_card(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
     on_first = of_square()
     other = record("test_other.py::test_k", main=measured(5.3))
     on_second = run(other, id="20261121-120000-aaaa", gpu=replace(H200, uuid="GPU-2"))
     for recorded in (on_first, replace(on_second, started_at="2026-11-21T12:00:00Z")):
         add_recording(recorded)
     accept(on_first, BaselineStore(pytester.path / "baselines"), "all", 0.0)
-    pytester.makepyfile(test_k=SQUARE)
     *_, called, _ = pytester.inline_run("--gpuperf").getreports("pytest_runtest_logreport")
     # A new card has 1.0 %.
     assert float(str(dict(called.user_properties)["gpuperf.main.change_high_pct"])) < 0.8
 
 
-def test_model_to_replay_can_be_chosen(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_model_to_replay_can_be_chosen(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
     other = replace(H200, name="NVIDIA H100", slug="nvidia-h100")
     add_recording(of_square())
     add_recording(of_square(9.9, 21, gpu=other))
-    pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf").assert_outcomes(failed=1)
     pytester.runpytest("--gpuperf", "-ogpuperf_replay_gpu=nvidia-h200").assert_outcomes(passed=1)
     result = pytester.runpytest("--gpuperf", "-ogpuperf_replay_gpu=nvidia-t4")
@@ -85,7 +84,7 @@ def test_model_to_replay_can_be_chosen(
 
 
 def test_failure_and_header_name_the_recording_of_their_test(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+    pytester: pytest.Pytester, add_recording: AddRecording
 ) -> None:
     for name, day, test in (("old", "20", "test_k"), ("new", "21", "test_other")):
         kept = record(f"test_k.py::{test}", main=measured(9.0, {"memory_throughput": 77.0}))
@@ -108,9 +107,7 @@ def test_failure_and_header_name_the_recording_of_their_test(
     both.fnmatch_lines(["replayed from NVIDIA H200, *, 2026-11-21", "*each test is of the newest of 2*"])
 
 
-def test_missing_counters_of_all_workers_fail_no_test(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_missing_counters_fail_no_test(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
     why = ".gpuperf/runs/a/ncu/{}/pytest.log has the reason"
     kept = replace(measured(None), profile=Profile(unavailable=why.format(1)))
     recorded = run(record("test_k.py::test_k", main=kept))
@@ -121,7 +118,7 @@ def test_missing_counters_of_all_workers_fail_no_test(
 
 def test_test_without_recording_is_skipped_with_a_next_step(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_other=SQUARE)
-    result = pytester.runpytest("--gpuperf", "-rs")
+    result = pytester.runpytest("--gpuperf", "-rs", "test_other.py")
     result.assert_outcomes(skipped=1)
     reason = "not recorded on NVIDIA H200; `gpuperf record` adds it after a run on that GPU"
     assert len(reason) <= LONGEST_REASON
@@ -144,10 +141,11 @@ def test_test_without_recording_is_skipped_with_a_next_step(pytester: pytest.Pyt
 def test_measuring_without_gpu_and_recording_fails_in_one_line(
     pytester: pytest.Pytester, call: str, arguments: list[str], said: str
 ) -> None:
-    pytester.makepyfile(f"def test_k(gpuperf):\n    gpuperf.{call}\n    raise AssertionError('went on')\n")
+    pytester.makepyfile(
+        test_k=f"def test_k(gpuperf):\n    gpuperf.{call}\n    raise AssertionError('went on')\n"
+    )
     result = pytester.runpytest("--gpuperf", *arguments)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([said])
+    expect(result, said, failed=1)
     assert "went on" not in result.stdout.str()
 
 
@@ -156,7 +154,7 @@ HOSTILE = "a ##[add-mask]b \x1b[31m\u202e\n::error::c"
 
 @pytest.mark.parametrize("where", ["failure", "gpu", "kernels", "baseline", "reason"])
 def test_text_of_files_reaches_no_terminal_raw(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], where: str
+    pytester: pytest.Pytester, add_recording: AddRecording, where: str
 ) -> None:
     wrong = Correctness(passed=False, failure=f"{HOSTILE} {where}")
     parts = {
@@ -184,16 +182,14 @@ def test_any_run_file_can_be_replayed(pytester: pytest.Pytester) -> None:
     artifact = pytester.path / "downloaded" / "run.json"
     artifact.parent.mkdir()
     artifact.write_bytes(encode_run(of_square()))
-    pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf", f"--gpuperf-replay={artifact}").assert_outcomes(passed=1)
 
 
 def test_recording_is_replayed_by_id_but_never_as_latest(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+    pytester: pytest.Pytester, add_recording: AddRecording
 ) -> None:
     recorded = of_square()
     add_recording(recorded)
-    pytester.makepyfile(test_k=SQUARE)
     pytester.runpytest("--gpuperf", f"--gpuperf-replay={recorded.id}").assert_outcomes(passed=1)
     result = pytester.runpytest("--gpuperf", "--gpuperf-replay=latest")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -201,41 +197,33 @@ def test_recording_is_replayed_by_id_but_never_as_latest(
 
 
 def test_replay_repeats_an_error_of_the_recorded_profile(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+    pytester: pytest.Pytester, add_recording: AddRecording
 ) -> None:
     broken = Profile(regex="x", unavailable="no kernel of f was profiled for the regex 'x'")
     add_recording(run(record("test_k.py::test_k", main=Measurement(timing=timing(), profile=broken))))
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.profile(print)\n    gpuperf.time(print)\n")
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*no kernel of f was profiled for the regex 'x'*"])
+    expect(pytester.runpytest("--gpuperf"), "*no kernel of f was profiled for the regex 'x'*", failed=1)
 
 
 def test_different_timing_mode_is_skipped(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print, mode='cold')\n")
     result = pytester.runpytest("--gpuperf", "-rs")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*has mode 'hot', the test asks for 'cold'*"])
+    expect(result, "SKIPPED*has mode 'hot', the test asks for 'cold'*", skipped=1)
 
 
 def test_a_replay_updates_nothing(pytester: pytest.Pytester, replay: None) -> None:
-    pytester.makepyfile(test_k=SQUARE)
     result = pytester.runpytest("--gpuperf", "--gpuperf-update=all")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--gpuperf-update=all with a replay*gpuperf baseline accept RUN*"])
+    expect_usage_error(result, "*--gpuperf-update=all with a replay*gpuperf baseline accept RUN*")
 
 
 def test_broken_baseline_ends_the_run_and_is_kept(pytester: pytest.Pytester, replay: None) -> None:
     path = pytester.path / "baselines" / "nvidia-h200" / "test_k.json"
     path.write_text('{"schema": 1,')
-    pytester.makepyfile(test_k=SQUARE)
-    result = pytester.runpytest("--gpuperf")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*baselines/nvidia-h200/test_k.json*"])
+    expect_usage_error(pytester.runpytest("--gpuperf"), "*baselines/nvidia-h200/test_k.json*")
     assert path.read_text() == '{"schema": 1,'
 
 
-def test_each_part_has_a_fixture(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
+def test_each_part_has_a_fixture(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
     counters = Measurement(profile=profile({"registers_per_thread": 32}))
     tests = record("test_k.py::test_time", main=measured(5.3)), record("test_k.py::test_ncu", main=counters)
     add_recording(run(*tests))
@@ -260,13 +248,10 @@ def test_each_part_has_a_fixture(pytester: pytest.Pytester, add_recording: Calla
     ids=["at the end", "before a part"],
 )
 def test_a_test_that_ran_out_of_memory_fails_again(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], main: Measurement, said: str
+    pytester: pytest.Pytester, add_recording: AddRecording, main: Measurement, said: str
 ) -> None:
     add_recording(run(record("test_k.py::test_k", failure="OutOfMemoryError", main=main)))
-    pytester.makepyfile(test_k=SQUARE)
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([said])
+    expect(pytester.runpytest("--gpuperf"), said, failed=1)
 
 
 OLD = "20261101-120000-aaaa"
@@ -279,7 +264,7 @@ OLD = "20261101-120000-aaaa"
 )
 def test_replay_keeps_the_settlements_of_the_newest_recording(
     pytester: pytest.Pytester,
-    add_recording: Callable[[Run], None],
+    add_recording: AddRecording,
     newer: bool,
     sessions: tuple[str, ...],
     used: bool,
@@ -298,8 +283,7 @@ def test_replay_keeps_the_settlements_of_the_newest_recording(
     class Reader:
         @staticmethod
         def pytest_sessionfinish(session: pytest.Session) -> None:
-            report = session.config.stash[RUNNER].report
-            assert report is not None
+            report = present(session.config.stash[RUNNER].report)
             found.extend(result.record.measurements["main"].settlement for result in report.results)
 
     pytester.runpytest_inprocess("--gpuperf", plugins=[Reader()])
@@ -307,16 +291,13 @@ def test_replay_keeps_the_settlements_of_the_newest_recording(
 
 
 def test_run_without_measuring_tests_needs_no_recording(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_plain(): pass")
+    pytester.makepyfile(test_k="def test_plain(): pass")
     pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
-def test_test_that_runs_again_is_judged_by_its_baseline(
-    pytester: pytest.Pytester, replay: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_test_that_runs_again_is_judged_by_its_baseline(pytester: pytest.Pytester, replay: None) -> None:
     known = run(record("test_k.py::test_k", main=measured(9.9)))
     accept(known, BaselineStore(pytester.path / "baselines"), "all", 0.0)
-    pytester.makepyfile(test_k=SQUARE)
     pytester.makeconftest(
         """
         from _pytest.runner import runtestprotocol

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from run_builders import measured, record, run
+from run_results import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 REPEATED = """
 from _pytest.runner import runtestprotocol
@@ -26,8 +25,7 @@ def pytest_runtest_protocol(item, nextitem):
 def test_two_timings_need_two_labels(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf):\n    gpuperf.time(print)\n    gpuperf.time(print)\n")
     result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*has measured timing under the label 'main' already*label=*"])
+    expect(result, "*has measured timing under the label 'main' already*label=*", failed=1)
 
 
 @pytest.mark.parametrize("expected", ["None", "5", "'x'", "[None]"])
@@ -35,15 +33,11 @@ def test_replay_refuses_an_expected_output_without_tensors(
     pytester: pytest.Pytester, replay: None, expected: str
 ) -> None:
     pytester.makepyfile(test_k=f"def test_k(gpuperf):\n    gpuperf(print, expected={expected})\n")
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*a reference callable, or the expected tensors*"])
+    expect(pytester.runpytest("--gpuperf"), "*a reference callable, or the expected tensors*", failed=1)
 
 
 @pytest.mark.parametrize("value", ["np.prod((64, 64))", "4096.0"])
-def test_whole_numbers_of_other_types_are_accepted(
-    pytester: pytest.Pytester, replay: None, value: str
-) -> None:
+def test_whole_numbers_of_other_types_are_taken(pytester: pytest.Pytester, replay: None, value: str) -> None:
     pytester.makepyfile(
         test_k=f"""
         import numpy as np
@@ -83,7 +77,7 @@ class TestK(unittest.TestCase):
     ],
 )
 def test_broken_limit_is_an_expected_failure_of_unittest(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None], limit: int, last: str, outcome: str
+    pytester: pytest.Pytester, add_recording: AddRecording, limit: int, last: str, outcome: str
 ) -> None:
     add_recording(run(record("test_k.py::TestK::test_k", main=measured(5.3))))
     body = f"self.gpuperf.limit('time_us < {limit}'); self.gpuperf.time(print); {last}"
@@ -113,6 +107,4 @@ def test_fixture_requested_while_the_test_runs_is_refused(pytester: pytest.Pytes
         def test_late(request): request.getfixturevalue("gpuperf")
         """
     )
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*expected it among the test's arguments*"])
+    expect(pytester.runpytest("--gpuperf"), "*expected it among the test's arguments*", passed=1, failed=1)

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 import fake_ncu
+from run_results import expect, expect_usage_error
 from session_builders import run_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def test_time(gpuperf, number):
 
 @pytest.fixture(autouse=True)
 def seen(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, fake_gpu_runs: None) -> Path:
-    """Return the file in which each test notes its GPU and its number."""
+    """Make a suite, and return the file in which each of its tests notes its GPU and its number."""
+    pytester.makepyfile(test_k=SUITE)
     monkeypatch.setenv("SEEN", str(pytester.path / "seen"))
     monkeypatch.setenv("FAKE_GPUS", "2")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -47,7 +49,6 @@ def gpus_of(seen: Path) -> dict[str, set[int]]:
 
 @pytest.mark.parametrize("asked", ["-n2", "-nauto"])
 def test_each_worker_has_a_gpu_and_its_own_tests(pytester: pytest.Pytester, seen: Path, asked: str) -> None:
-    pytester.makepyfile(test_k=SUITE)
     pytester.runpytest_subprocess(*RUN, asked).assert_outcomes(passed=6)
     found = gpus_of(seen)
     assert found.keys() == {"GPU-0", "GPU-1"}
@@ -56,7 +57,6 @@ def test_each_worker_has_a_gpu_and_its_own_tests(pytester: pytest.Pytester, seen
 
 
 def test_one_run_has_all_results_in_order(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k=SUITE)
     result = pytester.runpytest_subprocess(*RUN, "-n2", "-v")
     result.stdout.fnmatch_lines_random(["*gw0* PASSED test_k.py::test_time?0?*", "*gw1* PASSED *"])
     run = run_of(pytester.path)
@@ -66,9 +66,7 @@ def test_one_run_has_all_results_in_order(pytester: pytest.Pytester) -> None:
     assert result.stdout.str().count("run written to") == 1
 
 
-def test_worker_reads_counters_of_a_test_that_was_given_to_another(
-    pytester: pytest.Pytester, seen: Path
-) -> None:
+def test_worker_reads_counters_of_a_test_given_to_another(pytester: pytest.Pytester, seen: Path) -> None:
     calls = """
     time.sleep(0.5 * (os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-1"))
     def counted(): return 5.0
@@ -94,19 +92,13 @@ def test_worker_reads_counters_of_a_test_that_was_given_to_another(
     ],
 )
 def test_impossible_choice_is_one_line(pytester: pytest.Pytester, asked: tuple[str, ...], line: str) -> None:
-    pytester.makepyfile(test_k=SUITE)
-    result = pytester.runpytest_subprocess(*RUN, *asked)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([line])
+    expect_usage_error(pytester.runpytest_subprocess(*RUN, *asked), line)
 
 
-def test_crash_costs_one_test_and_the_new_process_has_the_same_gpu(
-    pytester: pytest.Pytester, seen: Path
-) -> None:
+def test_crash_costs_one_test_and_the_new_process_has_its_gpu(pytester: pytest.Pytester, seen: Path) -> None:
     pytester.makepyfile(test_k=f"{SUITE}    if number == 2: os._exit(3)\n")
     result = pytester.runpytest_subprocess(*RUN, "-n2")
-    result.assert_outcomes(passed=5, failed=1)
-    result.stdout.fnmatch_lines(["*test_time?2? ended its process with exit status 3;*"])
+    expect(result, "*test_time?2? ended its process with exit status 3;*", passed=5, failed=1)
     found = gpus_of(seen)
     assert found.keys() == {"GPU-0", "GPU-1"}
     assert not found["GPU-0"] & found["GPU-1"]
@@ -124,7 +116,6 @@ def test_first_failure_ends_all_workers(pytester: pytest.Pytester, seen: Path) -
 
 
 def test_each_worker_profiles_its_own_tests(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k=SUITE)
     ncu = fake_ncu.install(pytester.path, "runs the program")
     options = ("--gpuperf-counters=ncu", f"-ogpuperf_ncu={ncu}")
     result = pytester.runpytest_subprocess(*RUN, *options, "-n2")
@@ -134,10 +125,7 @@ def test_each_worker_profiles_its_own_tests(pytester: pytest.Pytester) -> None:
     assert not [*pytester.path.rglob("passes-*.msgpack")]
 
 
-def test_replay_by_two_processes_has_the_same_verdicts(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytester.makepyfile(test_k=SUITE)
+def test_replay_by_two_processes_has_the_same_verdicts(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess(*RUN).assert_outcomes(passed=6)
     replay = ("--gpuperf", "--gpuperf-replay=latest", "-p", "xdist")
     tables = []
@@ -150,17 +138,13 @@ def test_replay_by_two_processes_has_the_same_verdicts(
 
 
 @pytest.mark.parametrize("option", ["--collect-only", "--markers"])
-def test_option_that_runs_no_test_starts_no_process(
-    pytester: pytest.Pytester, seen: Path, option: str
-) -> None:
-    pytester.makepyfile(test_k=SUITE)
+def test_option_without_tests_starts_no_process(pytester: pytest.Pytester, seen: Path, option: str) -> None:
     assert pytester.runpytest_subprocess(*RUN, "-n2", option).ret == 0
     assert not seen.exists()
 
 
 def test_deselected_tests_may_be_looked_into(pytester: pytest.Pytester) -> None:
     """Hypothesis's plugin does so."""
-    pytester.makepyfile(test_k=SUITE)
     pytester.makeconftest(
         """
         def pytest_terminal_summary(terminalreporter):
@@ -174,7 +158,6 @@ def test_deselected_tests_may_be_looked_into(pytester: pytest.Pytester) -> None:
 
 
 def test_shards_have_each_test_once(pytester: pytest.Pytester, seen: Path) -> None:
-    pytester.makepyfile(test_k=SUITE)
     for shard in ("1/2", "2/2"):
         result = pytester.runpytest_subprocess(*RUN, f"--gpuperf-shard={shard}", "-n2")
         result.assert_outcomes(passed=3, deselected=3)
@@ -183,11 +166,9 @@ def test_shards_have_each_test_once(pytester: pytest.Pytester, seen: Path) -> No
 
 
 def test_broken_baseline_of_another_suite_costs_only_its_durations(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k=SUITE)
     folder = pytester.mkdir("baselines") / "nvidia-h200"
     folder.mkdir()
     (folder / "test_a.json").write_text("{", encoding="utf-8")
     pytester.runpytest_subprocess(*RUN, "-n2").assert_outcomes(passed=6)
     result = pytester.runpytest_subprocess(*RUN, "--gpuperf-shard=1/2", "-n0")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: gpuperf: *test_a.json*"])
+    expect_usage_error(result, "ERROR: gpuperf: *test_a.json*")

@@ -32,18 +32,14 @@ def test_terminal_shows_status_below_the_current_line(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("isatty", "term"), [(False, "xterm"), (True, "dumb")])
-def test_a_log_and_a_dumb_terminal_show_nothing(
-    monkeypatch: pytest.MonkeyPatch, isatty: bool, term: str
-) -> None:
+def test_log_and_dumb_terminal_show_nothing(monkeypatch: pytest.MonkeyPatch, isatty: bool, term: str) -> None:
     monkeypatch.setenv("TERM", term)
     terminal = reporter(isatty=isatty)
     Display(News(), terminal).show("test_k: warms up")
     assert terminal.written() == ""
 
 
-def test_status_line_stays_out_of_captured_output(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_status_line_is_not_captured(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     pytester.makepyfile(
         """

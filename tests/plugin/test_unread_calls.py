@@ -85,9 +85,7 @@ def said(result: pytest.RunResult) -> str:
 
 
 @pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
-def test_limit_on_a_graph_fails_its_test_in_the_same_run(
-    pytester: pytest.Pytester, process: tuple[str, str]
-) -> None:
+def test_limit_on_a_graph_fails_in_the_same_run(pytester: pytest.Pytester, process: tuple[str, str]) -> None:
     result = run(pytester, *process, "--junitxml=junit.xml")
     result.assert_outcomes(passed=3, failed=1, xfailed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED

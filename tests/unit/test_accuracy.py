@@ -117,6 +117,7 @@ def test_same_tensor_stays_the_same_in_float64() -> None:
     assert (found.reference, found.error_ratio) == ("float64", 1.0)
 
 
+@pytest.mark.usefixtures("_seed_restored")
 def test_random_numbers_of_the_test_stay_the_same() -> None:
     torch.manual_seed(0)
     accuracy(torch.exp, data(4), expected=lambda x: x.exp() + 0 * torch.rand(4), rtol=1e-3, atol=1e-3)

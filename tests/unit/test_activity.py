@@ -9,7 +9,8 @@ import pytest
 
 from cuda_header import cuda_numbers
 from fake_cupti import FakeCupti
-from pytest_gpuperf.measure.cupti import activity
+from pytest_gpuperf.measure import first_calls
+from pytest_gpuperf.measure.cupti import activity, libcupti, range_profiler
 from pytest_gpuperf.measure.cupti.activity import Activity
 
 
@@ -36,6 +37,48 @@ def test_copies_and_fills_are_read(
     recorder._read(ctypes.addressof(memory))
     (read,) = recorder.activities
     assert read == Activity(10, 30, "", 64, launch=5, stream=7, device=1, with_host=with_host)
+
+
+_TWO = "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        (
+            "cupti_activity.h",
+            {
+                "CUPTI_ACTIVITY_KIND_MEMCPY": activity._MEMCPY,
+                "CUPTI_ACTIVITY_KIND_MEMSET": activity.MEMSET,
+                "CUPTI_ACTIVITY_KIND_KERNEL": activity._KERNEL,
+                "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL": activity._CONCURRENT_KERNEL,
+                "CUPTI_ACTIVITY_KIND_MEMCPY2": activity._PEER_MEMCPY,
+                "CUPTI_ACTIVITY_FLAG_FLUSH_FORCED": activity._FLUSH_FORCED,
+            },
+        ),
+        (
+            "cupti_result.h",
+            {_TWO: libcupti._MULTIPLE_SUBSCRIBERS},
+        ),
+        (
+            "cupti_callbacks.h",
+            {
+                "CUPTI_CB_DOMAIN_RESOURCE": first_calls._RESOURCE,
+                "CUPTI_CBID_RESOURCE_MODULE_LOADED": first_calls._MODULE_LOADED,
+            },
+        ),
+        (
+            "cupti_profiler_target.h",
+            {
+                "CUPTI_AutoRange": range_profiler._AUTO_RANGE,
+                "CUPTI_UserReplay": range_profiler._USER_REPLAY,
+            },
+        ),
+    ],
+)
+def test_numbers_of_cupti_are_those_of_its_headers(header: str, names: dict[str, int]) -> None:
+    numbers = cuda_numbers(header)
+    assert names == {name: numbers[name] for name in names}
 
 
 def test_copy_between_devices_has_its_launch_behind_both_devices() -> None:

@@ -101,7 +101,5 @@ def test_slower_time_with_another_choice_says_so_first() -> None:
         (replace(timed(SMALL, time_us=5.4), mode="cold"), {}),
     ],
 )
-def test_choice_of_the_baseline_is_timed_if_another_one_is_slower(
-    now: Timing, wanted: dict[str, str]
-) -> None:
+def test_choice_of_the_baseline_is_timed_if_another_is_slower(now: Timing, wanted: dict[str, str]) -> None:
     assert other_choice(MeasurementBaseline(time=known((LARGE,))), now) == wanted

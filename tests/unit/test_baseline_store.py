@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from present import present
 from pytest_gpuperf.baseline import store as store_module
 from pytest_gpuperf.baseline.rounding import round_counter, round_to_digits
 from pytest_gpuperf.baseline.store import BaselineStore
@@ -48,11 +49,9 @@ def test_baseline_is_read(tmp_path: Path) -> None:
     }
     test = {"limits": {"time_us": "<= 5"}, "tolerance_pct": 8, "measurements": {"main": measurement}}
     store = file_with(tmp_path, content(test=test))
-    loaded = store.load(SLUG, "test_x")
-    assert loaded is not None
+    loaded = present(store.load(SLUG, "test_x"))
     main = loaded.tests["test"].measurements["main"]
-    assert main.time is not None
-    assert main.time.mean_us == 2.0
+    assert present(main.time).mean_us == 2.0
     assert main.counters == {"sm_throughput": 77.0, "occupancy_limiter": "warps"}
     assert loaded.tests["test"].tolerance_pct == 8.0
     assert (store.slugs(), store.suites(SLUG)) == ([SLUG], ["test_x"])
@@ -107,9 +106,7 @@ def test_suite_is_the_stem_of_the_test_file() -> None:
         max_size=3,
     )
 )
-def test_written_content_is_loaded_again(
-    tmp_path_factory: pytest.TempPathFactory, tests: dict[str, Any]
-) -> None:
+def test_written_data_are_read_again(tmp_path_factory: pytest.TempPathFactory, tests: dict[str, Any]) -> None:
     store = BaselineStore(tmp_path_factory.mktemp("project") / "baselines")
     path = store.path(SLUG, "test_x")
     store.write({path: of(**tests)})
@@ -155,9 +152,7 @@ def test_interruption_before_the_files_are_synced_leaves_no_trace(
     assert files_below(tmp_path / "baselines") == before
 
 
-def test_ctrl_c_between_two_files_waits_for_the_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_between_two_files_waits_for_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = file_with(tmp_path, content())
     replace = Path.replace
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from present import present
 from pytest_gpuperf.baseline.accepted_measurement import TAKES, Accepted, Effect, update
 from pytest_gpuperf.baseline.sessions import HALF, merged_time
 from pytest_gpuperf.judge.times import Origin
@@ -60,8 +61,7 @@ def effect(measurement: Measurement, known: MeasurementBaseline, which: Which = 
 def test_entry_says_what_is_new_or_changed(
     measurement: Measurement, known: MeasurementBaseline, kind: str, line: str
 ) -> None:
-    entry = effect(measurement, known)
-    assert entry is not None
+    entry = present(effect(measurement, known))
     assert (entry.kind, line in entry.lines) == (kind, True)
     takers = {which for which, kinds in TAKES.items() if kind in kinds}
     assert {which for which in TAKES if effect(measurement, known, which) is not None} == takers
@@ -70,8 +70,7 @@ def test_entry_says_what_is_new_or_changed(
 def test_more_memory_is_accepted_with_its_session() -> None:
     """The time need not have moved."""
     known = replace(KNOWN, time=merged_time(None, "r", replace(timing(5.0), peak_memory_mb=8.0), {}))
-    entry = effect(Measurement(timing=replace(timing(5.0), peak_memory_mb=12.0)), known, "changed")
-    assert entry is not None
+    entry = present(effect(Measurement(timing=replace(timing(5.0), peak_memory_mb=12.0)), known, "changed"))
     assert "peak_memory_mb 8 -> 12 (+50.0 %)" in entry.lines
 
 
@@ -81,8 +80,7 @@ def test_accepted_time_has_the_change_of_its_verdict() -> None:
         Measurement(timing=at_clock(1800.0, 1.05)),
         replace(KNOWN, time=merged_time(None, "r", at_clock(2000.0), {})),
     )
-    assert entry is not None
-    assert entry.lines[0] == "time_us 100 -> 105 (+5.0 %)"
+    assert present(entry).lines[0] == "time_us 100 -> 105 (+5.0 %)"
 
 
 def test_known_parts_are_not_new() -> None:

@@ -190,9 +190,7 @@ def test_modes_without_a_graph_need_no_memory_for_it(gpu: SimulatedGpu, mode: st
     assert prepared_(allocating(gpu, 600, 4000), mode).mode == mode
 
 
-def test_memory_that_is_not_cached_cannot_be_captured(
-    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uncached_memory_cannot_be_captured(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu.caches = False
     assert "capturing" in prepared_(allocating(gpu, 600), "auto").not_captured
     monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1")

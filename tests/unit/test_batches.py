@@ -310,14 +310,22 @@ def test_no_garbage_is_collected_during_a_capture(gpu: SimulatedGpu, fails: bool
 
 
 @pytest.mark.usefixtures("flushes")
-def test_each_recorded_cold_call_forgets_what_persists(
-    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("run", "steps"),
+    [
+        (lambda batch: batch.run_recorded(1), ["forget", "fill 7", "k 3"] * 2),
+        (lambda batch: batch.run(), ["forget", *["record"] * 4]),
+    ],
+    ids=["each recorded call", "each block"],
+)
+def test_cold_calls_forget_what_persists(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch, run: Callable[[ColdBatch], object], steps: list[str]
 ) -> None:
     batch = ColdBatch(gpu.kernel(3), 2, 7000)
     gpu.log.clear()
     monkeypatch.setattr(memory, "reset_l2", lambda: gpu.log.append("forget"))
-    batch.run_recorded(1)
-    assert [step for step in gpu.log if step[:2] in ("fo", "fi", "k ")] == ["forget", "fill 7", "k 3"] * 2
+    run(batch)
+    assert [step for step in gpu.log if step[:2] in ("fo", "fi", "k ", "re")] == steps
 
 
 def test_queued_calls_are_repeated_behind_their_share_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,9 +183,7 @@ def test_spills_are_loads_and_stores_of_local_memory() -> None:
         (limits(8, 9, 9, 9, 2), "barriers"),
     ],
 )
-def test_limiter_is_the_smallest_limit_with_hardware_limits_first(
-    raw: dict[str, float], limiter: str
-) -> None:
+def test_limiter_is_the_smallest_limit_with_hardware_first(raw: dict[str, float], limiter: str) -> None:
     assert short_metrics(raw, {})["occupancy_limiter"] == limiter
 
 

@@ -26,9 +26,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_project_equals_the_project_of_pytest(
-    project: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_project_equals_that_of_pytest(project: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     root, below = project / "package", project / "package" / "tests" / "gpu"
     below.mkdir(parents=True)
     (root / name).write_text(CONFIGS[name], encoding="utf-8")

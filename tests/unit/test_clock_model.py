@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from present import present
 from pytest_gpuperf.records import ClockModel
 from pytest_gpuperf.statistics.clock_model import fit, normalisation_error, normalise
 
@@ -23,9 +24,7 @@ MEASURED = {
 
 def fitted(*blocks: tuple[float, float], times: int = 8, reference_mhz: float | None = None) -> ClockModel:
     time_us, mhz = zip(*blocks * times, strict=True)
-    model = fit(time_us, mhz, reference_mhz=reference_mhz)
-    assert model is not None
-    return model
+    return present(fit(time_us, mhz, reference_mhz=reference_mhz))
 
 
 def noisy(
@@ -64,8 +63,7 @@ def test_error_of_the_share_is_within_its_estimate(noise: float) -> None:
     off = []
     for _ in range(200):
         mhz = rng.uniform(1350, 1980, 30)
-        model = fit(noisy(rng, 300_000, 60.0, mhz, noise), mhz.tolist(), reference_mhz=1700)
-        assert model is not None
+        model = present(fit(noisy(rng, 300_000, 60.0, mhz, noise), mhz.tolist(), reference_mhz=1700))
         off.append((model.sm_clock_share - true_share) / model.share_error)
     assert np.mean(np.abs(off) < 2) > 0.93
 

@@ -95,9 +95,7 @@ def test_cost_of_stamps_is_the_median_of_their_graph(
     assert Stamps().cost_us == 10
 
 
-def test_launch_gap_is_the_median_of_empty_kernels(
-    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launch_gap_is_a_median_of_empty_kernels(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     install_kernels(monkeypatch, gpuperf_empty=lambda *_: gpu.launch(0.5, "empty"))
     assert launch_gap_us() == pytest.approx(0.5)
     replays = [step for step in gpu.log if step.startswith("graph")]

@@ -301,6 +301,16 @@ def test_unknown_choice_of_an_autotuner_is_not_noted(monkeypatch: pytest.MonkeyP
     assert noted == ({"kernel": "BLOCK: 8"} if missing == "fn" else {})
 
 
+def test_compiled_kernel_tells_what_its_version_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind: Any = type("CompiledKernel", (), {})
+    nameless, named = kind(), kind()
+    named.metadata = SimpleNamespace(name="k")
+    stand_in(monkeypatch, "triton.compiler.compiler", CompiledKernel=kind)
+    unknown = compiler_names.CompiledKernel(None, None, None, "", b"")
+    assert compiler_names.compiled_kernels() == {"k": [unknown]}
+    assert nameless
+
+
 def test_triton_without_inner_modules_has_no_code_and_no_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("compiler.compiler", "runtime.cache", "backends.nvidia", "profiler.flags"):
         stand_in(monkeypatch, f"triton.{name}")

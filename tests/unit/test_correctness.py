@@ -114,6 +114,26 @@ def test_element_that_is_never_written_fails(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "failure"),
+    [
+        (4, ""),
+        (3, "100 of 400 elements are never written"),
+        (5, "has shape [8, 100], the reference [4"),
+    ],
+    ids=["valid part", "less", "more"],
+)
+def test_reference_may_return_only_the_valid_part(written: int, failure: str) -> None:
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        out = torch.empty(8, 100)
+        out[:written] = 2 * x[:written]
+        return out
+
+    result = checked(padded, data(8, 100), expected=lambda x: 2 * x[:4])
+    assert result.passed is (not failure)
+    assert failure in result.failure
+
+
+@pytest.mark.parametrize(
     "allocate",
     [
         lambda x: torch.empty(x.shape),

@@ -7,6 +7,7 @@ import math
 import pytest
 from scipy.stats import t as scipy_t
 
+from present import present
 from pytest_gpuperf.statistics.clock_model import fit
 from pytest_gpuperf.statistics.decision import t_tail
 
@@ -18,8 +19,7 @@ LINE = [50 + 100_000 / mhz for mhz in MHZ]
 @pytest.mark.parametrize("times", [2, 8])
 def test_share_without_noise_has_the_least_error_of_times(times: int) -> None:
     """All blocks together have an error of 0.15 %, however many they are."""
-    model = fit(LINE * times, MHZ * times, reference_mhz=2000)
-    assert model is not None
+    model = present(fit(LINE * times, MHZ * times, reference_mhz=2000))
     assert [model.cycles, model.fixed_us] == pytest.approx([100_000, 50])
     # The slope of three relative times with an error of 0.15 % √3 each, in closed form.
     rows = [(50 * 2000 / mhz / us, 50 / us) for mhz, us in zip(MHZ, LINE, strict=True)]
@@ -31,9 +31,7 @@ def test_share_without_noise_has_the_least_error_of_times(times: int) -> None:
 def test_error_of_a_share_has_the_noise_of_its_blocks() -> None:
     """Twice the blocks halve the squares of errors, and two of them are spent on the line."""
     noisy = [time * (1 + 0.02 * sign) for sign in (1, -1) for time in LINE]
-    six, twelve = (fit(noisy * times, MHZ * 2 * times) for times in (1, 2))
-    assert six is not None
-    assert twelve is not None
+    six, twelve = (present(fit(noisy * times, MHZ * 2 * times)) for times in (1, 2))
     assert six.share_error / twelve.share_error == pytest.approx(math.sqrt(2 * (6 / 4) / (12 / 10)), rel=0.03)
 
 

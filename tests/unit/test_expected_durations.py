@@ -70,9 +70,7 @@ def test_card_of_a_test_is_that_of_its_newest_session(store: BaselineStore) -> N
 
 
 @pytest.mark.parametrize(("card", "replicates"), [("", 3), ("GPU-9", 1)])
-def test_times_are_judged_by_the_sessions_of_their_card(
-    store: BaselineStore, card: str, replicates: int
-) -> None:
+def test_times_are_judged_by_sessions_of_their_card(store: BaselineStore, card: str, replicates: int) -> None:
     own = [lasting(1.0, id=f"2026112{day}-173012-3f9a") for day in range(3)]
     new = accepted(store, *own, lasting(1.0, id="20261123-173012-3f9a", card="GPU-9"))
     [result] = judge_run(lasting(1.0, id="20261124-173012-3f9a", card=card), new)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from present import present
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.first_calls import FirstCalls
 from pytest_gpuperf.records.timing import CompilerWork
@@ -148,9 +149,7 @@ def test_further_compilation_for_other_arguments_is_added(monkeypatch: pytest.Mo
     assert first_calls.added_to(timing()).compile_s == 5.0
 
 
-def test_triton_tells_what_it_compiles_and_what_is_on_disk(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_triton_tells_compiled_and_stored_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import triton
     from triton.backends.compiler import GPUTarget
 
@@ -169,8 +168,7 @@ def test_triton_tells_what_it_compiles_and_what_is_on_disk(
 
     found = [watched_timing(call).first_call for _ in range(2)]
     assert [one.caches for one in found if one is not None] == ["cold", "warm"]
-    assert found[0] is not None
-    assert found[0].compilers["triton"].seconds > 0
+    assert present(found[0]).compilers["triton"].seconds > 0
     # Another listener hears all four calls, and stays.
     assert noted == [False, True, True, True]
 
@@ -185,22 +183,17 @@ def test_inductors_work_is_read_from_what_torch_has_counted(monkeypatch: pytest.
         counters["inductor"]["fxgraph_cache_miss"] += 1
         counters["aot_autograd"]["autograd_cache_hit"] += 2
 
-    first_call = watched_timing(call).first_call
-    assert first_call is not None
+    first_call = present(watched_timing(call).first_call)
     assert first_call.compilers == {"inductor": CompilerWork(seconds=2.0, compiled=1, cached=2)}
     counters["inductor"].update(fxgraph_cache_miss=-5)
-    first_call = watched_timing(utils.cumulative_time_spent_ns.clear).first_call
-    assert first_call is not None
-    assert first_call.compilers == {}
+    assert present(watched_timing(utils.cumulative_time_spent_ns.clear).first_call).compilers == {}
 
 
 @pytest.mark.parametrize(
     ("module", "name"),
     [("cupy.cuda.compiler", "compile_using_nvrtc"), ("torch.cuda._utils", "_nvrtc_compile")],
 )
-def test_calls_of_nvrtc_by_libraries_are_counted(
-    module: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compilations_by_nvrtc_are_counted(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     library = SimpleNamespace(**{name: lambda source: f"{source}.ptx"})
     monkeypatch.setitem(sys.modules, module, library)
     compiles = getattr(library, name)
@@ -208,7 +201,5 @@ def test_calls_of_nvrtc_by_libraries_are_counted(
     def call() -> None:
         assert getattr(library, name)("k") == "k.ptx"
 
-    first_call = watched_timing(call).first_call
-    assert first_call is not None
-    assert first_call.compilers["nvrtc"].compiled == 1
+    assert present(watched_timing(call).first_call).compilers["nvrtc"].compiled == 1
     assert getattr(library, name) is compiles

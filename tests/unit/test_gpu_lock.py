@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_locks import UUID, held_elsewhere, let_go
+from present import present
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock, Holder
 
@@ -97,9 +98,7 @@ def test_users_with_own_tmpdir_share_the_lock(tmp_path: Path) -> None:
     gpu = f"GPU-{uuid.uuid4()}"
     lock = GpuLock(gpu)
     with held_elsewhere(gpu=gpu, TMPDIR=str(tmp_path)) as other:
-        holder = lock.holder()
-        assert holder is not None
-        assert holder.pid == other.pid
+        assert present(lock.holder()).pid == other.pid
     lock._path().unlink()
 
 
@@ -194,9 +193,7 @@ def test_waiter_locks_the_new_file_after_a_cleanup(tmp_path: Path) -> None:
 
         lock = GpuLock(UUID, [tmp_path])
         lock.acquire(waiting)
-        holder = GpuLock(UUID, [tmp_path]).holder()
-        assert holder is not None
-        assert holder.pid == os.getpid()
+        assert present(GpuLock(UUID, [tmp_path]).holder()).pid == os.getpid()
         lock.release()
 
 

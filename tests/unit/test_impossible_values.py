@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from present import present
 from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.errors import GpuperfError
@@ -149,18 +150,13 @@ def test_run_with_a_swinging_clock_makes_a_baseline_that_is_read(tmp_path: Path)
     load_run_of(tmp_path, encode_run(run(record(main=Measurement(timing=swinging)))))
     store = BaselineStore(tmp_path / "baselines")
     accept(run(record(main=Measurement(timing=swinging))), store, "all", 5.0)
-    loaded = store.load("nvidia-h200", "test_square")
-    assert loaded is not None
+    loaded = present(store.load("nvidia-h200", "test_square"))
     assert loaded.times[0].sessions[0].normalised_us == MODEL.time_us(MODEL.reference_mhz)
 
 
 def test_blocks_below_zero_at_the_clock_of_a_baseline_are_judged_as_measured(tmp_path: Path) -> None:
     load_baseline_of(tmp_path, json.dumps(baseline()).encode())
-    known = BaselineStore(tmp_path / "baselines").load("nvidia-h200", "test_square")
-    assert known is not None
+    known = present(BaselineStore(tmp_path / "baselines").load("nvidia-h200", "test_square"))
     noisy = msgspec.structs.replace(timing(5.3), blocks_us=(51.6, -41.0), blocks_mhz=(1000.0, 2000.0))
-    time = known.tests[NODEID].measurements["main"].time
-    assert time is not None
-    compared = screen(noisy, time, Origin(runs=known.runs))
-    assert compared is not None
-    assert compared.at_mhz == 0.0
+    time = present(known.tests[NODEID].measurements["main"].time)
+    assert present(screen(noisy, time, Origin(runs=known.runs))).at_mhz == 0.0

@@ -9,6 +9,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from present import present
 from pytest_gpuperf.plugin.facade import Gpuperf
 from pytest_gpuperf.records import Correctness, Profile, Timing, Verification
 from pytest_gpuperf.records.call import Call, Reference
@@ -34,8 +35,7 @@ def test_factory_makes_arguments_for_a_seed(made: Any, value: int) -> None:
 
     call = Call("t", "main", add, inputs=inputs, seed=7).with_arguments()
     assert (call(), call.seed, seeds) == (value, 7, [7])
-    assert call.factory is not None
-    assert call.factory(8) == (call.args, call.kwargs)
+    assert present(call.factory)(8) == (call.args, call.kwargs)
     assert seeds == [7, 8]
 
 
@@ -157,6 +157,4 @@ def test_refused_time_fails_the_test_and_is_kept() -> None:
     gpuperf = facade(Source("the time is refused: it skips calls"))
     with pytest.raises(pytest.fail.Exception, match="gpuperf: the time is refused: it skips calls"):
         gpuperf.time(add, X)
-    kept = gpuperf._state.measurements["main"].timing
-    assert kept is not None
-    assert kept.refused
+    assert present(gpuperf._state.measurements["main"].timing).refused

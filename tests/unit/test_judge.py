@@ -184,9 +184,7 @@ def test_limit_is_checked_on_each_label_that_has_the_value() -> None:
     ],
     ids=["preset", "metrics", "kernels"],
 )
-def test_counters_that_the_test_drops_fail_it(
-    counters: dict[str, MetricValue], choice: dict[str, str]
-) -> None:
+def test_counters_that_a_test_drops_fail_it(counters: dict[str, MetricValue], choice: dict[str, str]) -> None:
     now = replace(measured(), profile=replace(profile(counters), **choice))
     known = baseline(5.3, {"sm_throughput": 50, "stall.barrier": 5, "a__raw": 1})
     of_all = replace(known.measurements["main"], launches="all")

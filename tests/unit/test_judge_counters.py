@@ -51,9 +51,7 @@ def test_any_worsening_of_an_exact_counter_is_a_regression(
         ("occupancy_limit.shared_mem", 28, 20.0),
     ],
 )
-def test_exact_counter_that_did_not_worsen_is_only_shown(
-    name: str, baseline: MetricValue, actual: MetricValue
-) -> None:
+def test_exact_counter_is_shown_if_not_worse(name: str, baseline: MetricValue, actual: MetricValue) -> None:
     comparison = counter(name, baseline, actual)
     assert len(comparison.changes) == 1
     assert comparison.worse_exact == ()
@@ -179,9 +177,7 @@ def traced(before: int, now: int, name: str = "launches") -> CounterComparison:
 @pytest.mark.parametrize(
     ("before", "now", "change", "worse"), [(4, 5, 25.0, True), (5, 4, -20.0, False), (0, 1, None, True)]
 )
-def test_traced_count_has_its_change_in_percent(
-    before: int, now: int, change: float | None, *, worse: bool
-) -> None:
+def test_traced_count_changes_in_percent(before: int, now: int, change: float | None, *, worse: bool) -> None:
     (found,) = traced(before, now).changes
     assert found.change_pct == (None if change is None else pytest.approx(change))
     assert found.worse is worse
@@ -208,9 +204,7 @@ def test_more_memory_fails_like_a_register(now: float | None, *, fails: bool) ->
 @pytest.mark.parametrize(
     ("now", "time_us", "warns"), [(1100.0, 5.3, True), (900.0, 5.3, False), (1100.0, 6.0, False)]
 )
-def test_only_more_work_at_the_same_time_is_an_early_warning(
-    now: float, time_us: float, *, warns: bool
-) -> None:
+def test_only_more_work_at_the_same_time_warns_early(now: float, time_us: float, *, warns: bool) -> None:
     times = TimeBaseline(mode="hot", sessions=(Session(run="r", time_us=5.3),))
     known = TestBaseline(
         measurements={"main": replace(expected(counters={"instructions": 1000.0}), time=times)}

@@ -303,8 +303,8 @@ def test_block_has_fifty_milliseconds_of_the_host(
 
 def test_mean_of_blocks_leaves_out_the_extremes_of_kernels() -> None:
     streams = tuple(StreamWork(stream=number, launches=1, kernels_us=1.0) for number in range(5))
-    works = [GpuWork(us, 2 * us, us, (streams[at],)) for at, us in enumerate((9.0, 2.0, 3.0, 4.0, 99.0))]
+    works = [GpuWork(us, 2 * us, us, (streams[at],), 8.0) for at, us in enumerate((9.0, 2.0, 3.0, 4.0, 99.0))]
     found = single_call_of([Block(work.busy_us, work=work) for work in works], [20.0] * 3)
     assert [found.busy_us, found.kernels_us] == pytest.approx([16 / 3, 32 / 3])
     assert found.host_copies_us == pytest.approx(117 / 5)
-    assert found.streams == (streams[4],)
+    assert (found.streams, found.copied_bytes) == ((streams[4],), 8.0)

@@ -30,6 +30,8 @@ class Driver:
         self.limits = dict.fromkeys(self.names.values(), 64)
         self.limits[PERSISTING] = persisting
         self._window = numbers["CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW"]
+        self.windows = {7: b"of the user"}
+        """Access policy of each stream."""
         self.asked: list[str] = []
 
     def cuCtxGetLimit(self, size: Any, limit: int) -> int:
@@ -50,11 +52,16 @@ class Driver:
         self.asked.append("reset")
         return 0
 
+    def cuStreamGetAttribute(self, stream: Any, attribute: int, value: Any) -> int:
+        if attribute != self._window or len(value.raw) < 64:
+            return 1
+        value.raw = self.windows[stream.value].ljust(len(value.raw), b"\0")
+        return 0
+
     def cuStreamSetAttribute(self, stream: Any, attribute: int, value: Any) -> int:
         if attribute != self._window or len(value.raw) < 64:
             return 1
-        assert not any(value.raw)
-        self.asked.append(f"no window of stream {stream.value}")
+        self.windows[stream.value] = value.raw.rstrip(b"\0")
         return 0
 
 
@@ -62,15 +69,16 @@ class Driver:
 def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Driver:
     fake = Driver(request.param)
     monkeypatch.setattr("pytest_gpuperf.measure.device.driver.library", lambda: fake)
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
     monkeypatch.setattr(originals, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
     monkeypatch.setattr(originals, "synchronize", lambda: fake.asked.append("synchronize"))
     return fake
 
 
 def test_numbers_of_cuda_are_those_of_its_header() -> None:
-    numbers = {name: number for name, number in vars(cuda_driver).items() if name.startswith("CU_")}
+    names = {name for name in vars(cuda_driver) if name.startswith(("CU_", "CUDA_"))}
     header = cuda_numbers()
-    assert numbers == {name: header[name] for name in numbers}
+    assert {name: header[name] for name in names} == {name: getattr(cuda_driver, name) for name in names}
 
 
 @pytest.mark.parametrize(
@@ -87,8 +95,9 @@ def test_end_of_a_test_restores_the_limit_and_the_stream(driver: Driver) -> None
     with memory.l2_reset_after():
         memory.reset_l2()
         driver.limits[PERSISTING] = 1 << 20
+        driver.windows[7] = b"of the call"
         driver.asked.clear()
-    assert driver.asked == ["reset", "no window of stream 7", f"{PERSISTING} 64"]
+    assert (driver.asked, driver.windows) == (["reset", f"{PERSISTING} 64"], {7: b"of the user"})
 
 
 @pytest.mark.parametrize("driver", [64], indirect=True)

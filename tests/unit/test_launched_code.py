@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -110,10 +109,10 @@ def test_call_of_too_many_kernels_is_left_out(reader: Reader) -> None:
 
 def test_triton_variant_is_found_by_its_handle(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     variants = [
-        SimpleNamespace(function=handle, metadata=SimpleNamespace(shared=0), n_regs=0, asm={"cubin": cubin})
+        compiler_names.CompiledKernel(handle, 0, None, "", cubin)
         for handle, cubin in ((1, CUBIN), (2, CHANGED))
     ]
-    monkeypatch.setattr(first_calls, "compiled_kernels", lambda: {"staged": variants})
+    monkeypatch.setattr(compiler_names, "compiled_kernels", lambda: {"staged": variants})
     reader.activities = [launch()]
     codes = []
     for handles in ({1}, {2}, set[int]()):

@@ -14,7 +14,7 @@ from pytest_gpuperf.judge.limits import Limit, check_limit, check_limits, parse_
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics.chips import with_peaks
 from pytest_gpuperf.records import Conditions, GpuInfo, KernelProfile, Measurement, Profile, TestRecord, Trace
-from pytest_gpuperf.records.timing import FirstCall
+from pytest_gpuperf.records.timing import FirstCall, SingleCall
 from pytest_gpuperf.records.value_names import VALUES, is_of
 from pytest_gpuperf.session.marker import ItemState, Marker
 from run_builders import measured, profile, record, timing
@@ -235,6 +235,11 @@ def test_limit_with_a_label_is_for_that_one() -> None:
     tested = {"forward": measured(9.0), "backward": measured(9.0)}
     (finding,) = check_limits([limit], "of the test", tested, {})
     assert finding.label == "backward"
+
+
+def test_rate_of_a_copy_is_of_the_bytes_in_its_records() -> None:
+    copied = replace(timing(5.0), single_call=SingleCall(copied_bytes=4e4))
+    assert (copied.gb_per_s, copied.dram_share) == (8.0, None)
 
 
 def test_unavailable_counters_are_a_remark() -> None:

@@ -16,9 +16,7 @@ def total(part: list[str], seconds: dict[str, float]) -> float:
 
 
 @given(tests=st.sets(st.integers(0, 99), max_size=60), known=DURATIONS, count=st.integers(1, 8))
-def test_each_test_is_in_exactly_one_part_and_in_order(
-    tests: set[int], known: dict[str, float], count: int
-) -> None:
+def test_each_test_is_in_one_part_and_in_order(tests: set[int], known: dict[str, float], count: int) -> None:
     nodeids = [f"t{n}" for n in sorted(tests)]
     parts = spread(nodeids, known, {}, [""] * count)
     assert len(parts) == count
@@ -27,9 +25,7 @@ def test_each_test_is_in_exactly_one_part_and_in_order(
 
 
 @given(known=DURATIONS, order=st.permutations([f"t{n}" for n in range(12)]), count=st.integers(1, 5))
-def test_shards_that_collect_in_other_orders_agree(
-    known: dict[str, float], order: list[str], count: int
-) -> None:
+def test_shards_collected_in_any_order_agree(known: dict[str, float], order: list[str], count: int) -> None:
     parts, others = (spread(names, known, {}, [""] * count) for names in (order, sorted(order)))
     assert [set(part) for part in parts] == [set(part) for part in others]
 

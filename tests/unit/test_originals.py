@@ -124,9 +124,7 @@ def test_changed_part_of_the_package_is_named(package: ModuleType, attack: str, 
     assert before.patched().startswith(shown)
 
 
-def test_variable_that_a_test_library_stops_is_no_patch(
-    package: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_variable_is_no_patch(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     before = Originals("measuring")
     monkeypatch.setattr(package, "LEAST", type("FakeDatetime", (), {"__module__": "freezegun.api"}))
     assert before.patched() == ""

@@ -18,9 +18,7 @@ def row_of(a_result: TestResult) -> Row:
     ("achieved", "theoretical", "shown"),
     [(12.51, 12.5, "13 %"), (94.0, 50.0, "94 %"), (12.4, 12.5, "12/12 %")],
 )
-def test_occupancy_of_several_kernels_is_the_achieved(
-    achieved: float, theoretical: float, shown: str
-) -> None:
+def test_occupancy_of_many_kernels_is_the_achieved(achieved: float, theoretical: float, shown: str) -> None:
     assert show_occupancy({"achieved_occupancy": achieved, "theoretical_occupancy": theoretical}) == shown
 
 

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from present import present
 from pytest_gpuperf.baseline.sessions import HALF
 from pytest_gpuperf.judge.limits import check_limit, parse_limit
 from pytest_gpuperf.judge.result import Status, TimeComparison
@@ -36,9 +37,7 @@ def of(*runs: str, **values: Any) -> Origin:
 
 
 def screened(now: Timing, before: TimeBaseline, origin: Origin | None = None, **more: Any) -> TimeComparison:
-    found = screen(now, before, origin or of(), **more)
-    assert found is not None
-    return found
+    return present(screen(now, before, origin or of(), **more))
 
 
 def half_pct(time: TimeComparison) -> float:
@@ -59,9 +58,7 @@ def test_time_outside_the_screen_is_a_suspect(change_pct: float) -> None:
 
 
 @given(CHANGES, st.floats(0.1, 1e6), st.integers(1, 20))
-def test_screen_is_the_same_for_all_times_and_both_directions(
-    change_pct: float, time_us: float, count: int
-) -> None:
+def test_all_times_and_directions_have_one_screen(change_pct: float, time_us: float, count: int) -> None:
     width_pct = 100 * math.expm1(math.log1p(SCREEN_PCT / 100) * math.sqrt((1 + 1 / count) / 2))
     assume(abs(abs(change_pct) - width_pct) > 100 * ROUNDING)
     sessions = known(*[time_us] * count)
@@ -116,9 +113,7 @@ def at_clock(mhz: float, most: int = 1980) -> Timing:
         "waits for the GPU",
     ],
 )
-def test_noisy_classes_have_wider_screens(
-    now: Timing, before: TimeBaseline, origin: Origin, width: float
-) -> None:
+def test_noise_widens_the_screen(now: Timing, before: TimeBaseline, origin: Origin, width: float) -> None:
     time = screened(now, before, origin)
     assert half_pct(time) == pytest.approx(width)
     assert time.decision.new_card is (origin.card == "GPU-2")
@@ -157,9 +152,7 @@ def noisy(*blocks_us: float, mhz: float = 1980.0) -> Timing:
     ],
     ids=["blocks differ", "effect of the clock unknown", "more than the tolerance", "less"],
 )
-def test_time_with_a_large_error_does_not_pass_by_it(
-    now: Timing, tolerance_pct: float, outcome: Outcome
-) -> None:
+def test_no_time_passes_by_its_large_error(now: Timing, tolerance_pct: float, outcome: Outcome) -> None:
     assert screened(now, known(100.0), tolerance_pct=tolerance_pct).outcome is outcome
 
 
@@ -218,9 +211,7 @@ def test_sessions_of_the_same_card_driver_and_plugin_count() -> None:
         ("spread_pct <= 0.09", 100.0, Status.LIMIT),
     ],
 )
-def test_limit_on_a_time_fails_beyond_the_spread_of_processes(
-    limit: str, time_us: float, status: Status
-) -> None:
+def test_limit_on_a_time_fails_beyond_spread_of_processes(limit: str, time_us: float, status: Status) -> None:
     now = Measurement(timing=timing(time_us, bytes=1_000_000))
     assert check_limit(parse_limit(limit), now).status is status
 

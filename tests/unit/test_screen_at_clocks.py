@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from present import present
 from pytest_gpuperf.judge.times import screen
 from pytest_gpuperf.records import OtherTime, Timing
 from pytest_gpuperf.records.baseline import Session, TimeBaseline
@@ -29,9 +30,7 @@ def session(number: int, mhz: float = 2000.0) -> Session:
 
 def compared(now: Timing, sessions: tuple[Session, ...], reference_mhz: float = 2000.0) -> TimeComparison:
     times = TimeBaseline(mode="hot", reference_mhz=reference_mhz, sessions=sessions)
-    found = screen(now, times, origin_of(*(one.run for one in sessions)))
-    assert found is not None
-    return found
+    return present(screen(now, times, origin_of(*(one.run for one in sessions))))
 
 
 FIVE = tuple(session(number) for number in range(5))
@@ -61,8 +60,7 @@ def test_the_value_of_another_source_is_compared_as_measured() -> None:
     now = replace(at_clock(1400), other=OtherTime(time_us=MODEL.time_us(2000)))
     stored = tuple(replace(one, clock_model=None, normalised_us=0.0) for one in FIVE)
     times = TimeBaseline(mode="hot", source="cupti", sessions=stored)
-    found = screen(now, times, origin_of(*(one.run for one in stored)))
-    assert found is not None
+    found = present(screen(now, times, origin_of(*(one.run for one in stored))))
     assert (found.at_mhz, found.actual_mhz) == (0, 0)
     assert found.decision.change_pct == pytest.approx(0, abs=0.01)
 

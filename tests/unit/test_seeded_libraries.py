@@ -11,6 +11,8 @@ import pytest
 
 from pytest_gpuperf.session.seeds import random_numbers_kept, seed, seed_of
 
+pytestmark = pytest.mark.usefixtures("_seed_restored")
+
 
 @pytest.mark.parametrize("draw", [random.random, numpy.random.random], ids=["random", "numpy"])
 def test_same_seed_gives_same_numbers(draw) -> None:  # type: ignore[no-untyped-def]

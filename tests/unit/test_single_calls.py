@@ -132,9 +132,7 @@ def test_without_cupti_the_host_waits_for_the_device(
 
 
 @pytest.mark.parametrize(("lag_us", "told"), [(49.0, False), (51.0, True)])
-def test_only_work_of_the_calls_themselves_may_lag(
-    monkeypatch: pytest.MonkeyPatch, lag_us: float, told: bool
-) -> None:
+def test_only_work_of_calls_may_lag(monkeypatch: pytest.MonkeyPatch, lag_us: float, told: bool) -> None:
     steps: list[str] = []
     times = itertools.cycle([1.0, 1.0 + lag_us / 1e6])
     monkeypatch.setattr(originals, "now", lambda: next(times))

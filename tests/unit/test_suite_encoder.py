@@ -22,7 +22,7 @@ REDUCING = (1, 2)
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def seeded(_seed_restored: None) -> None:
     torch.manual_seed(0)
 
 

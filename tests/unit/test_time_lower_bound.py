@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from judging import H200, HINTS
+from present import present
 from pytest_gpuperf.baseline.acceptance import refusal
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.judge.time_lower_bound import floor_of, impossible_time
@@ -36,8 +37,7 @@ def floor_us(measurement: Measurement, gpu: GpuInfo = H200) -> float:
 
 
 def test_memoised_output_is_impossible_with_its_arithmetic() -> None:
-    found = impossible_time(timed(1.02, bytes=512 * MIB), H200)
-    assert found is not None
+    found = present(impossible_time(timed(1.02, bytes=512 * MIB), H200))
     assert found.status is Status.INVALID
     assert found.line == (
         "time_us 1.02 is impossible: (536.9 MB of bytes= - 62.9 MB that L2 can hold) / 4.81 TB/s of DRAM = "
@@ -65,8 +65,7 @@ def test_bytes_beyond_arguments_and_outputs_are_no_claim() -> None:
 
 
 def test_new_outputs_are_written_without_a_declaration() -> None:
-    found = impossible_time(timed(1.0, written=256 * MIB), H200)
-    assert found is not None
+    found = present(impossible_time(timed(1.0, written=256 * MIB), H200))
     assert "268.4 MB of new outputs" in found.line
     assert found.details == ()
     assert floor_us(timed(1.0)) == 0
@@ -88,17 +87,14 @@ def test_unknown_sizes_or_peaks_make_no_claim() -> None:
 
 def test_declared_bytes_of_a_closure_pass_l2() -> None:
     assert impossible_time(timed(30.0, arguments=0, bytes=512 * MIB), H200) is None
-    found = impossible_time(timed(1.0, arguments=0, bytes=512 * MIB), H200)
-    assert found is not None
+    found = present(impossible_time(timed(1.0, arguments=0, bytes=512 * MIB), H200))
     assert found.line.startswith("time_us 1 is impossible: 536.9 MB of bytes= / 18.25 TB/s of L2 = 29.4 µs")
 
 
 def test_operations_are_taken_in_the_fastest_type() -> None:
     """4283 TFLOP/s of sparse float8 at 1980 MHz."""
     assert floor_us(timed(1.0, flops=4283 * 10**6)) == pytest.approx(1.0, rel=1e-3)
-    found = impossible_time(timed(1.0, flops=4283 * 10**9), H200)
-    assert found is not None
-    assert "flops=" in found.details[0]
+    assert "flops=" in present(impossible_time(timed(1.0, flops=4283 * 10**9), H200)).details[0]
 
 
 def counted(time_us: float, **counters: float) -> Measurement:

@@ -52,9 +52,7 @@ def test_blocks_of_the_warm_up_count(bench: Bench, noise: float, run: int) -> No
     ("us", "source", "recorded"),
     [(14.99, "cupti", True), (15.0, "events", True), (149.9, "events", True), (150.0, "events", False)],
 )
-def test_short_times_are_of_cupti_up_to_thirty_gaps(
-    bench: Bench, us: float, source: str, *, recorded: bool
-) -> None:
+def test_cupti_times_up_to_thirty_gaps(bench: Bench, us: float, source: str, *, recorded: bool) -> None:
     found = bench.time(repeating([us], recorded_us=us - 0.5))
     assert (found.source, found.us_by("cupti") is not None) == (source, recorded)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from scipy import stats
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.device import memory
 from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.batch import Batch
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
@@ -26,7 +28,7 @@ from pytest_gpuperf.statistics.decision import interquartile_range, standard_err
 from timer_bench import Bench, Blocks, RecordedBlocks, repeating, with_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pytest_gpuperf.measure.timing.batch import Block
     from pytest_gpuperf.measure.timing.sm_clock import Warmed
@@ -173,6 +175,19 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 def test_cold_time_below_flush_noise_is_refused(bench: Bench, blocks: list[float]) -> None:
     with pytest.raises(GpuperfError, match=r"too short to be timed cold.*use mode='hot'"):
         bench.time(repeating(blocks), "cold")
+
+
+def test_l2_is_reset_after_a_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+
+    @contextmanager
+    def reset_after() -> Iterator[None]:
+        yield
+        steps.append(f"reset after {bench.detached} detached")
+
+    monkeypatch.setattr(memory, "l2_reset_after", reset_after)
+    bench.time(repeating([5.0]))
+    assert steps == ["reset after 1 detached"]
 
 
 def test_cold_time_of_cupti_is_accepted(bench: Bench) -> None:

@@ -152,9 +152,7 @@ POSITIVE = torch.rand(64, 32, generator=torch.Generator().manual_seed(0)) + 1
     ],
     ids=["random", "no output", "rare", "relies on values", "raises", "ignores values"],
 )
-def test_honest_call_that_cannot_be_verified_is_not_accused(
-    fn: Any, x: torch.Tensor, expected: Any, why: str
-) -> None:
+def test_honest_unverified_call_is_not_accused(fn: Any, x: torch.Tensor, expected: Any, why: str) -> None:
     found = verified(fn, x, expected=expected)
     assert (found.refused, found.doubts) == ("", ())
     assert found.not_verified.startswith(why)

@@ -7,7 +7,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
@@ -17,6 +16,7 @@ from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import TRITON, CuptiError, copies
 from pytest_gpuperf.measure.device.conditions import Nvml, driver_version
+from pytest_gpuperf.measure.device.driver import CUDA_ERROR_NO_DEVICE, DriverError, library
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.run import STATIC_SOURCE
@@ -57,8 +57,6 @@ class Machine:
     """The reason why a run has no GPU."""
     driver: str = ""
     """Version of the driver; empty if NVML does not tell."""
-    system: Path = Path("/")
-    """Folder of `/proc` and `/dev`."""
 
 
 def look(project: Project) -> Machine:
@@ -75,12 +73,20 @@ def look(project: Project) -> Machine:
         return Machine(project, None, f"torch fails: {error}", driver_version())
 
 
+def has_device() -> bool:
+    """Ask the driver for a device; one that fails for other reasons has one."""
+    try:
+        return bool(library().cuInit(0) != CUDA_ERROR_NO_DEVICE)
+    except DriverError:
+        return False
+
+
 def gpu(machine: Machine) -> Result:
     """Check that a run can measure, and name its GPU and driver."""
     if machine.gpu is not None:
         return Result("ok", f"{machine.gpu.name}, driver {machine.driver or 'unknown'}")
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-    if (machine.driver or (machine.system / "dev" / "nvidiactl").exists()) and not hidden:
+    if (machine.driver or has_device()) and not hidden:
         return Result(
             "problem",
             f"{machine.why}, but there is a driver: nothing can be measured",

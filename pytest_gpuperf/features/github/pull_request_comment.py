@@ -193,9 +193,10 @@ def _remarks(judged: Sequence[JudgedRun], notes: Sequence[str]) -> list[str]:
             remarks.append(f"no test has a baseline on {one.gpu}")
         # By the request's own baselines they were no suspects to settle.
         suspects = [
-            (result.times[label].decision.change_pct, result)
+            (time.decision.change_pct, result)
             for result in one.results
-            for label in result.suspects
+            for time in result.times.values()
+            if time.suspect
         ]
         slower = sorted((-change, result.record.nodeid) for change, result in suspects if change > 0)
         if slower:

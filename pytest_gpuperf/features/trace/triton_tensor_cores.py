@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pytest_gpuperf.measure.first_calls import compiled_kernels
+from pytest_gpuperf.compat.compiler_names import compiled_kernels
 from pytest_gpuperf.registry import registry
 
 if TYPE_CHECKING:
+    from pytest_gpuperf.compat.compiler_names import CompiledKernel
     from pytest_gpuperf.features.trace.chrome_traces import TraceActivity
 
 
@@ -19,19 +20,18 @@ class TritonCode:
         """Return True if a kernel's code multiplies on tensor cores; None if Triton did not compile it."""
         found = self._by_name.get(kernel.name, [])
         # Each configuration and each type of the arguments makes a variant of one name.
-        alike = [one for one in found if one.metadata.shared == kernel.args.shared_memory_bytes] or found
+        alike = [one for one in found if one.shared_memory_bytes == kernel.args.shared_memory_bytes] or found
         answers = {_multiplies(one) for one in alike}
         return answers.pop() if len(answers) == 1 else None
 
     @cached_property
-    def _by_name(self) -> dict[str, list[Any]]:
+    def _by_name(self) -> dict[str, list[CompiledKernel]]:
         return compiled_kernels()
 
 
-def _multiplies(compiled: Any) -> bool | None:
-    ptx = compiled.asm.get("ptx")
-    if not isinstance(ptx, str) or "static" not in registry().features:
+def _multiplies(compiled: CompiledKernel) -> bool | None:
+    if not compiled.ptx or "static" not in registry().features:
         return None
     from pytest_gpuperf.features.static.ptx_reader import read_ptx
 
-    return any(kernel.tensor_instructions for kernel in read_ptx(ptx))
+    return any(kernel.tensor_instructions for kernel in read_ptx(compiled.ptx))

@@ -110,6 +110,11 @@ def compare(
     )
 
 
+def valid_part(output: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """Return the part of a padded output that its reference has: the first elements of each dimension."""
+    return output[tuple(map(slice, reference.shape))] if output.ndim == reference.ndim else output
+
+
 def merge(results: Sequence[Correctness]) -> Correctness:
     """Merge several outputs: counts added, the rest from the first failed output.
 

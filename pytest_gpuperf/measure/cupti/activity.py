@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 # CUpti_ActivityKind in cupti_activity.h.
-_MEMCPY, _MEMSET, _KERNEL, _CONCURRENT_KERNEL, _PEER_MEMCPY = 1, 2, 3, 10, 22
+_MEMCPY, MEMSET, _KERNEL, _CONCURRENT_KERNEL, _PEER_MEMCPY = 1, 2, 3, 10, 22
 # CUpti_ActivityMemcpyKind: host to device and back, to and from arrays, and host to host.
 _WITH_HOST = frozenset((1, 2, 3, 4, 9))
 _BUFFER_BYTES = 8 << 20
@@ -176,7 +176,7 @@ class _Recorder:
 
     def _read(self, address: int) -> None:
         kind = ctypes.c_uint32.from_address(address).value
-        if kind in (_MEMCPY, _MEMSET, _PEER_MEMCPY):
+        if kind in (_MEMCPY, MEMSET, _PEER_MEMCPY):
             memory = (_PeerCopy if kind == _PEER_MEMCPY else _MemoryRecord).from_address(address)
             self.activities.append(
                 Activity(
@@ -229,7 +229,7 @@ def recorded(*, stay: bool = False, serial: bool = False) -> Iterator[list[Activ
     of_kernels = _KERNEL if serial else _CONCURRENT_KERNEL
     if any(recorder.of_kernels != of_kernels for recorder in OWNER.callbacks):
         OWNER.detach()
-    kinds = (of_kernels, _MEMCPY, _MEMSET, _PEER_MEMCPY)
+    kinds = (of_kernels, _MEMCPY, MEMSET, _PEER_MEMCPY)
     activities: list[Activity] = []
     with OWNER.attached(library, stay=stay):
         recorder = _Recorder(library, of_kernels)
@@ -295,6 +295,14 @@ def counted(calls: Sequence[Sequence[Activity]]) -> list[list[Activity]]:
     """
     device = [[one for one in call if not one.with_host] for call in calls]
     return device if any(device) else [list(call) for call in calls]
+
+
+def copied_bytes(calls: Sequence[Sequence[Activity]]) -> float | None:
+    """Return the mean bytes that calls copy and fill; None if they launch kernels, too."""
+    work = [one for call in calls for one in call]
+    if not work or any(one.name for one in work):
+        return None
+    return sum(one.bytes for one in work) / len(calls)
 
 
 def marks_in(activities: Iterable[Activity], launched: int) -> list[Activity]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pytest_gpuperf.measure.cupti.activity import MEMSET
 from pytest_gpuperf.measure.cupti.chip_metrics import Configuration, Host
 from pytest_gpuperf.measure.cupti.libcupti import OWNER, CuptiError, cupti, refused_clients
 from pytest_gpuperf.measure.cupti.param_structs import (
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 # CUpti_ProfilerRange and CUpti_ProfilerReplayMode in cupti_profiler_target.h.
 _AUTO_RANGE, _USER_REPLAY = 1, 3
-# CUpti_ActivityKind in cupti_activity.h.
-_MEMSET = 2
 LIBRARIES = ("libnvperf_host.so", "libnvperf_target.so")
 
 
@@ -159,8 +158,8 @@ class RangeProfiler:
         self._attached = True
         try:
             # After `cuptiFinalize` a profiler does not attach CUPTI itself, but this does.
-            self._cupti.call("cuptiActivityEnable", _MEMSET)
-            self._cupti.call("cuptiActivityDisable", _MEMSET)
+            self._cupti.call("cuptiActivityEnable", MEMSET)
+            self._cupti.call("cuptiActivityDisable", MEMSET)
             self._cupti.ask("cuptiProfilerInitialize", Params())
         except BaseException:
             self.let_go()

@@ -146,13 +146,8 @@ def occupancy(
     _refuse_above("registers", registers * PARTITIONS * _divided_up(warps, PARTITIONS), REGISTERS, shown)
     unit = sm.shared_memory_unit
     shared = unit * _divided_up(shared_memory_per_block + sm.reserved_bytes, unit)
-    limits = {
-        "warps": sm.warps // warps,
-        "blocks": sm.blocks,
-        "registers": sm.blocks,
-        "shared_mem": sm.blocks,
-        "barriers": sm.blocks,
-    }
+    limits = dict.fromkeys(("warps", "blocks", "registers", "shared_mem", "barriers"), sm.blocks)
+    limits["warps"] = sm.warps // warps
     if registers:
         limits["registers"] = PARTITIONS * (REGISTERS // PARTITIONS // registers) // warps
     if shared:

@@ -55,6 +55,8 @@ class GpuWork(NamedTuple):
     host_copies_us: float
     """Sum of the durations of the copies from and to the host that are in neither of the others."""
     streams: tuple[StreamWork, ...]
+    copied_bytes: float | None = None
+    """Bytes that a call copies and fills; None if it launches kernels, too."""
 
 
 class Block(NamedTuple):

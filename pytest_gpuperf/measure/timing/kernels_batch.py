@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_gpuperf.measure.counters.counter_source import function_name
 from pytest_gpuperf.measure.cupti.activity import (
     busy_us,
+    copied_bytes,
     counted,
     mark,
     marks_in,
@@ -157,6 +158,7 @@ def work_of(calls: Sequence[Sequence[Activity]], current: Activity) -> GpuWork:
             [_sum_us(call) - _sum_us(own) for call, own in zip(calls, work, strict=True)]
         ),
         streams=_streams(work, current),
+        copied_bytes=copied_bytes(work),
     )
 
 
@@ -197,4 +199,5 @@ def single_call_of(blocks: Sequence[Block], host_us: Sequence[float]) -> SingleC
         host_us=round(trimmed_mean(host_us), 3),
         host_spread_pct=round(100 * interquartile_range(host_us) / trimmed_mean(host_us), 2),
         streams=works[-1].streams,
+        copied_bytes=works[-1].copied_bytes,
     )

@@ -21,6 +21,7 @@ from pytest_gpuperf.measure.cupti.activity import (
     REFUSED,
     SPIN,
     busy_us,
+    copied_bytes,
     counted,
     mark,
     marks_in,
@@ -90,6 +91,8 @@ class Audit(NamedTuple):
     """Launches on the device between or after the calls."""
     launches: float
     """Median number of kernels, fills and copies of a call."""
+    copied_bytes: float | None = None
+    """Bytes that a call copies and fills; None if it launches kernels, too."""
 
     def uncontained(self, captured: float = inf) -> str:
         """Name work of a call that the time cannot contain; empty if there is none.
@@ -163,7 +166,7 @@ def contained(batch: Batch, timing: Timing, mode: str) -> Timing:
             short = f"{free_gib:.3g} GiB are free, and a call next to the graph needs {needed_gib:.3g} GiB"
             return replace(timing, single_call=SingleCall(not_compared=short))
         refuse_elsewhere(silent=found.silent, late=found.late, calls=found.calls)
-        single = SingleCall(busy_us=round(found.busy_us, 4))
+        single = SingleCall(busy_us=round(found.busy_us, 4), copied_bytes=found.copied_bytes)
         timing = replace(timing, single_call=single)
         if at and graph_us:
             # Another process may have disturbed the graph, or its streams wait long for each other.
@@ -267,6 +270,7 @@ def audit_of(activities: Sequence[Activity], calls: int, *, between: int = 0) ->
         outside_us=max(outside_ns, default=0) / 1e3,
         late=max(0, elsewhere - between * calls),
         launches=median(map(len, of_calls)),
+        copied_bytes=copied_bytes(work_of_calls),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from present import present
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.axis import find_axis
 from pytest_gpuperf.features.compare.measurement_names import (
@@ -85,8 +86,7 @@ def test_overflowing_number_is_not_a_number() -> None:
 
 
 def test_parameter_that_groups_do_not_share_is_compared() -> None:
-    found = pair_names([names("test_k[224-full]", "test_k[448-full]"), names("test_k[448-less]")])
-    assert found is not None
+    found = present(pair_names([names("test_k[224-full]", "test_k[448-full]"), names("test_k[448-less]")]))
     assert found.place == 3
     assert {0: 1, 1: 0} in found.rows
 

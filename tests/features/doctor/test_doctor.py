@@ -23,6 +23,7 @@ from pytest_gpuperf.features.doctor import command as doctor
 from pytest_gpuperf.features.doctor import counter_access
 from pytest_gpuperf.features.doctor.command import Machine
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, refusal
+from pytest_gpuperf.measure.device.driver import CUDA_ERROR_NO_DEVICE, DriverError
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import Ncu
 from pytest_gpuperf.records import Conditions, GpuInfo
@@ -43,7 +44,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(doctor, "GpuLock", lambda uuid: GpuLock(uuid, [tmp_path]))
     nvml(monkeypatch, IDLE)
     project = Project(tmp_path, tmp_path / "baselines", 5.0)
-    return Machine(project, H200, driver="580.159.04", system=tmp_path)
+    return Machine(project, H200, driver="580.159.04")
 
 
 def nvml(patch: pytest.MonkeyPatch, now: Conditions | None, *, clocks_are_set: bool = False) -> None:
@@ -158,6 +159,29 @@ def test_missing_gpu_is_a_problem_if_there_is_a_driver(
         assert found[name] == ("absent", "no GPU", "")
 
 
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        (0, "problem"),
+        (CUDA_ERROR_NO_DEVICE, "warning"),
+        (803, "problem"),  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+        (DriverError("no libcuda"), "warning"),
+    ],
+)
+def test_driver_without_nvml_is_asked_for_a_device(
+    there: Machine, monkeypatch: pytest.MonkeyPatch, answer: int | DriverError, state: str
+) -> None:
+    """As on WSL2 and Jetson, where not every part of NVML exists."""
+
+    def library() -> SimpleNamespace:
+        if isinstance(answer, DriverError):
+            raise answer
+        return SimpleNamespace(cuInit=lambda _: answer)
+
+    monkeypatch.setattr(doctor, "library", library)
+    assert doctor.gpu(replace(there, gpu=None, why="torch sees no CUDA GPU", driver="")).state == state
+
+
 def test_broken_torch_is_the_reason(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> str:
         raise OSError("libcudart.so.13: cannot open shared object file")
@@ -203,7 +227,7 @@ def test_other_processes_are_counted(
 def test_run_that_measures_is_named_and_left_alone(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counter_access, "read_one", lambda: pytest.fail("tried"))
     assert doctor.lock(there) == ("ok", "free", "")
-    held = GpuLock(UUID, [there.system])
+    held = GpuLock(UUID, [there.project.root])
     held.acquire()
     found = doctor.lock(there)
     assert (found.state, found.fix) == ("warning", f"kill {os.getpid()}")

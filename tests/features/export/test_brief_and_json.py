@@ -14,11 +14,10 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.features.export.verdict_json import Verdicts
 from run_builders import H200, measured, record, run
+from run_results import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 VERDICTS = Path("verdicts.json")
 MEASURES = """
@@ -76,9 +75,7 @@ def failures_of(output: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def test_each_failure_of_a_process_has_at_most_ten_lines(
-    pytester: pytest.Pytester, fake_gpu_runs: None
-) -> None:
+def test_each_failure_has_at_most_ten_lines(pytester: pytest.Pytester, fake_gpu_runs: None) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(test_k=FAILURES)
     result = pytester.runpytest_subprocess(
@@ -118,7 +115,7 @@ def test_verdicts_of_a_replay_are_written(pytester: pytest.Pytester) -> None:
 
 
 def test_each_test_has_the_environment_of_its_recording(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
+    pytester: pytest.Pytester, add_recording: AddRecording
 ) -> None:
     for number, name in enumerate(("old", "new")):
         kept = record(f"test_k.py::test_{name}", main=measured(9.0))
@@ -136,9 +133,7 @@ def test_each_test_has_the_environment_of_its_recording(
 def test_ini_file_chooses_both(pytester: pytest.Pytester) -> None:
     pytester.makeini(f"[pytest]\ngpuperf_json = {VERDICTS}\ngpuperf_brief = yes\n")
     pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(lambda: None)")
-    result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["0 of 1 judged test failed: 1 new"])
+    expect(pytester.runpytest("--gpuperf"), "0 of 1 judged test failed: 1 new", passed=1)
     assert verdicts()["passed"] is True
 
 

@@ -16,6 +16,7 @@ from pytest_gpuperf.features.export import pytest_benchmark_timer
 from pytest_gpuperf.features.export.pytest_benchmark_timer import gpu_clock
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing.graph import SLEEP_CYCLES_PER_US
+from run_results import expect
 
 EVENT_US = 1.0
 
@@ -155,9 +156,7 @@ def test_without_flag_or_gpu_a_marked_test_is_skipped(
     suite: Suite, monkeypatch: pytest.MonkeyPatch, arguments: list[str], why: str
 ) -> None:
     monkeypatch.setattr("pytest_gpuperf.session.live_runner.why_not_live", lambda: "torch sees no CUDA GPU")
-    result = suite.run(MARKED, *arguments)
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"SKIPPED*is timed by the GPU{why}"])
+    expect(suite.run(MARKED, *arguments), f"SKIPPED*is timed by the GPU{why}", skipped=1)
 
 
 def test_a_replay_skips_a_marked_test(suite: Suite) -> None:
@@ -167,8 +166,7 @@ def test_a_replay_skips_a_marked_test(suite: Suite) -> None:
         "--gpuperf",
         "--gpuperf-replay=baselines/nvidia-h200/recordings/20261120-173012-3f9a.json",
     )
-    result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*a replay launches nothing"])
+    expect(result, "SKIPPED*a replay launches nothing", passed=1, skipped=1)
 
 
 def test_marker_of_a_benchmark_is_no_warning(pytester: pytest.Pytester) -> None:

@@ -147,9 +147,7 @@ def test_changes_that_are_not_committed_are_refused(folder: Path, workers: Local
     assert "differ from commit" in fleet_run(workers, "test_0.py::test_limit", status=2).stderr
 
 
-def test_interruption_reports_the_tests_that_have_ended(
-    workers: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interruption_reports_ended_tests(workers: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 

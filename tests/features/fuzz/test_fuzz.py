@@ -138,6 +138,7 @@ def test_large_case_needs_a_dimension_that_may_grow() -> None:
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.bfloat16, torch.int8, torch.uint8, torch.bool, torch.float8_e5m2]
 )
+@pytest.mark.usefixtures("_seed_restored")
 def test_pasted_line_makes_the_arguments_of_the_case(layout: str, dtype: torch.dtype) -> None:
     case = FuzzCase("(m,n),(n)", {"m": 3, "n": 5}, dtype, (layout, "contiguous"), seed=7, device="cpu")
     made = arguments_of(case, None).args
@@ -277,6 +278,7 @@ def test_search_that_compares_no_case_is_an_error(fn: Any, expected: Any, why: s
         _fuzz(fn, expected, "(n)", sizes={"n": [1, 2]}, refuses=ValueError, seconds=0.1)
 
 
+@pytest.mark.usefixtures("_seed_restored")
 def test_random_numbers_of_the_test_go_on_as_before() -> None:
     torch.manual_seed(3)
     expected = torch.randn(4)

@@ -8,11 +8,12 @@ import pytest
 
 from pytest_gpuperf.records import Fuzzing, Measurement
 from run_builders import record, run
+from run_results import expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 CODE = """
 def boom(case):
@@ -30,9 +31,7 @@ FAILED: dict[str, Any] = {
 
 
 @pytest.fixture
-def replayed(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> Callable[..., pytest.RunResult]:
+def replayed(pytester: pytest.Pytester, add_recording: AddRecording) -> Callable[..., pytest.RunResult]:
     def replay(**fuzz: Any) -> pytest.RunResult:
         found = Fuzzing(**{"passed": True, "cases": 1312, "seconds": 5.04, **fuzz}) if fuzz else None
         add_recording(run(record("test_k.py::test_k", main=Measurement(fuzz=found))))
@@ -43,20 +42,16 @@ def replayed(
 
 
 def test_recorded_search_is_shown(replayed: Callable[..., pytest.RunResult]) -> None:
-    result = replayed(refused=3)
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["test_k*pass", "*fuzz: 1,312 cases in 5.0 s, 3 refused"])
+    expect(replayed(refused=3), "test_k*pass", "*fuzz: 1,312 cases in 5.0 s, 3 refused", passed=1)
 
 
 def test_failed_search_fails_again(replayed: Callable[..., pytest.RunResult]) -> None:
-    result = replayed(**FAILED)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "E*Failed: boom fails for m=1, n=129, float32",
-            "test_k*wrong",
-            "*fuzz: 1,312 cases in 5.0 s, case 7 failed; the smallest is m=1, n=129, float32",
-        ]
+    expect(
+        replayed(**FAILED),
+        "E*Failed: boom fails for m=1, n=129, float32",
+        "test_k*wrong",
+        "*fuzz: 1,312 cases in 5.0 s, case 7 failed; the smallest is m=1, n=129, float32",
+        failed=1,
     )
 
 

@@ -244,8 +244,9 @@ def test_command_judges_by_the_baselines(files: Path) -> None:
     assert text.startswith("<!-- gpuperf: gpuperf -->\n\n## ❌ gpuperf: 1 regressed\n")
 
 
-def test_slowdowns_that_the_request_accepts_are_listed(files: Path) -> None:
-    slow = write(files, one_test(time_us=9.0))
+@pytest.mark.parametrize("failure", ["", "AssertionError"])
+def test_slowdowns_that_the_request_accepts_are_listed(files: Path, failure: str) -> None:
+    slow = write(files, run(structs.replace(record(main=measured(9.0)), failure=failure)))
     gpuperf("comment", slow, "-o", "comment.md")
     text = (files / "comment.md").read_text(encoding="utf-8")
     said = "1 slowdown that the baselines of this pull request accept on `NVIDIA H200`: "

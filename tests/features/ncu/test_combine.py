@@ -240,9 +240,7 @@ def test_order_of_launches_does_not_matter(kernels: list[KernelProfile], order: 
         (["dram_bytes"], ()),
     ],
 )
-def test_only_the_best_weight_and_the_duration_are_asked_for(
-    names: list[str], asked: tuple[str, ...]
-) -> None:
+def test_only_the_best_weight_and_duration_are_asked_for(names: list[str], asked: tuple[str, ...]) -> None:
     assert weights_to_ask_for(names) == asked
     assert set(asked) <= set(weight_names(names))
 

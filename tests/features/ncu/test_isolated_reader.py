@@ -39,9 +39,7 @@ def test_report_is_read_as_in_this_process(tmp_path: Path) -> None:
     assert all(kernel.rules for kernel in kernels)
 
 
-def test_output_of_the_library_is_not_part_of_the_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_output_of_the_library_is_not_in_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library(
         tmp_path,
         monkeypatch,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from present import present
 from pytest_gpuperf.features.ncu.csv_reader import read_csv
 from pytest_gpuperf.features.ncu.details_labels import by_speedup, rule_of
 from pytest_gpuperf.features.ncu.report_reader import read_report
@@ -93,8 +94,7 @@ def test_unknown_kinds_are_information() -> None:
 
 @pytest.mark.parametrize("text", ["", "n/a", "nan", "inf"])
 def test_estimate_that_is_not_a_number_is_left_out(text: str) -> None:
-    rule = rule_of(row(**{"Estimated Speedup Type": "global", "Estimated Speedup": text}))
-    assert rule is not None
+    rule = present(rule_of(row(**{"Estimated Speedup Type": "global", "Estimated Speedup": text})))
     assert (rule.estimated_speedup_pct, rule.scope) == (None, "")
 
 

@@ -214,9 +214,7 @@ def test_ctrl_c_leaves_no_ncu_behind(tmp_path: Path) -> None:
     ],
     ids=["hangs", "no-interpreter", "not-executable-format", "not-utf-8", "another program"],
 )
-def test_ncu_that_cannot_answer_is_one_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
-) -> None:
+def test_broken_ncu_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr("pytest_gpuperf.processes.children.VERSION_S", 0.3)
     (tmp_path / "ncu").write_text(script)
     (tmp_path / "ncu").chmod(0o755)

@@ -109,18 +109,14 @@ def test_rules_are_read_with_their_kernel(report: Path) -> None:
     assert all(rule.message for rule in square.rules)
 
 
-def test_older_copy_without_rules_reads_kernels(
-    without_ncu_report: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_older_copy_without_rules_reads_kernels(without_ncu_report: None, tmp_path: Path) -> None:
     (tmp_path / "ncu_report.py").write_text(LIBRARY.format(values={}, unit=""))
     (tmp_path / "any.ncu-rep").touch()
     (kernel,) = read_report(tmp_path / "any.ncu-rep", (), search=[tmp_path])
     assert (kernel.name, kernel.rules) == ("kernel", ())
 
 
-def test_nan_of_a_failed_launch_is_counted(
-    without_ncu_report: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nan_of_a_failed_launch_is_counted(without_ncu_report: None, tmp_path: Path) -> None:
     values = """{
         'gpu__time_duration.sum': float('nan'), 'launch__grid_size': 4,
         'device__attribute_display_name': 'Tesla T4',
@@ -170,9 +166,7 @@ def test_newest_copy_of_a_cuda_toolkit_comes_first(tmp_path: Path) -> None:
     assert found == ["nsight-compute-2025.10.0", "nsight-compute-2025.3.1", "nsight-compute-2024.3.2"]
 
 
-def test_newest_copy_of_nvidia_packages_is_found_without_ncu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newest_nvidia_package_is_found_without_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pythons = [tmp_path / version / "extras" / "python" for version in ("2025.10.0", "2025.3.1")]
     for python in pythons:
         python.mkdir(parents=True)
@@ -182,9 +176,7 @@ def test_newest_copy_of_nvidia_packages_is_found_without_ncu(
 
 
 @pytest.mark.parametrize(("home", "found"), [("", None), ("/opt/cuda", "/opt/cuda/bin/ncu")])
-def test_ncu_of_a_cuda_installation_is_found(
-    monkeypatch: pytest.MonkeyPatch, home: str, found: str | None
-) -> None:
+def test_ncu_of_a_toolkit_is_found(monkeypatch: pytest.MonkeyPatch, home: str, found: str | None) -> None:
     present = ("/bin/ncu", "/opt/cuda/bin/ncu")
     monkeypatch.setattr("shutil.which", lambda name: name if name in present else None)
     monkeypatch.setenv("CUDA_HOME", home)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from present import present
 from pytest_gpuperf.features.ncu.report_file import read_report
 from pytest_gpuperf.features.ncu.report_reader import read_report as read_raw
 from pytest_gpuperf.features.page.picture import Points, Polyline
@@ -49,9 +50,7 @@ def test_ceilings_equal_those_of_ncu(tmp_path: Path) -> None:
 
 
 def test_points_are_work_over_traffic_and_time(gemm: Counters) -> None:
-    picture = roofline(gemm, {})
-    assert picture is not None
-    dram, l2, l1 = (mark for mark in picture.marks if isinstance(mark, Points))
+    dram, l2, l1 = (mark for mark in present(roofline(gemm, {})).marks if isinstance(mark, Points))
     # 2 · 4096³ operations in 200.864 µs, 148,374,272 bytes of DRAM.
     assert [*dram.y, *l2.y, *l1.y] == pytest.approx([684.2] * 3, abs=0.1)
     assert dram.x[0] == pytest.approx(926.3, abs=0.1)
@@ -60,9 +59,7 @@ def test_points_are_work_over_traffic_and_time(gemm: Counters) -> None:
 
 
 def test_roofs_meet_the_highest_ceiling(gemm: Counters) -> None:
-    picture = roofline(gemm, {})
-    assert picture is not None
-    lines = {mark.name: mark for mark in picture.marks if isinstance(mark, Polyline)}
+    lines = {mark.name: mark for mark in present(roofline(gemm, {})).marks if isinstance(mark, Polyline)}
     assert list(lines)[:3] == ["DRAM 4.81 TB/s", "L2 10.3 TB/s", "L1 30.7 TB/s"]
     highest = lines["float8, int8 tensor 1967"].y[0]
     assert lines["DRAM 4.81 TB/s"].y[1] == pytest.approx(highest)

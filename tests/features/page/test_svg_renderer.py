@@ -63,9 +63,7 @@ NUMBERS = st.floats(-1e30, 1e30) | st.just(0.0)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=9), st.text(max_size=20), st.booleans())
-def test_any_numbers_and_names_make_finite_svg(
-    values: list[tuple[float, float]], name: str, log: bool
-) -> None:
+def test_numbers_and_names_make_finite_svg(values: list[tuple[float, float]], name: str, log: bool) -> None:
     x, y = zip(*values, strict=True)
     marks = (
         Polyline(x=x, y=y, name=name, dots=True),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from present import present
 from pytest_gpuperf.features.page import measurement_pictures as pictures_module
 from pytest_gpuperf.features.page.picture import Picture, Points, Polyline
 from pytest_gpuperf.features.page.svg_renderer import svg
@@ -44,10 +45,8 @@ def with_blocks(times: list[float], clocks: list[float]) -> Measurement:
 
 
 def pictures(now: Measurement, cards: tuple[str, str] = ("GPU-1", "GPU-1")) -> dict[str, Picture]:
-    assert now.timing is not None
-    assert BASELINE.time is not None
     runs = {run: RunNote(gpu_uuid=card) for run, card in zip("ab", cards, strict=True)}
-    comparison = screen(now.timing, BASELINE.time, Origin("GPU-1", runs=runs))
+    comparison = screen(present(now.timing), present(BASELINE.time), Origin("GPU-1", runs=runs))
     return pictures_of(now, baseline=BASELINE, runs=runs, comparison=comparison)
 
 

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import pytest
 
+from present import present
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.ranks import RankTime, RankTimes
 from run_builders import measured, record, run, timing
+from run_results import expect
 from session_builders import run_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 FAKES = ("-p", "fake_gpu", "-p", "fake_ranks")
 LIVE = (*FAKES, "--gpuperf", "--gpuperf-counters=off", "-ogpuperf_budget=0.01", "-rs")
@@ -101,12 +103,9 @@ def test_after(gpuperf_ranks):
         ]
     )
     tests = {test.nodeid: test.measurements.get("main") for test in run_of(live.path).tests}
-    timed = tests["test_k.py::test_sum"]
-    assert timed is not None
-    assert timed.timing is not None
-    assert timed.timing.ranks is not None
-    assert (timed.timing.bytes, timed.timing.ranks.collective) == (400, "all_reduce")
-    assert timed.timing.bus_gb_per_s == timed.timing.gb_per_s
+    timed = present(present(tests["test_k.py::test_sum"]).timing)
+    assert (timed.bytes, present(timed.ranks).collective) == (400, "all_reduce")
+    assert timed.bus_gb_per_s == timed.gb_per_s
 
 
 def of_ranks(*times_us: float, slowest_us: float = 100.0) -> Measurement:
@@ -129,14 +128,9 @@ def replayed(pytester: pytest.Pytester) -> Callable[..., pytest.RunResult]:
     return replay
 
 
-def test_replay_needs_no_gpu(
-    replayed: Callable[..., pytest.RunResult], add_recording: Callable[[Run], None]
-) -> None:
+def test_replay_needs_no_gpu(replayed: Callable[..., pytest.RunResult], add_recording: AddRecording) -> None:
     add_recording(run(record("test_k.py::test_sum", main=of_ranks(99.0, 100.0))))
-    result = replayed()
-    result.assert_outcomes(passed=1)
-    # 400 bytes of the test, not those of the recording, in 100 µs.
-    result.stdout.fnmatch_lines(["*test_sum *100 µs queued*0.00 GB/s bus*new*"])
+    expect(replayed(), "*test_sum *100 µs queued*0.00 GB/s bus*new*", passed=1)
 
 
 class Skipped(NamedTuple):
@@ -155,15 +149,13 @@ class Skipped(NamedTuple):
     ],
 )
 def test_other_recordings_are_not_replayed(
-    replayed: Callable[..., pytest.RunResult], add_recording: Callable[[Run], None], case: Skipped
+    replayed: Callable[..., pytest.RunResult], add_recording: AddRecording, case: Skipped
 ) -> None:
     add_recording(run(record("test_k.py::test_sum", main=case.recorded)))
-    result = replayed()
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([case.reason])
+    expect(replayed(), case.reason, skipped=1)
 
 
-def test_limits_on_several_gpus(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
+def test_limits_on_several_gpus(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
     add_recording(run(record("test_k.py::test_sum", main=of_ranks(99.0, 100.0))))
     limits = '["bus_gb_per_s >= 0.004", "skew_us <= 1", "exposed_us <= 10"]'
     pytester.makepyfile(test_k=CALLS + SUM.replace("gpus=2", f"gpus=2, limits={limits}"))

@@ -13,6 +13,7 @@ from gpu_locks import GPU
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.run_store import load_run
+from run_results import expect_usage_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,9 +138,7 @@ def test_failed_tool_fails_the_run_after_tests(pytester: pytest.Pytester, projec
     assert [test.sanitizer for test in last_run(project).tests] == [None, None]
 
 
-def test_without_the_tool_nothing_runs(
-    pytester: pytest.Pytester, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_tool_nothing_runs(pytester: pytest.Pytester, project: Path) -> None:
     (project / "compute-sanitizer").unlink()
     with (project / "conftest.py").open("a") as stream:
         stream.write(
@@ -147,10 +146,7 @@ def test_without_the_tool_nothing_runs(
             "cuda_toolkit.toolkits = lambda: []\n"
         )
     result = gpuperf(pytester, "--gpuperf-sanitize=memcheck")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["ERROR: gpuperf: compute-sanitizer was found neither on PATH nor in a CUDA*"]
-    )
+    expect_usage_error(result, "ERROR: gpuperf: compute-sanitizer was found neither on PATH nor in a CUDA*")
 
 
 def test_ini_key_sanitizes(pytester: pytest.Pytester, project: Path) -> None:
@@ -166,16 +162,12 @@ def test_sanitize_with_against_is_refused(pytester: pytest.Pytester, project: Pa
     pytester.run("git", "init", "-q")
     pytester.run("git", "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-qm", "x", "--allow-empty")
     result = gpuperf(pytester, "--gpuperf-sanitize=memcheck", "--gpuperf-against=HEAD")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["ERROR: gpuperf: --gpuperf-sanitize=memcheck with --gpuperf-against=HEAD; *"]
-    )
+    expect_usage_error(result, "ERROR: gpuperf: --gpuperf-sanitize=memcheck with --gpuperf-against=HEAD; *")
 
 
 def test_sanitize_without_a_gpu_is_refused(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf): pass")
-    result = pytester.runpytest("--gpuperf", "--gpuperf-sanitize=racecheck")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["ERROR: gpuperf: --gpuperf-sanitize=racecheck runs kernels, and *; expected a GPU; leave it out*"]
+    expect_usage_error(
+        pytester.runpytest("--gpuperf", "--gpuperf-sanitize=racecheck"),
+        "ERROR: gpuperf: --gpuperf-sanitize=racecheck runs kernels, and *; expected a GPU; leave it out*",
     )

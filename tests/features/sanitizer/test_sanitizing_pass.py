@@ -200,9 +200,7 @@ def test_test_with_endless_errors_is_ended(pytester: pytest.Pytester) -> None:
     assert counts(done)["test_after"] == 0
 
 
-def test_full_log_is_not_blamed_on_a_later_test(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_log_blames_no_later_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     first = PassFolder(folder(pytester.path) / "1")
 
     def run_child(*command: Any, poll: Callable[[], None], **given: Any) -> int:

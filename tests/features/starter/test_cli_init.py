@@ -11,6 +11,7 @@ import yaml
 from inline_snapshot import snapshot
 
 from command_line import gpuperf
+from present import present
 from pytest_gpuperf._version import requirement
 from pytest_gpuperf.features.starter.command import EXAMPLE, WORKFLOW
 
@@ -68,8 +69,7 @@ def test_full_adds_the_comment_and_old_code_in_turn(repository: Path) -> None:
     assert "tests=(perf)" in measure
     assert "suites" not in comment + against
     assert "tox" not in comment + against
-    accepted = re.search(r"\$test =~ (\^.*\$) &&", measure)
-    assert accepted is not None
+    accepted = present(re.search(r"\$test =~ (\^.*\$) &&", measure))
     assert re.fullmatch(accepted[1], f"{SUITE}::test_square")
 
 

@@ -9,17 +9,20 @@ from msgspec.structs import replace
 
 from command_line import gpuperf
 from run_builders import measured, profile, record, run
+from run_results import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 SUITE = "perf/test_perf_example.py"
 
 
-def replayed(pytester: pytest.Pytester, add_recording: Callable[[Run], None], throughput: float) -> None:
+@pytest.fixture(autouse=True)
+def _suite(pytester: pytest.Pytester) -> None:
     gpuperf("init", str(pytester.path))
+
+
+def replayed(add_recording: AddRecording, throughput: float) -> None:
     of_its_kernels = replace(profile({"memory_throughput": throughput}), regex="elementwise_kernel")
     main_ = replace(measured(5.3), profile=of_its_kernels)
     shapes = ((8192, 8192), (8191, 4099))
@@ -27,22 +30,19 @@ def replayed(pytester: pytest.Pytester, add_recording: Callable[[Run], None], th
 
 
 @pytest.mark.usefixtures("forked_runs")
-def test_suite_replays_its_recording(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
-    replayed(pytester, add_recording, 86.0)
+def test_suite_replays_its_recording(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
+    replayed(add_recording, 86.0)
     pytester.runpytest_subprocess("--gpuperf", "perf").assert_outcomes(passed=2)
 
 
 @pytest.mark.usefixtures("forked_runs")
-def test_limit_of_the_suite_can_fail(pytester: pytest.Pytester, add_recording: Callable[[Run], None]) -> None:
-    replayed(pytester, add_recording, 40.0)
-    result = pytester.runpytest_subprocess("--gpuperf", "perf")
-    result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(["*memory_throughput*40*"])
+def test_limit_of_the_suite_can_fail(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
+    replayed(add_recording, 40.0)
+    expect(pytester.runpytest_subprocess("--gpuperf", "perf"), "*memory_throughput*40*", failed=2)
 
 
 @pytest.mark.usefixtures("forked_runs")
 def test_suite_without_gpu_and_recording_names_the_next_step(pytester: pytest.Pytester) -> None:
-    gpuperf("init", str(pytester.path))
     result = pytester.runpytest_subprocess("--gpuperf", "perf", "-k", "8191")
     result.assert_outcomes(failed=1, deselected=1)
     [line] = [line for line in result.outlines if "to replay instead" in line]
@@ -54,7 +54,6 @@ def test_suite_without_gpu_and_recording_names_the_next_step(pytester: pytest.Py
 
 @pytest.mark.usefixtures("forked_runs")
 def test_suite_is_skipped_by_plain_pytest(pytester: pytest.Pytester) -> None:
-    gpuperf("init", str(pytester.path))
     pytester.runpytest_subprocess("--strict-markers").assert_outcomes(skipped=2)
 
 
@@ -62,7 +61,6 @@ def test_suite_is_skipped_by_plain_pytest(pytester: pytest.Pytester) -> None:
 def test_suite_is_skipped_if_a_package_is_missing(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    gpuperf("init", str(pytester.path))
     pytester.makepyfile(test_mine="def test_mine():\n    pass\n")
     (pytester.path / "sitecustomize.py").write_text(f"import sys\nsys.modules['{missing}'] = None\n")
     monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=":")

@@ -13,12 +13,11 @@ from pytest_gpuperf.features.static import nvcc, nvrtc
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.static_profiles import label_of, profile_of
 from run_builders import measured, record, run
+from run_results import expect
 from static_builders import NODEID, accept, kernel, newest_run, see, static_baseline, write_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 
 def test_kernel_is_compiled_without_gpu_and_recording(pytester: pytest.Pytester) -> None:
@@ -55,9 +54,7 @@ def test_kernel_is_compiled_without_gpu_and_recording(pytester: pytest.Pytester)
     )
 
 
-def test_static_facts_are_accepted_and_compared_exactly(
-    pytester: pytest.Pytester, compiler: dict[str, Any]
-) -> None:
+def test_accepted_facts_are_compared_exactly(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
     write_test(pytester, archs="'sm_90', 'sm_120'")
     accept(pytester)
     assert static_baseline(pytester)["gpu"] == {"name": "no GPU", "slug": "static"}
@@ -94,19 +91,16 @@ def test_worse_fails_and_other_is_shown(
     pytester.runpytest("--gpuperf").assert_outcomes(failed=int(failed), passed=int(not failed))
 
 
-def test_kernels_of_other_compilers_are_not_compared(
-    pytester: pytest.Pytester, compiler: dict[str, Any]
-) -> None:
+def test_code_of_other_compilers_is_not_compared(pytester: pytest.Pytester, compiler: dict[str, Any]) -> None:
     write_test(pytester)
     accept(pytester)
     compiler.update(compiler="triton 3.10.0, PTX 9.5", registers_per_thread=64)
     result = pytester.runpytest("--gpuperf", "-v")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "test_k (sm_90) * new",
-            "*compiled by triton 3.10.0, PTX 9.5, the baseline by triton 3.9.0, PTX 9.4: another kernel, not",
-        ]
+    expect(
+        result,
+        "test_k (sm_90) * new",
+        "*compiled by triton 3.10.0, PTX 9.5, the baseline by triton 3.9.0, PTX 9.4: another kernel, not",
+        passed=1,
     )
     result.stdout.fnmatch_lines(["1 test compiled without a baseline of that compiler: pytest --gpuperf *"])
     pytester.runpytest("--gpuperf", "--gpuperf-update=new").assert_outcomes(passed=1)
@@ -132,7 +126,7 @@ def test_a_broken_limit_names_the_architecture(
 
 
 def test_replay_compiles_static_kernels_again(
-    pytester: pytest.Pytester, compiler: dict[str, Any], add_recording: Callable[[Run], None]
+    pytester: pytest.Pytester, compiler: dict[str, Any], add_recording: AddRecording
 ) -> None:
     old = Measurement(profile=profile_of(kernel(registers_per_thread=99)))
     times = measured(5.3, {"registers_per_thread": 40.0})
@@ -146,7 +140,7 @@ def test_replay_compiles_static_kernels_again(
 
 
 def test_replayed_static_regression_names_the_accept_command(
-    pytester: pytest.Pytester, compiler: dict[str, Any], add_recording: Callable[[Run], None]
+    pytester: pytest.Pytester, compiler: dict[str, Any], add_recording: AddRecording
 ) -> None:
     write_test(pytester)
     accept(pytester)
@@ -192,10 +186,7 @@ def test_compile_error_fails_the_test_at_once(pytester: pytest.Pytester) -> None
         "def test_k(gpuperf):\n    gpuperf.static(print)\n    raise AssertionError('went on')\n"
     )
     result = pytester.runpytest("--gpuperf")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*the kernel is a builtin_function_or_method; expected a function with @triton*"]
-    )
+    expect(result, "*the kernel is a builtin_function_or_method; expected a function with @triton*", failed=1)
     assert "went on" not in result.stdout.str()
 
 

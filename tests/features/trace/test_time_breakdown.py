@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brute_force import differences
+from present import present
 from pytest_gpuperf.features.trace.kernel_categories import category_of
 from pytest_gpuperf.features.trace.summary import summarise
 from trace_builders import TraceBuilder
@@ -28,8 +29,7 @@ def test_nodes_of_a_graph_do_not_wait_for_the_host() -> None:
     number = trace.call("cudaGraphLaunch", 90.0)
     for start in (100.0, 110.0):
         trace.kernel("k", start, 5.0, correlation=number)
-    idle = table(trace).idle
-    assert idle is not None
+    idle = present(table(trace).idle)
     assert (idle.host_wait_us, idle.kernel_wait_us) == (0.0, 5.0)
 
 

@@ -27,11 +27,15 @@ if TYPE_CHECKING:
     from pytest_gpuperf.records import Trace
 
 
-def profiled() -> Trace:
+def three_kernels() -> TraceBuilder:
     trace = TraceBuilder()
     for start in (100.0, 120.0, 140.0):
         trace.kernel("k", start, 5.0)
-    return summarise(trace.read())
+    return trace
+
+
+def profiled() -> Trace:
+    return summarise(three_kernels().read())
 
 
 def test_the_shortest_span_counts() -> None:
@@ -92,10 +96,7 @@ def test_all_three_record_a_call_and_its_trace_stays(tmp_path: Path, monkeypatch
     def profile(fn: Callable[[], object], file: Path) -> None:
         doing.append("profiler")
         fn()
-        trace = TraceBuilder()
-        for start in (100.0, 120.0, 140.0):
-            trace.kernel("k", start, 5.0)
-        file.write_bytes(gzip.compress(trace.data()))
+        file.write_bytes(gzip.compress(three_kernels().data()))
 
     monkeypatch.setattr("pytest_gpuperf.measure.cupti.activity.recorded", by_cupti)
     monkeypatch.setattr(capture, "_profile", profile)

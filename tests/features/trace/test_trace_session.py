@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from present import present
 from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.judge.counters import compare_counters
@@ -18,13 +19,13 @@ from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.call import Call
 from pytest_gpuperf.session.child_runner import ChildSource
 from run_builders import NODEID, record, run, timing
+from run_results import expect
 from trace_builders import BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_gpuperf.records import Run
+    from runs_of_pytest import AddRecording
 
 
 def judged(trace: Trace, *limits: str, baseline: dict[str, int] | None = None, **parts: Any) -> TestResult:
@@ -75,8 +76,7 @@ def test_fewer_launches_are_not_a_regression() -> None:
 def test_baseline_keeps_exact_trace_values(tmp_path: Path) -> None:
     store = BaselineStore(tmp_path / "baselines")
     accept(run(record(main=Measurement(trace=BLOCK))), store, "new", 0.0)
-    found = store.load("nvidia-h200", "test_square")
-    assert found is not None
+    found = present(store.load("nvidia-h200", "test_square"))
     exact = {"launches": 202, "copies": 0, "synchronizations": 0}
     assert found.tests[NODEID].measurements["main"] == MeasurementBaseline(trace=exact)
 
@@ -103,29 +103,23 @@ def boom():
 
 
 @pytest.fixture
-def recording(add_recording: Callable[[Run], None]) -> None:
+def recording(add_recording: AddRecording) -> None:
     add_recording(run(record("test_b.py::test_block", main=Measurement(trace=BLOCK))))
 
 
 def test_a_recorded_trace_is_judged_again_without_a_gpu(pytester: pytest.Pytester, recording: None) -> None:
     pytester.makepyfile(test_b=TRACED)
-    result = pytester.runpytest("--gpuperf", "-v")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*launches 202 is above the limit <= 40 of the test*",
-            "    trace: 202 launches, GPU busy ?? %, gap 2.00 µs*small_frequent 7? %*",
-            "    ampere_sgemm_32x32_sliced1x4_tn",
-            "        small_frequent*96*",
-        ]
+    expect(
+        pytester.runpytest("--gpuperf", "-v"),
+        "*launches 202 is above the limit <= 40 of the test*",
+        "    trace: 202 launches, GPU busy ?? %, gap 2.00 µs*small_frequent 7? %*",
+        "    ampere_sgemm_32x32_sliced1x4_tn",
+        "        small_frequent*96*",
+        failed=1,
     )
 
 
-def test_a_test_without_a_recorded_trace_is_skipped(
-    pytester: pytest.Pytester, add_recording: Callable[[Run], None]
-) -> None:
+def test_test_without_a_trace_is_skipped(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
     add_recording(run(record("test_b.py::test_block", main=Measurement(timing=timing()))))
     pytester.makepyfile(test_b=TRACED)
-    result = pytester.runpytest("--gpuperf", "-rs")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*not recorded on *; `gpuperf record` adds it*"])
+    expect(pytester.runpytest("--gpuperf", "-rs"), "*not recorded on *; `gpuperf record` adds it*", skipped=1)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.features.trial.problem import Problem
 
+pytestmark = pytest.mark.usefixtures("_seed_restored")
+
 CPU = torch.device("cpu")
 MODEL = """
 import torch
