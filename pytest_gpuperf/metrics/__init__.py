@@ -24,6 +24,22 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.records import MetricValue
 
+__all__ = [
+    "COMPILED_ONLY",
+    "METRICS",
+    "WORDS",
+    "Combining",
+    "Metric",
+    "Source",
+    "Tier",
+    "get",
+    "is_raw_name",
+    "ncu_metric_names",
+    "nearest",
+    "short_metrics",
+    "source_names",
+]
+
 _SUM = Combining.SUM
 _KERNELS = Metric(
     "kernels", "", "", "launches in the combined row", better="lower", tier=Tier.EXACT, combining=_SUM

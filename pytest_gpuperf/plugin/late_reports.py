@@ -33,6 +33,8 @@ NOTHING_JUDGED = "no test was judged; expected one that asks for the gpuperf fix
 PREFIX = "gpuperf: "
 """Begin of each finding; lines below it are indented."""
 _INTENDED = "if this is intended"
+TIMED = ("time_us", "spread_pct", "mode", "gb_per_s", "tflop_per_s")
+"""Values of a time that go into the properties."""
 COUNTERS = (
     "sm_throughput",
     "memory_throughput",
@@ -313,13 +315,7 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
     for label, measurement in result.record.measurements.items():
         values: dict[str, float | str | None] = {}
         if timing := measurement.timing:
-            values |= {
-                "time_us": timing.time_us,
-                "spread_pct": timing.spread_pct,
-                "mode": timing.mode,
-                "gb_per_s": timing.gb_per_s,
-                "tflop_per_s": timing.tflop_per_s,
-            }
+            values |= {name: getattr(timing, name) for name in TIMED}
             if time := result.times.get(label):
                 values |= {
                     "change_pct": time.decision.change_pct,

@@ -41,6 +41,8 @@ TONES: dict[Status, Tone] = {
     Status.IMPROVED: "good",
     Status.PASS: "pass",
 }
+TOOLS = ("driver", "torch", "triton", "ncu")
+"""Parts of the toolchain whose versions stand above the results."""
 
 
 @dataclass(frozen=True)
@@ -173,17 +175,8 @@ def header_lines(environment: Environment, replayed_from: Run | None) -> list[st
     source = replayed_from.environment if replayed_from else environment
     gpu = source.gpu.name or "unnamed GPU"
     commit = f"commit {source.commit[:7]}{'+' if source.dirty else ''}" if source.commit else ""
-    toolchain = source.toolchain
-    tools = [
-        f"{name} {version}"
-        for name, version in (
-            ("driver", toolchain.driver),
-            ("torch", toolchain.torch),
-            ("triton", toolchain.triton),
-            ("ncu", toolchain.ncu),
-        )
-        if version
-    ]
+    versions = {name: getattr(source.toolchain, name) for name in TOOLS}
+    tools = [f"{name} {version}" for name, version in versions.items() if version]
     if replayed_from:
         lines = [[f"replayed from {gpu}", commit, replayed_from.started_at[:10]], tools]
     else:

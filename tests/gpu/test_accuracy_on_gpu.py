@@ -31,7 +31,7 @@ N = 2048
 
 
 @pytest.fixture
-def matrices() -> tuple[torch.Tensor, torch.Tensor]:
+def matrices(_seed_restored: None) -> tuple[torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
     return torch.randn(N, N, device="cuda"), torch.randn(N, N, device="cuda")
 
@@ -80,6 +80,7 @@ def test_product_in_a_short_type_is_almost_correctly_rounded(
     assert found.rms_ulp < 0.35
 
 
+@pytest.mark.usefixtures("_seed_restored")
 def test_atomic_additions_give_other_bits() -> None:
     torch.manual_seed(0)
     index = torch.randint(0, 100, (1 << 20,), device="cuda")

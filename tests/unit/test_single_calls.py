@@ -96,15 +96,24 @@ def test_other_process_leaves_a_difference_open(compared: Callable[..., Timing])
     shared = replace(timing(50.0), conditions=Conditions(other_processes=1))
     found = compared(HONEST._replace(busy_us=500.0), timed=shared)
     assert (found.not_compared, found.doubts) == ("another process was on the GPU", ())
-    with pytest.raises(UncontainedError, match="work of a call ran for 90"):
-        compared(*[HONEST._replace(outside_us=90.0)] * 2, timed=shared)
 
 
-def test_work_that_no_capture_sees_is_a_proof(compared: Callable[..., Timing]) -> None:
-    """A quarter of the work runs on the legacy stream: too little to show in the times."""
-    audits = [HONEST._replace(busy_us=60.0, launches=2)] * 2
-    with pytest.raises(UncontainedError, match="a capture sees 1 of them"):
-        compared(*audits, captured=SimpleNamespace(launches=1))
+@pytest.mark.parametrize("conditions", [Conditions(), Conditions(other_processes=1)])
+@pytest.mark.parametrize(
+    ("audit", "why"),
+    [
+        (HONEST._replace(outside_us=90.0), "work of a call ran for 90"),
+        # A quarter of the work on the legacy stream is too little to show in the times.
+        (HONEST._replace(busy_us=60.0, launches=2), "a capture sees 1 of them"),
+    ],
+    ids=["outside of the call", "outside of the graph"],
+)
+def test_work_outside_is_a_proof(
+    compared: Callable[..., Timing], conditions: Conditions, audit: Audit, why: str
+) -> None:
+    timed = replace(timing(50.0), conditions=conditions)
+    with pytest.raises(UncontainedError, match=why):
+        compared(audit, audit, timed=timed, captured=SimpleNamespace(launches=1))
 
 
 @pytest.mark.parametrize(("needed", "skipped"), [(5 << 30, True), (1 << 30, False)])

@@ -176,7 +176,7 @@ def contained(batch: Batch, timing: Timing, mode: str) -> Timing:
         if not (why or doubt):
             return timing
         state = timing.conditions
-        if state is not None and state.other_processes and found.outside_us <= SLACK_US:
+        if not why and state is not None and state.other_processes:
             unlike = replace(single, not_compared="another process was on the GPU")
             return replace(timing, single_call=unlike)
     if why or mode == "auto":
