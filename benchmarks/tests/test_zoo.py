@@ -98,6 +98,7 @@ def test_summary_counts_refusals_and_repeated_times() -> None:
             replace(GOOD, asked="auto", time_us=20.4),
             replace(GOOD, name="sort", fate="refused", message="found it"),
             replace(GOOD, name="sort", doubt="its output is random"),
+            replace(GOOD, environment="no caching"),
             absent={"peer": "needs 2 GPUs", "apart": "needs 2 GPUs"},
             not_run=("topk",),
         )
@@ -106,6 +107,7 @@ def test_summary_counts_refusals_and_repeated_times() -> None:
     assert "2 callables of 1 kinds: 1 refused, 0 crashed; 3 times, 1 of them doubted" in text
     assert "2 of 2 times are the same once more" in text
     assert "0 of 1 times are the same alone" in text
+    assert "1 of them with no caching: 0 refused, 0 crashed; 1 times, 0 doubted; 100.0 % within." in text
     assert "No time was left for each run of 1 callables" in text
 
 
@@ -136,7 +138,8 @@ def test_absent_libraries_are_named() -> None:
 
 
 def test_shards_of_one_commit_are_put_together(tmp_path: Path) -> None:
-    parts = [results(GOOD, absent={"a": "x"}), results(replace(GOOD, name="sort"), not_run=("b",))]
+    left = results(GOOD, absent={"a": "x"}, not_run=("sort",))
+    parts = [left, results(replace(GOOD, name="sort"), not_run=("b",))]
     paths = [tmp_path / "1.json", tmp_path / "2.json"]
     for path, part in zip(paths, parts, strict=True):
         path.write_bytes(results_file.encode(part))

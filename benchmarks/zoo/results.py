@@ -130,8 +130,15 @@ def read(paths: Sequence[Path]) -> Results:
         environment=parts[0].environment,
         tried=tuple(one for part in parts for one in part.tried),
         absent={name: why for part in parts for name, why in part.absent.items()},
-        not_run=tuple(name for part in parts for name in part.not_run),
+        not_run=tuple(_left(parts)),
     )
+
+
+def _left(parts: Sequence[Results]) -> Iterator[str]:
+    """Yield the callables that no other file has tried, either."""
+    for part in parts:
+        elsewhere = {one.name for other in parts if other is not part for one in other.tried}
+        yield from (name for name in part.not_run if name not in elsewhere)
 
 
 def _timed(tried: Iterable[Tried]) -> list[Tried]:
@@ -177,6 +184,14 @@ def summary(results: Results) -> str:
         same = sum(is_near(second.time_us, first.time_us) for first, second in pairs)
         if pairs:
             lines.append(f"{same} of {len(pairs)} times are the same {words}.")
+    if others := [one for one in results.tried if one.environment]:
+        names = ", ".join(dict.fromkeys(one.environment for one in others))
+        refused, crashed = _count(others, "refused"), _count(others, "crashed")
+        lines.append(
+            f"{len({one.name for one in others})} of them with {names}: {refused} refused, "
+            f"{crashed} crashed; {len(_timed(others))} times, "
+            f"{sum(bool(one.doubt) for one in others)} doubted; {within_pct(others):.1f} % within."
+        )
     if absent := [f"{', '.join(names)} ({why})" for why, names in _absent(results).items()]:
         lines.append(f"Not made here: {'; '.join(absent)}.")
     if results.not_run:
