@@ -286,12 +286,25 @@ def verified_timing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "single_us", "doubts"),
-    [("hot", 35.0, False), ("cold", 35.1, True), ("queued", 35.1, True), ("host", 99.0, False)],
+    ("mode", "blocking", "single_us", "doubts"),
+    [
+        ("hot", "0", 35.0, False),
+        ("hot", "1", 35.1, False),
+        ("cold", "0", 35.1, True),
+        ("queued", "0", 35.1, True),
+        ("host", "0", 99.0, False),
+    ],
 )
 def test_call_by_itself_may_not_take_much_longer(
-    verified_timing: Callable[..., Timing], mode: Any, single_us: float, *, doubts: bool
+    verified_timing: Callable[..., Timing],
+    monkeypatch: pytest.MonkeyPatch,
+    mode: Any,
+    blocking: str,
+    single_us: float,
+    *,
+    doubts: bool,
 ) -> None:
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", blocking)
     found = verified_timing(Verification(single_us=single_us), mode)
     assert any(one.startswith(f"a call by itself takes {single_us:.4g}") for one in found.doubts) is doubts
     assert not found.refused
