@@ -36,6 +36,8 @@ OF_TOOLS = re.compile(r"\..*")
 """Folders in which tools keep their data; a module or a shared object there may be a build of the project."""
 FINDER = re.compile(r"__editable__.*|_\w+_editable(_loader)?\.py|.*-info/.*")
 """Files of distributions that lead to the code, or describe it."""
+NAME = re.compile(r"(?:\bname\s*=\s*[\"']?|Extension\(\s*[\"'])([\w.-]+)")
+"""A name in a file that builds a project, as it is written there."""
 BUILDS = (
     "gpuperf_build = COMMAND builds it for old code too, such as `pip install --no-deps --target {prefix} .`"
 )
@@ -60,9 +62,10 @@ class Modules:
         places = {os.path.realpath(place) for place in (sys.prefix, sys.base_prefix, tempfile.gettempdir())}
         self._python = tuple(one for one in places if _is_below(one, (os.path.realpath(plan.checkout),)))
         self._package = os.path.realpath(Path(__file__).parents[1])
-        top = (*Path(plan.tree).glob("*/__init__.py"), *Path(plan.tree).glob("src/*/__init__.py"))
+        tree = Path(plan.tree)
+        top = [one for place in ("*", "src/*", "python/*") for one in tree.glob(f"{place}/__init__.py")]
         # This package measures, wherever it is.
-        self._packages = {init.parent.name for init in top} - {PACKAGE}
+        self._packages = {one.parent.name for one in top} - {PACKAGE}
 
     def check(self) -> None:
         """Check the modules and files that are new since the last time.
@@ -139,17 +142,17 @@ class Modules:
         url = urlparse(str(origin.get("url", "")))
         place = os.path.realpath(unquote(url.path)) if url.scheme == "file" else ""
         checkout = os.path.realpath(self._plan.checkout)
-        named = bool(self._name) and _plain(one.name) == self._name
-        return named or place == checkout or _is_below(place, (checkout,))
+        return _plain(one.name) in self._names or place == checkout or _is_below(place, (checkout,))
 
     @cached_property
-    def _name(self) -> str:
-        """Name of the project; empty if `pyproject.toml` has none."""
-        with suppress(OSError):
-            text = Path(self._plan.tree, "pyproject.toml").read_text(encoding="utf-8", errors="replace")
-            if found := re.search(r"^\[project\][^\[]*?^name\s*=\s*[\"']([^\"']+)", text, re.M | re.S):
-                return _plain(found[1])
-        return ""
+    def _names(self) -> set[str]:
+        """Names in the files that build the project: that of its distribution, and others that do no harm."""
+        found: list[str] = []
+        for file in ("pyproject.toml", "setup.cfg", "setup.py"):
+            with suppress(OSError):
+                text = Path(self._plan.tree, file).read_text(encoding="utf-8", errors="replace")
+                found += NAME.findall(text)
+        return set(map(_plain, found))
 
 
 def _modules() -> Iterator[tuple[str, str]]:

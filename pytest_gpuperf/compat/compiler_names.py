@@ -79,9 +79,9 @@ def compiled_kernels() -> dict[str, list[CompiledKernel]]:
     kind = compiled_kernel_type()
     # Triton's place for them differs by version; Inductor keeps its own.
     for thing in gc.get_referrers(kind) if kind is not None else ():
-        metadata: Any = getattr(thing, "metadata", None)
-        asm = getattr(thing, "asm", {})
-        if type(thing) is kind and hasattr(metadata, "name"):
+        metadata: Any = getattr(thing, "metadata", None) if type(thing) is kind else None
+        if hasattr(metadata, "name"):
+            asm = getattr(thing, "asm", {})
             kernel = CompiledKernel(
                 getattr(thing, "function", None),
                 getattr(metadata, "shared", None),

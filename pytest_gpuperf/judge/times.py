@@ -104,17 +104,19 @@ class OneClock(msgspec.Struct, frozen=True, gc=False):
         models = [session.clock_model for session in times.sessions if session.clock_model is not None]
         models = models or list(filter(None, [timing.clock_model]))
         if not models:
-            return cls.as_measured(times)
+            return cls.as_measured(times, timing)
         at_mhz = times.reference_mhz or models[0].reference_mhz
         return cls(pool_models(models, at_mhz), at_mhz)
 
     @classmethod
-    def as_measured(cls, times: TimeBaseline) -> OneClock:
+    def as_measured(cls, times: TimeBaseline, timing: Timing) -> OneClock:
         """Leave times as they are, with the error of clocks that differ from the mean one of the sessions.
 
-        The share of a time that depends on the clock may be from 0 to 1: its root mean square counts.
+        One that is not known may have been the highest. The share of a time that depends on the clock may be
+        from 0 to 1: its root mean square counts.
         """
-        clocks = [session.sm_clock_mhz for session in times.sessions]
+        highest = timing.conditions.max_sm_clock_mhz if timing.conditions is not None else 0
+        clocks = [session.sm_clock_mhz or highest for session in times.sessions]
         mhz, error = (fmean(clocks), 1 / math.sqrt(3)) if all(clocks) else (1.0, 0.0)
         return cls(ClockModel(cycles=0.0, fixed_us=1.0, reference_mhz=mhz, share_error=error), 0.0)
 
@@ -204,7 +206,7 @@ def screen(
     found = timing.by(known.source)
     if found is None or found.mode != known.mode or timing.only_host:
         return None
-    measured = OneClock.as_measured(known)
+    measured = OneClock.as_measured(known, found)
     for clock in (OneClock.of(known, found) if found.sm_clock_mhz else measured, measured):
         logs, blocks = clock.logs(known), clock.blocks(found.blocks_us, found.blocks_mhz)
         time_us = trimmed_mean(blocks) if clock.at_mhz else found.time_us

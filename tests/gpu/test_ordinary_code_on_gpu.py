@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from cuda_header import cuda_numbers
 from exploits.on_caches import keep_in_l2
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import driver
@@ -20,7 +21,7 @@ from pytest_gpuperf.measure.timing.timer import Timer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FETCH_GRANULARITY = CU_LIMIT_PERSISTING_L2_CACHE_SIZE - 1
+FETCH_GRANULARITY = cuda_numbers()["CU_LIMIT_MAX_L2_FETCH_GRANULARITY"]
 
 
 @pytest.fixture

@@ -247,15 +247,29 @@ def test_a_package_that_is_installed_is_refused(project: Project) -> None:
     assert found.reason.startswith(f"module msgspec is of the installed copy of the project{BUILDS}")
 
 
-def test_an_installed_extension_of_the_repository_is_refused(project: Project, site: Path) -> None:
-    """Refuse a module that no folder of the repository is named after, by what pip noted of its origin."""
-    two_versions(project, "pkg", {"tests/test_k.py": f"import fast\n{TEST}"})
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("", ""),
+        ("setup.py", 'setup(ext_modules=[Extension("fast", ["fast.c"])])'),
+        ("setup.cfg", "[metadata]\nname = fast\n"),
+        ("pyproject.toml", '[project]\ndynamic = ["version"]\nname = "fast"\n'),
+    ],
+    ids=["origin", "setup.py", "setup.cfg", "pyproject.toml"],
+)
+def test_an_installed_extension_of_the_repository_is_refused(
+    project: Project, site: Path, file: str, text: str
+) -> None:
+    """Refuse a module that no folder of the repository is named after, by its origin or its name."""
+    more = {file: text} if file else {}
+    two_versions(project, "pkg", {"tests/test_k.py": f"import fast\n{TEST}", **more})
     (site / "fast.py").write_text("")
     info = site / "fast-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fast\nVersion: 1.0\n")
     (info / "RECORD").write_text("fast.py,,\n")
-    (info / "direct_url.json").write_text(f'{{"dir_info": {{}}, "url": "file://{project.root}"}}')
+    if not file:
+        (info / "direct_url.json").write_text(f'{{"dir_info": {{}}, "url": "file://{project.root}"}}')
     project.path.append(site)
     found = compared(project)
     assert found.reason.startswith(f"module fast is of the installed copy of the project{BUILDS}")

@@ -81,6 +81,30 @@ def test_numbers_of_cupti_are_those_of_its_headers(header: str, names: dict[str,
     assert names == {name: numbers[name] for name in names}
 
 
+def test_explained_results_of_cupti_have_these_names() -> None:
+    """The header of this Triton ends before the last one."""
+    names = {number: name for name, number in cuda_numbers("cupti_result.h").items()}
+    explained = [names[code].removeprefix("CUPTI_ERROR_") for code in libcupti._EXPLANATIONS if code in names]
+    assert explained == [
+        "OUT_OF_MEMORY",
+        "NOT_INITIALIZED",
+        "DISABLED",
+        "HARDWARE_BUSY",
+        "NOT_SUPPORTED",
+        "VIRTUALIZED_DEVICE_NOT_SUPPORTED",
+        "INSUFFICIENT_PRIVILEGES",
+        "OLD_PROFILER_API_INITIALIZED",
+        "LEGACY_PROFILER_NOT_SUPPORTED",
+        "MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
+        "VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES",
+        "CONFIDENTIAL_COMPUTING_NOT_SUPPORTED",
+        "CMP_DEVICE_NOT_SUPPORTED",
+        "MIG_DEVICE_NOT_SUPPORTED",
+        "SLI_DEVICE_NOT_SUPPORTED",
+        "WSL_DEVICE_NOT_SUPPORTED",
+    ]
+
+
 def test_copy_between_devices_has_its_launch_behind_both_devices() -> None:
     """As `correlationId` of `CUpti_ActivityMemcpyPtoP4`: after 3 times device and context, and the stream."""
     assert activity._PeerCopy.correlation_id.offset == 32 + 4 * 7

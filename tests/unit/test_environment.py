@@ -28,12 +28,13 @@ def test_packages_that_launch_kernels_have_versions(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(environment, "distribution", distribution)
     modules = {
         "liger.ops": loaded("liger.ops", "triton"),
+        "cupy": loaded("cupy", "cupy"),
         "yaml": loaded("yaml"),
         "mine": loaded("mine", "torch"),  # installed from a folder: each commit has another version
         "kernels": loaded("kernels", "torch", place="/repo/kernels.py"),
         "torch.nn": loaded("torch.nn", "torch"),
     }
-    assert launching_packages(modules) == {"liger": "1.2"}
+    assert launching_packages(modules) == {"cupy": "1.2", "liger": "1.2"}
 
 
 def test_allocator_settings_are_a_part_of_the_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,10 +52,13 @@ def test_write_next_to_an_argument_fails_with_its_distance(element: int, where: 
     assert result.failure.endswith("argument 0")
 
 
-def test_read_out_of_bounds_fails() -> None:
+@pytest.mark.parametrize("padding", [0, 50])
+def test_read_out_of_bounds_fails(padding: int) -> None:
     def square(x: torch.Tensor) -> torch.Tensor:
         beyond = _peek(x, 100)
-        return x * x + (beyond if beyond != beyond else 0)
+        out = torch.empty(100 + padding)
+        out[:100] = x * x + (beyond if beyond != beyond else 0)
+        return out
 
     # Outside of the red zones a zero follows, and not what an earlier test left there.
     x = torch.frombuffer(bytearray(404), dtype=torch.float32, count=100)

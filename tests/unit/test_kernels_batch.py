@@ -48,8 +48,9 @@ def test_gaps_and_copies_to_the_host_are_not_in_the_time() -> None:
 
 def test_copies_to_the_host_are_the_time_of_calls_without_other_work() -> None:
     calls = [[kernel(at, at, 40, "", with_host=True, stream=7)] for at in (2, 50)]
+    calls = [[one._replace(bytes=64) for one in call] for call in calls]
     work = work_of(calls, MARK)
-    assert (work.busy_us, work.kernels_us, work.host_copies_us) == (40, 40, 0)
+    assert (work.busy_us, work.kernels_us, work.host_copies_us, work.copied_bytes) == (40, 40, 0, 64)
     assert [(one.stream, one.current, one.launches) for one in work.streams] == [(7, True, 1)]
 
 

@@ -119,6 +119,11 @@ def test_noise_widens_the_screen(now: Timing, before: TimeBaseline, origin: Orig
     assert time.decision.new_card is (origin.card == "GPU-2")
 
 
+def test_clock_that_is_not_known_may_have_been_the_highest() -> None:
+    unknown, highest = (half_pct(screened(at_clock(1400), known(100.0, mhz=mhz))) for mhz in (0, 1980))
+    assert unknown == highest > 20
+
+
 @pytest.mark.parametrize(
     ("card", "slowdown_pct", "outcome"),
     [("GPU-1", 24.9, Outcome.PASS), ("GPU-1", 25.1, Outcome.INCONCLUSIVE), ("GPU-2", 49.9, Outcome.PASS)],

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.memory import holds
 from pytest_gpuperf.measure.reachable_tensors import Before, CallElsewhere
@@ -288,23 +290,23 @@ def verified_timing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
 @pytest.mark.parametrize(
     ("mode", "blocking", "single_us", "doubts"),
     [
-        ("hot", "0", 35.0, False),
-        ("hot", "1", 35.1, False),
-        ("cold", "0", 35.1, True),
-        ("queued", "0", 35.1, True),
-        ("host", "0", 99.0, False),
+        ("hot", False, 35.0, False),
+        ("hot", True, 35.1, False),
+        ("cold", False, 35.1, True),
+        ("queued", False, 35.1, True),
+        ("host", False, 99.0, False),
     ],
 )
 def test_call_by_itself_may_not_take_much_longer(
     verified_timing: Callable[..., Timing],
     monkeypatch: pytest.MonkeyPatch,
     mode: Any,
-    blocking: str,
     single_us: float,
     *,
+    blocking: bool,
     doubts: bool,
 ) -> None:
-    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", blocking)
+    monkeypatch.setattr(originals, "LAUNCHES_BLOCK", blocking)
     found = verified_timing(Verification(single_us=single_us), mode)
     assert any(one.startswith(f"a call by itself takes {single_us:.4g}") for one in found.doubts) is doubts
     assert not found.refused
@@ -324,6 +326,44 @@ def test_call_that_raises_on_values_of_its_reference_is_doubted() -> None:
     found = verified(picky(x), x, expected=torch.square)
     assert "the callable raises ValueError on other values, which its reference takes" in found.doubts[0]
     assert not found.refused
+
+
+@pytest.mark.parametrize("expected", [torch.square, None])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no"), GpuperfError("no"), torch.cuda.OutOfMemoryError("no")], ids=type
+)
+def test_call_that_raises_on_the_timed_values_is_doubted(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: Any
+) -> None:
+    """It may have left its work out before."""
+
+    def fn(_: torch.Tensor) -> torch.Tensor:
+        raise error
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (70 << 30, 80 << 30))
+    found = verified(fn, data(), expected=expected)
+    assert f"the values that were timed raises {type(error).__name__}" in found.doubts[0]
+
+
+def test_lack_of_memory_is_no_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fn(_: torch.Tensor) -> torch.Tensor:
+        raise torch.cuda.OutOfMemoryError("1 GiB are free")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 30, 80 << 30))
+    found = verified(fn, data(), expected=torch.square)
+    assert (found.doubts, found.not_verified) == ((), "the GPU has too little free memory")
+
+
+def test_call_that_is_right_only_on_the_timed_values_is_doubted() -> None:
+    """With `inputs=` they are values for which the callable is made."""
+    kept = data().square()
+
+    def fn(argument: torch.Tensor) -> torch.Tensor:
+        return kept.clone() if torch.equal(argument, data()) else argument * 3
+
+    call = replace(call_of(fn, data(), expected=torch.square), inputs=lambda seed: ((seed + 2) * data(),))
+    (doubt,) = verify(call).doubts
+    assert "calls are wrong on new values of inputs=" in doubt
 
 
 def test_work_that_is_left_out_now_and_then_is_doubted() -> None:

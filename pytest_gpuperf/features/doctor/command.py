@@ -16,7 +16,12 @@ from pytest_gpuperf.cli.project import Project, project_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import TRITON, CuptiError, copies
 from pytest_gpuperf.measure.device.conditions import Nvml, driver_version
-from pytest_gpuperf.measure.device.driver import CUDA_ERROR_NO_DEVICE, DriverError, library
+from pytest_gpuperf.measure.device.driver import (
+    CUDA_ERROR_NO_DEVICE,
+    CUDA_ERROR_STUB_LIBRARY,
+    DriverError,
+    library,
+)
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import find_ncu
 from pytest_gpuperf.records.run import STATIC_SOURCE
@@ -76,7 +81,7 @@ def look(project: Project) -> Machine:
 def has_device() -> bool:
     """Ask the driver for a device; one that fails for other reasons has one."""
     try:
-        return bool(library().cuInit(0) != CUDA_ERROR_NO_DEVICE)
+        return library().cuInit(0) not in (CUDA_ERROR_STUB_LIBRARY, CUDA_ERROR_NO_DEVICE)
     except DriverError:
         return False
 

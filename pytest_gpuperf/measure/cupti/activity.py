@@ -298,9 +298,12 @@ def counted(calls: Sequence[Sequence[Activity]]) -> list[list[Activity]]:
 
 
 def copied_bytes(calls: Sequence[Sequence[Activity]]) -> float | None:
-    """Return the mean bytes that calls copy and fill; None if they launch kernels, too."""
+    """Return the mean bytes that calls copy and fill; None if they launch kernels, too.
+
+    None also if only some of the copies are from or to the host, which not each time contains.
+    """
     work = [one for call in calls for one in call]
-    if not work or any(one.name for one in work):
+    if any(one.name for one in work) or len({one.with_host for one in work}) != 1:
         return None
     return sum(one.bytes for one in work) / len(calls)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 """Numbers of the CUDA driver's API under their names in `cuda.h`, with which a test compares them."""
 
+CUDA_ERROR_STUB_LIBRARY = 34
 CUDA_ERROR_NO_DEVICE = 100
 CU_LIMIT_PERSISTING_L2_CACHE_SIZE = 6
 CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW = 1

@@ -68,7 +68,7 @@ def launching_packages(loaded: Mapping[str, Any]) -> dict[str, str]:
         if "site-packages" in str(values.get("__file__")) and not _LAUNCHERS.isdisjoint(values):
             used.add(name.partition(".")[0])
     found = {}
-    for name in sorted(used - _LAUNCHERS - {__name__.partition(".")[0]}):
+    for name in sorted(used - {"torch", "triton", __name__.partition(".")[0]}):
         with suppress(PackageNotFoundError):
             package = distribution(name)
             if not package.read_text("direct_url.json"):

@@ -304,22 +304,18 @@ def set_aside_restored() -> Iterator[None]:
 def l2_reset_after() -> Iterator[None]:
     """Restore the part of the L2 that was set aside, and end the persisting lines that the block left.
 
-    The access policy of the current stream is restored, too.
+    The access policy of the present stream is restored, too.
     """
-    policy = ctypes.create_string_buffer(_ATTRIBUTE_BYTES)
+    initialised = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    stream = originals.current_stream().cuda_stream if initialised else 0
+    kind, policy = CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, ctypes.create_string_buffer(_ATTRIBUTE_BYTES)
     with set_aside_restored():
-        _access_policy("cuStreamGetAttribute", policy)
+        _done("cuStreamGetAttribute", ctypes.c_void_p(stream), kind, policy)
         try:
             yield
         finally:
             if _done("cuCtxResetPersistingL2Cache"):
-                _access_policy("cuStreamSetAttribute", policy)
-
-
-def _access_policy(function: str, policy: ctypes.Array[ctypes.c_char]) -> None:
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        stream = ctypes.c_void_p(originals.current_stream().cuda_stream)
-        _done(function, stream, CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW, policy)
+                _done("cuStreamSetAttribute", ctypes.c_void_p(stream), kind, policy)
 
 
 def _set_aside(size: int) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import os
 import statistics
 import sys
 import threading
@@ -50,6 +51,8 @@ _HAS_CONTEXT = torch_names.context_test()
 _WITHOUT_FUNCTIONS = torch_names.without_functions()
 _WITHOUT_MODES = torch_names.without_modes()
 _ON_DEVICE = torch.cuda.device
+LAUNCHES_BLOCK = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0"
+"""True if the host waits for the end of each launch; a change after CUDA has begun has no effect."""
 
 _WATCHED: tuple[tuple[Any, str, str], ...] = (
     (builtins, "builtins", "any float getattr id int isinstance len max min range round sorted sum zip"),

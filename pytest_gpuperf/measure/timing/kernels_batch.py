@@ -158,7 +158,7 @@ def work_of(calls: Sequence[Sequence[Activity]], current: Activity) -> GpuWork:
             [_sum_us(call) - _sum_us(own) for call, own in zip(calls, work, strict=True)]
         ),
         streams=_streams(work, current),
-        copied_bytes=copied_bytes(work),
+        copied_bytes=copied_bytes(calls),
     )
 
 

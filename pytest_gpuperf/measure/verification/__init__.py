@@ -11,8 +11,8 @@ what speaks against it. The threat is a callable that looks faster than it is, b
 3. **Re-execution** (`verifier.py`, `reexecution.py`). Some of the timed calls run once more, by the
    instrument that timed them: calls of a graph without the callable, plain calls, and calls on tensors
    elsewhere. They run on the timed values, then on other ones in the same memory (`perturbed_inputs.py`),
-   each time into poisoned memory. Outputs are compared with the reference, or without one with a plain call
-   on copies of the arguments.
+   the first time into poisoned memory, and those of a graph each time. Outputs are compared with the
+   reference, or without one with a plain call on copies of the arguments.
 4. **Seen and unseen values** (`reexecution.py`). A call must not take longer on values that it has not seen,
    into memory without a former output, nor by itself: it could know by the stack or the memory who looks.
 

@@ -270,7 +270,7 @@ def audit_of(activities: Sequence[Activity], calls: int, *, between: int = 0) ->
         outside_us=max(outside_ns, default=0) / 1e3,
         late=max(0, elsewhere - between * calls),
         launches=median(map(len, of_calls)),
-        copied_bytes=copied_bytes(work_of_calls),
+        copied_bytes=copied_bytes(of_calls),
     )
 
 

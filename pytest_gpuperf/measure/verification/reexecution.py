@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from statistics import median
+from traceback import walk_tb
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
@@ -55,6 +56,16 @@ class RefusedError(Exception):
     """There is proof that timed calls did not do their work."""
 
 
+def is_of_callable(error: Exception) -> bool:
+    """Return True for an exception that only the callable can have raised: it tells of no lack of memory."""
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        free, total = torch.cuda.mem_get_info()
+        return free > total / 2
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    is_own = frame.f_globals.get("__name__", "").startswith("pytest_gpuperf.")
+    return not (is_own and isinstance(error, GpuperfError))
+
+
 class Replay:
     """Runs timed calls again, once.
 
@@ -98,7 +109,16 @@ class Replay:
         for rerun in reruns:
             if before and self._is_late(SHARE_OF_RERUNS):
                 break
-            before.append(self._again(rerun, values.restore, poisons=not before))
+            try:
+                before.append(self._again(rerun, values.restore, poisons=not before))
+            except Exception as error:
+                if not is_of_callable(error):
+                    raise
+                self._doubt(
+                    f"a call on the values that were timed raises {type(error).__name__} after the timing; "
+                    "let every call do the same"
+                )
+                break
             if write is not None and not self.found.doubts:
                 after += self._again_on_others(rerun, write, poisons=not after)
             if len(before) == 1:
@@ -106,6 +126,8 @@ class Replay:
                 self._begin = originals.now()
                 refuse_little_memory(2 * len(reruns) * sum(one.nbytes for one in before[0].values()))
         self.found = replace(self.found, calls=len(before))
+        if not before:
+            return
         undecided: GpuperfError | None = None
         started = originals.now()
         try:
@@ -245,6 +267,8 @@ class Replay:
             )
         elif callable(self._expected) and not wrong(self._plain_call(write), target, self._tolerance):
             self._doubt(f"timed calls gave another output than a plain call on other values: {found[1]}")
+        elif self._call.factory is not None:
+            self._doubt(f"calls are wrong on new values of inputs=, a plain call, too: {found[1]}")
         else:
             raise GpuperfError("on other values a plain call is wrong too")
 

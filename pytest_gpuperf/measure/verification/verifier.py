@@ -5,7 +5,6 @@ Single calls of a batch run again with the instrument that timed them.
 
 from __future__ import annotations
 
-import os
 import random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -238,8 +237,8 @@ class Verifier:
         doubts = (*(timing.verification.doubts if timing.verification else ()), *found.doubts)
         most_us = MOST_SINGLE * timing.time_us + SINGLE_EXTRA_US
         # A blocking launch ends before the next one: events have the host's time between them.
-        blocking = os.environ.get("CUDA_LAUNCH_BLOCKING", "0") != "0"
-        if timing.mode != "host" and not blocking and found.single_us > most_us:
+        by_host = timing.mode == "host" or originals.LAUNCHES_BLOCK
+        if not by_host and found.single_us > most_us:
             # A kernel can see from the GPU's clock that another one has just ended, and a callable from the
             # stack who calls it, and leave its work out.
             doubts += (

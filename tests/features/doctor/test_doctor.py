@@ -23,7 +23,7 @@ from pytest_gpuperf.features.doctor import command as doctor
 from pytest_gpuperf.features.doctor import counter_access
 from pytest_gpuperf.features.doctor.command import Machine
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, refusal
-from pytest_gpuperf.measure.device.driver import CUDA_ERROR_NO_DEVICE, DriverError
+from pytest_gpuperf.measure.device.driver import CUDA_ERROR_NO_DEVICE, CUDA_ERROR_STUB_LIBRARY, DriverError
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.measure.ncu.tool import Ncu
 from pytest_gpuperf.records import Conditions, GpuInfo
@@ -164,6 +164,7 @@ def test_missing_gpu_is_a_problem_if_there_is_a_driver(
     [
         (0, "problem"),
         (CUDA_ERROR_NO_DEVICE, "warning"),
+        (CUDA_ERROR_STUB_LIBRARY, "warning"),
         (803, "problem"),  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
         (DriverError("no libcuda"), "warning"),
     ],
