@@ -36,6 +36,8 @@ OF_TOOLS = re.compile(r"\..*")
 """Folders in which tools keep their data; a module or a shared object there may be a build of the project."""
 FINDER = re.compile(r"__editable__.*|_\w+_editable(_loader)?\.py|.*-info/.*")
 """Files of distributions that lead to the code, or describe it."""
+OTHER_SECTIONS = re.compile(r"^\[(?!(?:project|tool\.poetry|metadata)\]).*?(?=^\[|\Z)", re.M | re.S)
+"""Sections of `pyproject.toml` and `setup.cfg` that name other things, such as an index of packages."""
 NAME = re.compile(r"(?:\bname\s*=\s*[\"']?|Extension\(\s*[\"'])([\w.-]+)")
 """A name in a file that builds a project, as it is written there."""
 BUILDS = (
@@ -146,12 +148,12 @@ class Modules:
 
     @cached_property
     def _names(self) -> set[str]:
-        """Names in the files that build the project: that of its distribution, and others that do no harm."""
+        """Names in the files that build the project: those of its distribution and extensions."""
         found: list[str] = []
         for file in ("pyproject.toml", "setup.cfg", "setup.py"):
             with suppress(OSError):
                 text = Path(self._plan.tree, file).read_text(encoding="utf-8", errors="replace")
-                found += NAME.findall(text)
+                found += NAME.findall(OTHER_SECTIONS.sub("", text))
         return set(map(_plain, found))
 
 

@@ -248,17 +248,18 @@ def test_a_package_that_is_installed_is_refused(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text"),
+    ("file", "text", "refused"),
     [
-        ("", ""),
-        ("setup.py", 'setup(ext_modules=[Extension("fast", ["fast.c"])])'),
-        ("setup.cfg", "[metadata]\nname = fast\n"),
-        ("pyproject.toml", '[project]\ndynamic = ["version"]\nname = "fast"\n'),
+        ("", "", True),
+        ("setup.py", 'setup(ext_modules=[Extension("fast", ["fast.c"])])', True),
+        ("setup.cfg", "[metadata]\nname = fast\n", True),
+        ("pyproject.toml", '[project]\ndynamic = ["version"]\nname = "fast"\n', True),
+        ("pyproject.toml", '[[tool.poetry.source]]\nname = "fast"\n', False),
     ],
-    ids=["origin", "setup.py", "setup.cfg", "pyproject.toml"],
+    ids=["origin", "setup.py", "setup.cfg", "pyproject.toml", "an index"],
 )
 def test_an_installed_extension_of_the_repository_is_refused(
-    project: Project, site: Path, file: str, text: str
+    project: Project, site: Path, file: str, text: str, *, refused: bool
 ) -> None:
     """Refuse a module that no folder of the repository is named after, by its origin or its name."""
     more = {file: text} if file else {}
@@ -272,7 +273,8 @@ def test_an_installed_extension_of_the_repository_is_refused(
         (info / "direct_url.json").write_text(f'{{"dir_info": {{}}, "url": "file://{project.root}"}}')
     project.path.append(site)
     found = compared(project)
-    assert found.reason.startswith(f"module fast is of the installed copy of the project{BUILDS}")
+    said = f"module fast is of the installed copy of the project{BUILDS}"
+    assert found.reason.startswith(said) is refused
 
 
 def test_both_sides_use_the_plugin_of_the_run(project: Project) -> None:

@@ -330,7 +330,7 @@ def test_call_that_raises_on_values_of_its_reference_is_doubted() -> None:
 
 @pytest.mark.parametrize("expected", [torch.square, None])
 @pytest.mark.parametrize(
-    "error", [RuntimeError("no"), GpuperfError("no"), torch.cuda.OutOfMemoryError("no")], ids=type
+    "error", [RuntimeError("no"), GpuperfError("no"), torch.cuda.OutOfMemoryError("out of memory")], ids=type
 )
 def test_call_that_raises_on_the_timed_values_is_doubted(
     monkeypatch: pytest.MonkeyPatch, error: Exception, expected: Any
@@ -347,7 +347,7 @@ def test_call_that_raises_on_the_timed_values_is_doubted(
 
 def test_lack_of_memory_is_no_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     def fn(_: torch.Tensor) -> torch.Tensor:
-        raise torch.cuda.OutOfMemoryError("1 GiB are free")
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 30, 80 << 30))
     found = verified(fn, data(), expected=torch.square)

@@ -25,6 +25,7 @@ from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.reachable_tensors import copies, on_gpu, refuse_little_memory, tensors_of
 from pytest_gpuperf.measure.verification.perturbed_inputs import Values, is_expanded
 from pytest_gpuperf.records import Verification
+from pytest_gpuperf.records.settlement import is_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,12 +59,11 @@ class RefusedError(Exception):
 
 def is_of_callable(error: Exception) -> bool:
     """Return True for an exception that only the callable can have raised: it tells of no lack of memory."""
-    if isinstance(error, torch.cuda.OutOfMemoryError):
-        free, total = torch.cuda.mem_get_info()
-        return free > total / 2
     *_, (frame, _) = walk_tb(error.__traceback__)
-    is_own = frame.f_globals.get("__name__", "").startswith("pytest_gpuperf.")
-    return not (is_own and isinstance(error, GpuperfError))
+    if isinstance(error, GpuperfError) and frame.f_globals.get("__name__", "").startswith("pytest_gpuperf."):
+        return False
+    free, total = torch.cuda.mem_get_info() if is_out_of_memory(str(error)) else (1, 1)
+    return free > total / 2
 
 
 class Replay:
