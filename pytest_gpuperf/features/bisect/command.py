@@ -43,9 +43,15 @@ def command(line: tuple[str, ...]) -> None:
     COMMAND runs `pytest --gpuperf`, as it is or in a script that builds first. The exit status is 0 if all
     tests pass, 1 if one is `regressed`, and in any other case 125: git skips the commit.
     """
-    status, why = _judged(line)
+    status, why = SKIPPED, "interrupted"
+    with suppress(KeyboardInterrupt):
+        status, why = _judged(line)
     name = {GOOD: "good", BAD: "bad", SKIPPED: "skipped"}[status]
-    click.echo(printable(f"gpuperf: {name}: {why}"), err=True)
+    try:
+        click.echo(printable(f"gpuperf: {name}: {why}"), err=True)
+    except OSError:
+        # Full, or without a reader. Python would try again at its end, and exit with 120, so bad.
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     sys.exit(status)
 
 

@@ -21,6 +21,8 @@ import os, pathlib, sys
 pathlib.Path(option.removeprefix("--gpuperf-json=")).write_text(sys.argv[1])
 sys.exit(int(sys.argv[2]))
 """
+OWN = (sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "bisect")
+PASSED = '{"passed": true, "tests": [{"nodeid": "test_k", "verdict": "pass", "expected_failure": false}]}'
 TEST = """
 from kernels import kernel
 
@@ -62,6 +64,19 @@ def test_command_without_verdicts_skips_the_commit(line: list[str]) -> None:
     assert gpuperf("bisect", *line, status=125).stderr.startswith("gpuperf: skipped: ")
 
 
+@pytest.mark.parametrize(
+    ("ending", "stderr", "status"),
+    [
+        ("", "/dev/full", 0),
+        ("import signal; os.kill(os.getppid(), signal.SIGINT); signal.pause()", "/dev/null", 125),
+    ],
+)
+def test_full_disk_or_interrupt_is_not_bad(ending: str, stderr: str, status: int) -> None:
+    child = [*OWN, sys.executable, "-c", WRITE.replace("sys.exit", f"{ending}\nsys.exit"), PASSED, "0"]
+    with open(stderr, "w") as file:
+        assert subprocess.run(child, stdout=file, stderr=file, timeout=60).returncode == status
+
+
 def test_git_bisect_finds_a_planted_regression(tmp_path: Path) -> None:
     project = Project(tmp_path / "repo")
     project.restarts = "1"
@@ -72,10 +87,9 @@ def test_git_bisect_finds_a_planted_regression(tmp_path: Path) -> None:
     planted = project.commit({"kernels.py": "def kernel(): return 12.0\n"})
     project.commit({"README": "slow"})
     project.git("bisect", "start", "HEAD", good)
-    own = (sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "bisect")
     pytest_line = (sys.executable, "-m", "pytest", *ARGUMENTS, f"--gpuperf-against={good}")
     done = subprocess.run(
-        ["git", "bisect", "run", *own, *pytest_line],
+        ["git", "bisect", "run", *OWN, *pytest_line],
         cwd=project.root,
         env=project.environment(),
         capture_output=True,
