@@ -53,9 +53,9 @@ def _process_stays() -> Iterator[None]:
 
 @pytest.fixture
 def _seed_restored() -> Iterator[None]:
-    import torch
+    from pytest_gpuperf.session.seeds import random_numbers_kept
 
-    with torch.random.fork_rng(devices=[]):
+    with random_numbers_kept():
         yield
 
 

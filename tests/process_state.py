@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import sys
 from pathlib import Path
@@ -42,7 +43,11 @@ def process_state() -> dict[str, object]:
         "working directory": Path.cwd(),
         "garbage collection": (gc.isenabled(), gc.get_threshold()),
         "profiler": (sys.getprofile(), sys.gettrace()),
+        "random numbers": hash(random.getstate()),
     }
+    if (numpy := sys.modules.get("numpy")) is not None:
+        name, numbers, *place = numpy.random.get_state()
+        state["random numbers of NumPy"] = hash((name, numbers.tobytes(), *place))
     state |= {f"${name}": one for name, one in os.environ.items() if not name.startswith(_OF_OTHERS)}
     torch: Any = sys.modules.get("torch")
     if hasattr(torch, "get_rng_state"):

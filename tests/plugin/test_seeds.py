@@ -37,7 +37,7 @@ def test_seed(gpuperf):
     note("seed", gpuperf.seed)
 """
 
-pytestmark = pytest.mark.usefixtures("replay")
+pytestmark = pytest.mark.usefixtures("replay", "_seed_restored")
 
 
 @pytest.fixture(autouse=True)

@@ -56,7 +56,9 @@ def workers(folder: Path) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(autouse=True)
-def _in_the_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _in_the_project(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, _seed_restored: None
+) -> Iterator[None]:
     monkeypatch.chdir(folder)
     yield
     git(folder, "checkout", "-q", ".")
