@@ -41,8 +41,7 @@ def launches_noted(note: Callable[[object], object]) -> Iterator[None]:
     Args:
         note: Gets the driver's handle of each kernel that Triton launches.
     """
-    knobs = sys.modules.get("triton.knobs")
-    owner = getattr(knobs, "runtime", None) or compiled_kernel_type()
+    owner = _member("triton.knobs", "runtime") or compiled_kernel_type()
     if not hasattr(owner, "launch_enter_hook"):
         yield
         return
@@ -278,13 +277,14 @@ def replaced_driver(driver: object) -> Iterator[None]:
         vars(present).update(before)
 
 
-_FUNCTIONS = {"cupy.cuda.compiler": "compile_using_nvrtc", "torch.cuda._utils": "_nvrtc_compile"}
-"""By module. CuPy calls its own only for code that it does not find on disk."""
+_OF_CUPY = ("_compile_using_nvrtc_no_warning", "compile_using_nvrtc")
+"""From CuPy 14 on, and before; CuPy calls it only for code that it does not find on disk."""
+_FUNCTIONS = {"cupy.cuda.compiler": _OF_CUPY, "torch.cuda._utils": ("_nvrtc_compile",)}
 
 
 @contextmanager
 def nvrtc_compilations_noted(note: Callable[[float, int, int], object]) -> Iterator[None]:
-    """Watch CuPy's `compile_using_nvrtc` and torch's `_nvrtc_compile`; else their compilations are not noted.
+    """Watch the functions of CuPy and torch that call NVRTC; else their compilations are not noted.
 
     Args:
         note: Gets the seconds of a compilation, 1 and 0.
@@ -300,7 +300,7 @@ def nvrtc_compilations_noted(note: Callable[[float, int, int], object]) -> Itera
         return compile_source
 
     with ExitStack() as stack:
-        for module, name in _FUNCTIONS.items():
-            if compiles := getattr(sys.modules.get(module), name, None):
-                stack.enter_context(patch.object(sys.modules[module], name, timed(compiles)))
+        for module, names in _FUNCTIONS.items():
+            for name in [one for one in names if _member(module, one)][:1]:
+                stack.enter_context(patch.object(sys.modules[module], name, timed(_member(module, name))))
         yield

@@ -190,13 +190,19 @@ def test_inductors_work_is_read_from_what_torch_has_counted(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
-    [("cupy.cuda.compiler", "compile_using_nvrtc"), ("torch.cuda._utils", "_nvrtc_compile")],
+    ("module", "names"),
+    [
+        ("cupy.cuda.compiler", ["_compile_using_nvrtc_no_warning", "compile_using_nvrtc"]),
+        ("cupy.cuda.compiler", ["compile_using_nvrtc"]),
+        ("torch.cuda._utils", ["_nvrtc_compile"]),
+    ],
 )
-def test_compilations_by_nvrtc_are_counted(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = SimpleNamespace(**{name: lambda source: f"{source}.ptx"})
+def test_compilations_by_nvrtc_are_counted(
+    module: str, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = SimpleNamespace(**dict.fromkeys(names, lambda source: f"{source}.ptx"))
     monkeypatch.setitem(sys.modules, module, library)
-    compiles = getattr(library, name)
+    name, compiles = names[0], getattr(library, names[0])
 
     def call() -> None:
         assert getattr(library, name)("k") == "k.ptx"

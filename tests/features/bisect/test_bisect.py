@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from against_project import ARGUMENTS, Project
 from command_line import gpuperf
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WRITE = """
 import os, pathlib, sys
@@ -73,7 +71,7 @@ def test_command_without_verdicts_skips_the_commit(line: list[str]) -> None:
 )
 def test_full_disk_or_interrupt_is_not_bad(ending: str, stderr: str, status: int) -> None:
     child = [*OWN, sys.executable, "-c", WRITE.replace("sys.exit", f"{ending}\nsys.exit"), PASSED, "0"]
-    with open(stderr, "w") as file:
+    with Path(stderr).open("w") as file:
         assert subprocess.run(child, stdout=file, stderr=file, timeout=60).returncode == status
 
 
