@@ -27,8 +27,8 @@ SLOW = ("torch", "triton")
 """Packages that take seconds to import, and neither initialise CUDA nor start threads, unlike Inductor."""
 COMPILERS = Path(__file__).parents[1] / "compat" / "compiler_names.py"
 """The file that knows what compilers do at a first launch."""
-NOT_INITIALISED = 3
-"""CUDA_ERROR_NOT_INITIALIZED."""
+CUDA_ERROR_NOT_INITIALIZED = 3
+"""Its name in `cuda.h`, with which a test compares it; `driver.py` is not imported, as is said above."""
 LONGEST = 65536
 """Maximum length of a message, in bytes."""
 
@@ -93,7 +93,7 @@ def cuda_initialised() -> bool:
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:
         return False
-    return bool(driver.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p())) != NOT_INITIALISED)
+    return bool(driver.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p())) != CUDA_ERROR_NOT_INITIALIZED)
 
 
 def serve(orders: socket.socket) -> tuple[str, int, int] | None:

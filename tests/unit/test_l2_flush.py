@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuda_header import cuda_numbers
+from pytest_gpuperf.against import fork_server
 from pytest_gpuperf.measure.device import driver as cuda_driver
 from pytest_gpuperf.measure.device import memory, originals
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import torch
 
 
@@ -75,10 +78,10 @@ def driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> D
     return fake
 
 
-def test_numbers_of_cuda_are_those_of_its_header() -> None:
-    names = {name for name in vars(cuda_driver) if name.startswith(("CU_", "CUDA_"))}
-    header = cuda_numbers()
-    assert {name: header[name] for name in names} == {name: getattr(cuda_driver, name) for name in names}
+@pytest.mark.parametrize("module", [cuda_driver, fork_server])
+def test_numbers_of_cuda_are_those_of_its_header(module: ModuleType) -> None:
+    numbers = {name: one for name, one in vars(module).items() if name.startswith(("CU_", "CUDA_"))}
+    assert numbers == {name: cuda_numbers()[name] for name in numbers} != {}
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,6 @@ from pytest_gpuperf.errors import GpuperfError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-"""Numbers of the CUDA driver's API under their names in `cuda.h`, with which a test compares them."""
-
 CUDA_ERROR_STUB_LIBRARY = 34
 CUDA_ERROR_NO_DEVICE = 100
 CU_LIMIT_PERSISTING_L2_CACHE_SIZE = 6
