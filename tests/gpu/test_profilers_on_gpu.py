@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from pathlib import Path
+
 import pytest
 
 TESTS = """
@@ -67,7 +71,13 @@ def test_torch_within(gpuperf):
     x = torch.randn(64, 64, device=gpuperf.device)
     gpuperf.check(profiled, x, expected=square)
     assert kernels(square, x) == 1
+
+def test_under_nsys(gpuperf):
+    x = torch.randn(64, 64, device=gpuperf.device)
+    timing = gpuperf(square, x, expected=square).timing
+    assert timing.source == "cupti" or "holds CUPTI" in timing.not_recorded
 """
+OPTIONS = ("--gpuperf-counters=off", "-ogpuperf_budget=0.05", "-p", "no:cacheprovider")
 
 
 @pytest.mark.parametrize(
@@ -75,9 +85,23 @@ def test_torch_within(gpuperf):
 )
 def test_both_profilers_record(pytester: pytest.Pytester, name: str) -> None:
     pytester.makepyfile(test_own=TESTS)
-    options = ("--gpuperf-counters=off", "-ogpuperf_budget=0.05", "-p", "no:cacheprovider")
-    result = pytester.runpytest_subprocess("--gpuperf", f"test_own.py::test_{name}", *options)
+    result = pytester.runpytest_subprocess("--gpuperf", f"test_own.py::test_{name}", *OPTIONS)
     result.assert_outcomes(passed=1)
     if name.endswith("around"):
         lines = ["*1 test without CUPTI (time by events*", "*holds CUPTI in this process*"]
         result.stdout.fnmatch_lines(lines)
+
+
+def test_run_under_nsys_times_with_at_most_one_line(pytester: pytest.Pytester) -> None:
+    """Do not ask for its report, which the nsys that comes with ncu cannot write."""
+    with_ncu = sorted(Path("/opt/nvidia/nsight-compute").glob("*/host/target-linux-x64/nsys"))
+    nsys = shutil.which("nsys") or next(reversed(with_ncu), None)
+    if nsys is None:
+        pytest.skip("needs nsys")
+    pytester.makepyfile(test_own=TESTS)
+    profile = (nsys, "profile", "--trace=cuda", "--sample=none", "--cpuctxsw=none", "-o", "own")
+    result = pytester.run(
+        *profile, sys.executable, "-mpytest", "--gpuperf", "test_own.py::test_under_nsys", *OPTIONS
+    )
+    result.assert_outcomes(passed=1)
+    assert str(result.stdout).count("without CUPTI") <= 1
