@@ -173,7 +173,7 @@ class Before:
         self._arguments = self._copies(
             [one for name, one in arguments.items() if of_checked and name not in self._prints]
         )
-        gradients = [grad for _, grad in self._gradients if grad is not None]
+        gradients = [one for _, one in self._gradients if one is not None and one.layout == torch.strided]
         self._of_gradients = self._copies(gradients)
         self._own |= _by_address(gradients).keys()
         self._states = self._copies(self._changed_by_a_call(reached))
@@ -186,11 +186,13 @@ class Before:
         """Begin a verification, and return the tensors that each of its calls has to find as they are now.
 
         Arguments and gradients have their values from before the timing; a gradient that a call has made is
-        zero, for the calls of a graph that add to it. States stay as the timing has left them: a callable
-        that works only in its first calls must not find the count of its calls restored.
+        zero, for the calls of a graph that add to it, unless it is an argument or a state. States stay as the
+        timing has left them: a callable that works only in its first calls must not find the count of its
+        calls restored.
         """
         made = [leaf.grad for leaf, former in self._gradients if leaf.grad is not former]
-        of_calls = [alias(one).zero_() for one in made if one is not None]
+        new = [one for one in made if one is not None and one.untyped_storage().data_ptr() not in self._own]
+        of_calls = [alias(one).zero_() for one in new]
         _restore((*self._arguments, *self._of_gradients))
         self.put_back_gradients()
         return [*of_calls, *(one for one, _ in (*self._of_gradients, *self._states))]
@@ -216,6 +218,7 @@ class Before:
             finish(self._call())
         self.put_back_gradients()
         found = self._others(in_reach(self._call.fn, self._call.args, self._call.kwargs)[0])
+        self._own |= found.keys()
         changed = [one for at, one in found.items() if prints.get(at) != fingerprint(one)]
         return [bytes_of(one.untyped_storage()) for one in changed]
 

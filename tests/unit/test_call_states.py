@@ -59,6 +59,20 @@ def test_gradient_is_as_before_each_call_and_after(former: float | None, *, grap
     assert x.grad is None if former is None else torch.all(torch.eq(torch.as_tensor(x.grad), former))
 
 
+def test_argument_that_becomes_a_gradient_keeps_its_values() -> None:
+    weight, x = torch.nn.Parameter(data()), data()
+    optimizer = torch.optim.SGD([weight])
+
+    def step(gradient: torch.Tensor) -> torch.Tensor:
+        weight.grad = gradient
+        optimizer.step()
+        return weight.detach()
+
+    call = call_of(step, x)
+    assert unsuspicious(verify(call, between=times(10, call)))
+    assert torch.equal(x, data())
+
+
 def test_buffers_of_a_module_are_restored() -> None:
     norm = torch.nn.BatchNorm1d(32)
     call = call_of(norm, data())
