@@ -155,9 +155,8 @@ def reruns_of(batch: Batch) -> list[Rerun]:
     others = batch.places.calls[1:] if batch.places else []
     elsewhere = [Rerun(one, by_events(), one) for one in _chance.sample(others, len(others))[:RERUN_CALLS]]
     if isinstance(batch, (HotBatch, ColdBatch)):
-        (last, *rest), clock = _of_graph(batch), by_events()
-        plain = [Rerun(batch.fn, clock)] * PLAIN_CALLS
-        return [last, *elsewhere, *rest, *plain]
+        last, *rest = _of_graph(batch)
+        return [last, *elsewhere, *rest, *[Rerun(batch.fn, by_events())] * PLAIN_CALLS]
     if isinstance(batch, QueuedBatch):
         queued = [Rerun(batch.fn, by_events(max(batch.block_us / batch.calls, _BLOCK_US)))] * LIVE_CALLS
         return [queued[0], *elsewhere, *queued[1:]]
