@@ -218,6 +218,15 @@ def forget_compiled_code() -> None:
         take_back_ptxas()
 
 
+def leave_compile_workers() -> None:
+    """Let the pools in `torch._inductor.async_compile._pool_set` end after this process; else it waits.
+
+    A pool that has just begun imports torch first, and execnet interrupts a process that needs 5 s to end.
+    """
+    for pool in _member("torch._inductor.async_compile", "_pool_set") or ():
+        pool.running = False
+
+
 def proton_profiles() -> bool:
     """Ask `triton.profiler.flags` if a session of proton was started, and not all are finalised.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.compat.compiler_names import leave_compile_workers
 from pytest_gpuperf.compat.pytest_names import benchmarks_of, kept_failure, reporter_type
 from pytest_gpuperf.measure.device.lasting_errors import why_broken
 from pytest_gpuperf.plugin.internal_errors import OwnErrors, register
@@ -218,6 +219,7 @@ def _end_with_parent() -> None:
 
 def _leave() -> None:
     """End this process without taking Python's and CUDA's objects apart: the controller waits for it."""
+    leave_compile_workers()
     atexit._run_exitfuncs()
     sys.stderr.flush()
     os._exit(0)

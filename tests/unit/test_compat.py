@@ -19,6 +19,7 @@ import pytest_gpuperf
 from pytest_gpuperf.compat import compiler_names, pytest_names, torch_names, xdist_names
 from pytest_gpuperf.measure.correctness.guarded_memory import can_guard
 from pytest_gpuperf.measure.device import driver, originals
+from pytest_gpuperf.plugin import watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,6 +279,19 @@ def test_inductor_without_its_setting_chooses_itself(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.compiler, "reset", lambda: pytest.fail("compiled again"))
     with torch_names.templates_pinned({"triton_tem_fused_mm_0": TEMPLATE}):
         pass
+
+
+def test_process_ends_before_torchs_compile_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor.compile_worker.subproc_pool import SubprocPool
+
+    pool: Any = SubprocPool.__new__(SubprocPool)
+    vars(pool).update(running=True, write_lock=nullcontext(), futures_lock=nullcontext(), pending_futures={})
+    monkeypatch.setattr("os._exit", int)
+    # While it runs, it asks for its process and waits for it.
+    for known, at_exit in (({}, list), ({"_pool_set": {pool}}, pool.shutdown)):
+        monkeypatch.setattr("atexit._run_exitfuncs", at_exit)
+        stand_in(monkeypatch, "torch._inductor.async_compile", **known)
+        watchdog._leave()
 
 
 class Tuner:
