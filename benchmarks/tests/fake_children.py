@@ -60,6 +60,28 @@ def _note(path: str, what: str) -> None:
         file.write(f"{what}\n")
 
 
+def take_turns_alone(parent: Parent, path: str, file: str) -> None:
+    """Answer as a process of the zoo that takes turns, and log them; `killed` ends in its turn."""
+    from benchmarks.zoo.turns import Turns
+
+    parent.wait_for_turn()
+    turns = Turns(file)
+    parent.tell("started")
+    while (order := parent.hear()) is not None:
+        name, asked = order["name"], order["asked"][-1]
+        turns.prepare(parent)
+        _note(path, f"{name} prepares")
+        with turns.for_time(parent):
+            parent.tell({"begins": asked})
+            if name == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            _note(path, f"{name} begins")
+            time.sleep(0.1)
+            _note(path, f"{name} ends")
+        parent.tell({"tried": {"name": name, "kind": "k", "asked": asked, "fate": "checked"}})
+        parent.tell({"done": name})
+
+
 def ours(parent: Parent, *modes: str) -> None:
     """Send times of two kernels, one of which cannot be timed cold."""
     parent.wait_for_turn()

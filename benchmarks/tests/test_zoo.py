@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +14,7 @@ from msgspec.structs import replace
 
 from benchmarks import results_file
 from benchmarks.children import Child, ChildError
-from benchmarks.zoo.__main__ import Lane, plan, sample, shard
+from benchmarks.zoo.__main__ import Lane, plan, shard
 from benchmarks.zoo.cases import Animal, tensors_in
 from benchmarks.zoo.child import Bench, Order, tries
 from benchmarks.zoo.results import (
@@ -27,6 +29,7 @@ from benchmarks.zoo.results import (
     report,
     summary,
 )
+from benchmarks.zoo.turns import Turns
 from benchmarks.zoo.typed_operators import Honest
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.verification.cupti_records import Audit, UncontainedError
@@ -34,7 +37,6 @@ from run_builders import one_test, timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pytest_gpuperf.records import TimingMode
 
@@ -108,7 +110,14 @@ def test_summary_counts_refusals_and_repeated_times() -> None:
     assert "2 of 2 times are the same once more" in text
     assert "0 of 1 times are the same alone" in text
     assert "1 of them with no caching: 0 refused, 0 crashed; 1 times, 0 doubted; 100.0 % within." in text
-    assert "No time was left for each run of 1 callables" in text
+    assert "No time was left for 1 runs of callables" in text
+
+
+def test_time_alone_in_another_mode_is_another_time() -> None:
+    first = replace(GOOD, asked="auto", time_us=20.0)
+    found = results(first, replace(first, run="alone", mode="kernels", source="cupti", time_us=15.0))
+    assert "0 of 1 times are the same alone" in summary(found)
+    assert "`square` (alone): 15.00 µs (kernels by cupti) after 20.00 µs (hot by events)" in exceptions(found)
 
 
 def test_kind_has_a_row_of_the_usual_environment_only() -> None:
@@ -129,7 +138,7 @@ def test_reasons_and_exceptions_name_times_outside() -> None:
     listed = exceptions(found)
     assert "`square` (hot): doubted: single calls" in exceptions(results(replace(GOOD, doubt="single calls")))
     assert "`slow` (hot): 40.00 µs for 20.25 (hot by events, 1 launches)" in listed
-    assert "`square` (hot, again): 21.00 after 20.30 µs" in listed
+    assert "`square` (again): 21.00 µs (hot by events) after 20.30 µs (hot by events)" in listed
 
 
 def test_absent_libraries_are_named() -> None:
@@ -138,14 +147,14 @@ def test_absent_libraries_are_named() -> None:
 
 
 def test_shards_of_one_commit_are_put_together(tmp_path: Path) -> None:
-    left = results(GOOD, absent={"a": "x"}, not_run=("sort",))
+    left = results(GOOD, absent={"a": "x"}, not_run=("sort", "sort, alone"))
     parts = [left, results(replace(GOOD, name="sort"), not_run=("b",))]
     paths = [tmp_path / "1.json", tmp_path / "2.json"]
     for path, part in zip(paths, parts, strict=True):
         path.write_bytes(results_file.encode(part))
     joined = read(paths)
     assert [one.name for one in joined.tried] == ["square", "sort"]
-    assert (joined.absent, joined.not_run) == ({"a": "x"}, ("b",))
+    assert (joined.absent, joined.not_run) == ({"a": "x"}, ("sort, alone", "b"))
     assert "2 callables" in report(joined)
     other = replace(parts[1].environment, commit="b" * 40)
     paths[1].write_bytes(results_file.encode(replace(parts[1], environment=other)))
@@ -158,14 +167,14 @@ def test_shards_have_all_names_once() -> None:
     assert sorted(shard(names, "1/3") + shard(names, "2/3") + shard(names, "3/3")) == names
     with pytest.raises(ValueError, match="I/N"):
         shard(names, "4/3")
-    assert sample(names, 3) == ["a", "c", "e"]
 
 
-def test_plan_ends_with_repeated_times_and_other_environments() -> None:
-    steps = [*plan(["a", "b"], ("hot", "auto"), ("usual", "no caching"), 1)]
+def test_plan_ends_with_each_alone_and_other_environments() -> None:
+    steps = [*plan(["a", "b"], ("hot", "auto"), ("usual", "no caching"), ("first", "alone"))]
     assert steps[0] == ([Order(one, ("check", "hot", "auto", "again")) for one in "ab"], "first", "usual")
-    assert steps[1] == ([Order("a", ("auto",))], "alone", "usual")
-    assert steps[2] == ([Order("a", ("check", "auto"))], "first", "no caching")
+    assert steps[1] == ([Order(one, ("auto",), recorded=False) for one in "ab"], "alone", "usual")
+    assert steps[2] == ([Order(one, ("check", "auto")) for one in "ab"], "first", "no caching")
+    assert [run for _, run, _ in plan(["a"], ("hot",), ("usual",), ("alone",))] == ["alone"]
 
 
 class FakeChild:
@@ -199,7 +208,7 @@ def carried_out(
     found: list[Tried] = []
     animals = {name: Animal(name, "k", cast("Any", None), cuda=False, gpus=1) for name in "ab"}
     start = cast("Callable[..., Child]", lambda *_, **__: children.pop(0))
-    lane = Lane(animals, ["0.05", "auto"], time.monotonic() + seconds, found.append, start)
+    lane = Lane(animals, ["0.05", "auto"], time.monotonic() + seconds, found.append, 1, start)
     lane.run(orders, "first", "no caching")
     return lane, found
 
@@ -241,14 +250,39 @@ def test_only_a_mode_with_one_time_is_timed_again(modes: tuple[TimingMode, ...],
     animal = Animal("a", "k", cast("Any", None), cuda=False, gpus=1)
     parent = cast("Any", SimpleNamespace(tell=lambda _: None))
     order = Order("a", ("check", "hot", "auto", "again"))
-    found = [*tries(cast("Bench", bench), animal, Honest(list, ()), order, parent)]
+    found = [*tries(cast("Bench", bench), animal, Honest(list, ()), order, parent, Turns())]
     assert [one.asked for one in found] == asked
     assert [one.run == "again" for one in found] == [one == "again" for one in asked]
 
 
 def test_callables_after_the_end_are_named() -> None:
     lane, found = carried_out([], [Order("a", ("hot",)), Order("b", ("hot",))], seconds=-1.0)
-    assert (lane.not_run, found) == (["a", "b"], [])
+    assert (lane.not_run, found) == (["a, no caching", "b, no caching"], [])
+
+
+def test_processes_time_in_turn_and_a_dead_one_lets_others_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    log, found = tmp_path / "log", list[Tried]()
+    names = [*"abcdef", "killed"]
+    animals = {name: Animal(name, "k", cast("Any", None), cuda=False, gpus=1) for name in names}
+
+    def start(_: str, arguments: list[str], environment: dict[str, str]) -> Child:
+        return Child("fake_children:take_turns_alone", [str(log), *arguments], environment=environment)
+
+    end = time.monotonic() + 60
+    lane = Lane(animals, [], end, found.append, 3, cast("Callable[..., Child]", start))
+    lane.run([Order(name, ("auto",)) for name in names], "alone")
+    assert sorted((one.name, one.fate, one.run) for one in found) == [
+        *((name, "checked", "alone") for name in "abcdef"),
+        ("killed", "crashed", "alone"),
+    ]
+    said = [line.split() for line in log.read_text().splitlines()]
+    # Nobody else prepares or times between the begin and the end of a time.
+    begun = [at for at, (_, what) in enumerate(said) if what == "begins"]
+    assert len(begun) == 6
+    assert all(said[at + 1] == [said[at][0], "ends"] for at in begun)
 
 
 def test_child_that_does_not_start_ends_the_run() -> None:
@@ -266,7 +300,7 @@ def test_process_that_does_not_start_later_is_a_crash() -> None:
         ("a", "hot", "killed"),
         ("b", "start", "no memory"),
     ]
-    assert lane.not_run == ["b"]
+    assert lane.not_run == ["b, no caching"]
 
 
 def raised(error: Exception, *, also_alone: bool = False) -> list[Tried]:
@@ -282,7 +316,7 @@ def raised(error: Exception, *, also_alone: bool = False) -> list[Tried]:
     bench = cast("Bench", SimpleNamespace(time=fail, check=fail))
     animal = Animal("a", "k", cast("Any", None), cuda=False, gpus=1)
     parent = cast("Any", SimpleNamespace(tell=lambda _: None))
-    return [*tries(bench, animal, Honest(fn, ()), Order("a", ("check", "hot")), parent)]
+    return [*tries(bench, animal, Honest(fn, ()), Order("a", ("check", "hot")), parent, Turns())]
 
 
 @pytest.mark.parametrize(
@@ -305,7 +339,7 @@ def test_failed_check_is_refused() -> None:
     animal = Animal("a", "k", cast("Any", None), cuda=False, gpus=1)
     one = Honest(torch.square, (torch.ones(2),), torch.square)
     parent = cast("Any", SimpleNamespace(tell=lambda _: None))
-    (found,) = tries(bench, animal, one, Order("a", ("check",)), parent)
+    (found,) = tries(bench, animal, one, Order("a", ("check",)), parent, Turns())
     assert (found.fate, found.message) == ("refused", "output differs")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cached_property, partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
@@ -14,17 +14,20 @@ from msgspec.structs import replace
 
 from benchmarks.zoo.cases import zoo
 from benchmarks.zoo.results import Fate, Tried
+from benchmarks.zoo.turns import Turns
 from pytest_gpuperf.compat.compiler_names import forget_compiled_code
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.measure.cupti.activity import mark, recorded, wait_for_threads
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError, detach
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.first_calls import CodeReader
+from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.timer import Timer
-from pytest_gpuperf.measure.verification.cupti_records import audit
+from pytest_gpuperf.measure.verification.cupti_records import MOST_BLOCK_US, audit_of
 from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, Reference
 from pytest_gpuperf.session.live_source import LiveSource, restored
@@ -58,6 +61,8 @@ class Order(msgspec.Struct, frozen=True):
     asked: tuple[str, ...]
     """Modes, `check` for the comparison before them, and `again` after them for a second time of the last
     one: it is taken only if the last mode has not timed the callable as another one did."""
+    recorded: bool = True
+    """Whether single calls are recorded, too: the reference of a time."""
 
 
 class Bench:
@@ -113,13 +118,26 @@ class Bench:
                 for _ in range(3):
                     finish(call())
                 enqueue_us = (originals.now() - begin) / 3 * 1e6
-                between = self._flush if mode == "cold" else None
-                found = audit(call, enqueue_us, between, REFERENCE_CALLS)
-                return found.busy_us, found.launches
+                return self._recorded(call, enqueue_us, flushes=mode == "cold")
         except CuptiError:
             return None
         finally:
             detach()
+
+    def _recorded(self, call: Call, enqueue_us: float, *, flushes: bool) -> tuple[float, float]:
+        """Record single calls with their copies from and to the host: a graph's time has them, too."""
+        with recorded() as activities:
+            block_gpu(min(100 + 2 * enqueue_us * REFERENCE_CALLS, MOST_BLOCK_US))
+            for _ in range(REFERENCE_CALLS):
+                if flushes:
+                    self._flush()
+                mark()
+                call()
+                mark()
+            wait_for_threads()
+        all_count = [one._replace(with_host=False) for one in activities]
+        found = audit_of(all_count, REFERENCE_CALLS, between=int(flushes))
+        return found.busy_us, found.launches
 
     @cached_property
     def gap_us(self) -> float:
@@ -145,7 +163,9 @@ class Bench:
         originals.zero(self._buffer)
 
 
-def tries(bench: Bench, animal: Animal, one: Honest, order: Order, parent: Parent) -> Iterator[Tried]:
+def tries(
+    bench: Bench, animal: Animal, one: Honest, order: Order, parent: Parent, turns: Turns
+) -> Iterator[Tried]:
     """Check and time one callable."""
     call = Call(animal.name, "main", one.fn, one.args)
     reference = Reference(one.expected, one.rtol, one.atol, False, one.mutates)
@@ -157,22 +177,25 @@ def tries(bench: Bench, animal: Animal, one: Honest, order: Order, parent: Paren
             continue
         if asked == "again" and not _is_single(modes):
             continue
-        parent.tell({"begins": asked})
-        begin = time.monotonic()
         found = Tried(name=animal.name, kind=animal.kind, asked=asked, fate="checked")
-        try:
-            if asked == "again":
-                found = _with_timing(bench, timed, replace(found, run="again"), [*modes][-1])
-            elif asked != "check":
-                found = _with_timing(bench, timed, found, asked)
-                if found.mode is not None:
-                    modes[asked] = found.mode
-            elif failure := bench.check(checked):
-                found = replace(found, fate="refused", message=_first_line(failure))
-                timed = call  # whose time is known all the same
-        except Exception as error:
-            found = replace(found, fate=_fate(error, call), message=_first_line(str(error)))
-        yield replace(found, seconds=round(time.monotonic() - begin, 3))
+        with turns.for_time(parent) if asked != "check" else nullcontext():
+            parent.tell({"begins": asked})
+            begin = time.monotonic()
+            try:
+                if asked == "again":
+                    again = replace(found, run="again")
+                    found = _with_timing(bench, timed, again, [*modes][-1], records=order.recorded)
+                elif asked != "check":
+                    found = _with_timing(bench, timed, found, asked, records=order.recorded)
+                    if found.mode is not None:
+                        modes[asked] = found.mode
+                elif failure := bench.check(checked):
+                    found = replace(found, fate="refused", message=_first_line(failure))
+                    timed = call  # whose time is known all the same
+            except Exception as error:
+                found = replace(found, fate=_fate(error, call), message=_first_line(str(error)))
+            found = replace(found, seconds=round(time.monotonic() - begin, 3))
+        yield found
 
 
 def _is_single(modes: Mapping[str, TimingMode]) -> bool:
@@ -180,11 +203,11 @@ def _is_single(modes: Mapping[str, TimingMode]) -> bool:
     return bool(modes) and [*modes.values()].count([*modes.values()][-1]) == 1
 
 
-def _with_timing(bench: Bench, call: Call, found: Tried, asked: str) -> Tried:
+def _with_timing(bench: Bench, call: Call, found: Tried, asked: str, *, records: bool) -> Tried:
     timing = bench.time(call, asked)
     if timing.refused:
         return replace(found, fate="refused", message=_first_line(timing.refused))
-    single = bench.reference(call, timing.mode)
+    single = bench.reference(call, timing.mode) if records else None
     verification = timing.verification or Verification()
     return replace(
         found,
@@ -199,7 +222,7 @@ def _with_timing(bench: Bench, call: Call, found: Tried, asked: str) -> Tried:
         held_back=bool(timing.held_back),
         busy_us=None if single is None else round(single[0], 4),
         launches=0.0 if single is None else single[1],
-        gap_us=round(bench.gap_us, 4) if timing.source == "events" else 0.0,
+        gap_us=round(bench.gap_us, 4) if records and timing.source == "events" else 0.0,
     )
 
 
@@ -221,15 +244,34 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:LONGEST_MESSAGE]
 
 
-def work(parent: Parent, budget_s: str, verify: str) -> None:
-    """Carry out orders until the parent says that there are no more."""
+def _warm_up(one: Honest) -> None:
+    """Compile: an exception is one of the timing, too."""
+    call = Call("", "main", one.fn, one.args)
+    with suppress(Exception), restored(call):
+        finish(call())
+
+
+def work(parent: Parent, budget_s: str, verify: str, file: str = "") -> None:
+    """Carry out orders until the parent says that there are no more.
+
+    Args:
+        parent: The parent.
+        budget_s: Seconds of a timing after its warm-up.
+        verify: `auto`, `strict` or `off`.
+        file: File of the turns if other processes use the GPU.
+    """
     animals = zoo()
     parent.wait_for_turn()
-    bench = Bench(float(budget_s), verify)
-    parent.tell({"gap_us": bench.gap_us})
+    turns = Turns(file)
+    bench = None if file else Bench(float(budget_s), verify)
+    parent.tell({"gap_us": bench.gap_us if bench else None})
     while (wanted := parent.hear()) is not None:
         order = msgspec.convert(wanted, Order)
         animal = animals[order.name]
+        turns.prepare(parent)
+        if bench is None:
+            parent.tell({"begins": "start"})
+            bench = Bench(float(budget_s), verify)
         forget_compiled_code()
         seed(seed_of(order.name))
         try:
@@ -237,6 +279,8 @@ def work(parent: Parent, budget_s: str, verify: str) -> None:
                 raise ImportError(f"needs {animal.gpus} GPUs")
             parent.tell({"begins": "make"})
             one = animal.make(torch.device("cuda", torch.cuda.current_device()))
+            if file and "check" not in order.asked:
+                _warm_up(one)
         except ImportError as missing:
             parent.tell(
                 {"absent": _first_line(str(missing)).partition(" (/")[0]}
@@ -244,7 +288,7 @@ def work(parent: Parent, budget_s: str, verify: str) -> None:
         except Exception as error:
             parent.tell({"absent": f"cannot be made: {type(error).__name__}: {_first_line(str(error))}"})
         else:
-            for found in tries(bench, animal, one, order, parent):
+            for found in tries(bench, animal, one, order, parent, turns):
                 parent.tell({"tried": msgspec.to_builtins(found)})
             del one
         with suppress(torch.cuda.OutOfMemoryError):

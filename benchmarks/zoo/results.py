@@ -95,6 +95,11 @@ class Tried(Record, frozen=True, kw_only=True):
         return "not known"
 
 
+def run_of(name: str, run: Run, environment: str) -> str:
+    """Name the run of a callable: in the usual process only the callable, which is also timed again there."""
+    return ", ".join(filter(None, (name, run if run == "alone" else "", environment)))
+
+
 def is_near(time_us: float, expected_us: float) -> bool:
     """Return True if a time is within 2 % or 0.3 µs of another one."""
     return abs(time_us - expected_us) <= max(NEAR_PCT / 100 * expected_us, NEAR_US)
@@ -111,7 +116,7 @@ class Results(Record, frozen=True, kw_only=True):
     absent: dict[str, str] = {}
     """Why callables could not be made, by name."""
     not_run: tuple[str, ...] = ()
-    """Callables for which no time was left."""
+    """Runs for which no time was left, as `run_of` names them."""
 
 
 def read(paths: Sequence[Path]) -> Results:
@@ -135,9 +140,10 @@ def read(paths: Sequence[Path]) -> Results:
 
 
 def _left(parts: Sequence[Results]) -> Iterator[str]:
-    """Yield the callables that no other file has tried, either."""
+    """Yield the runs that no other file has, either."""
     for part in parts:
-        elsewhere = {one.name for other in parts if other is not part for one in other.tried}
+        others = [one for other in parts if other is not part for one in other.tried]
+        elsewhere = {run_of(one.name, one.run, one.environment) for one in others}
         yield from (name for name in part.not_run if name not in elsewhere)
 
 
@@ -195,7 +201,7 @@ def summary(results: Results) -> str:
     if absent := [f"{', '.join(names)} ({why})" for why, names in _absent(results).items()]:
         lines.append(f"Not made here: {'; '.join(absent)}.")
     if results.not_run:
-        lines.append(f"No time was left for each run of {len(results.not_run)} callables.")
+        lines.append(f"No time was left for {len(results.not_run)} runs of callables.")
     return "\n".join((*lines, f"{provenance(results.environment, results.date)}.\n"))
 
 
@@ -208,15 +214,21 @@ def _absent(results: Results) -> dict[str, list[str]]:
 
 
 def _repeated(results: Results, run: str) -> Iterator[tuple[Tried, Tried]]:
-    """Yield the first time of a callable in a mode, and another one: of the same process, or `alone`."""
+    """Yield the first time of a callable in a mode, and another one: of the same process, or `alone`.
+
+    What is timed in another mode alone comes with the time of the same request.
+    """
     first: dict[tuple[str, str | None], Tried] = {}
     for one in sorted(_timed(results.tried), key=lambda one: one.run == "alone"):
-        key = one.name, one.mode
+        key, asked = (one.name, one.mode), (one.name, f"asked {one.asked}")
         if one.environment:
             continue
-        if key not in first:
-            first[key] = one
-        elif (one.run == "alone") == (run == "alone"):
+        if one.run == "alone":
+            if run == "alone" and (former := first.get(key) or first.get(asked)):
+                yield former, one
+            continue
+        first.setdefault(asked, one)
+        if first.setdefault(key, one) is not one and run == "again":
             yield first[key], one
 
 
@@ -297,8 +309,8 @@ def exceptions(results: Results) -> str:
     for run in ("again", "alone"):
         for first, second in _repeated(results, run):
             if not is_near(second.time_us, first.time_us):
-                times = f"{us(second.time_us)} after {us(first.time_us)} µs"
-                lines.append(f"- `{first.name}` ({first.mode}, {run}): {times}")
+                times = [f"{us(one.time_us)} µs ({one.mode} by {one.source})" for one in (second, first)]
+                lines.append(f"- `{first.name}` ({run}): {' after '.join(times)}")
     return "".join(f"{line}\n" for line in lines) or "There is no exception.\n"
 
 
