@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from triton.runtime import autotuner
 
 from benchmarks.costs import (
     Cost,
@@ -15,7 +16,10 @@ from benchmarks.costs import (
     measure,
     report,
 )
+from benchmarks.resets import autotuners_reset, compiled_code_stays
+from pytest_gpuperf.plugin import hooks
 from pytest_gpuperf.records import NO_GPU, Environment, Toolchain
+from pytest_gpuperf.session import seeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,6 +87,22 @@ def test_all_suites_run_whatever_tests_are_chosen(tmp_path: Path) -> None:
     chosen = Runs(tmp_path, ["nothing"], suites=["suites/test_two.py"], logs=tree)
     assert chosen("old", "all suites, cold", 60)[0] == 2
     assert "2 passed" in (tree / "old_all_suites_cold.log").read_text()
+
+
+def test_parts_change_what_each_test_begins_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (hooks, seeds):
+        monkeypatch.setattr(module, "forget_compiled_code", lambda: pytest.fail("forgotten"))
+    compiled_code_stays.pytest_configure()
+    for module in (hooks, seeds):
+        vars(module)["forget_compiled_code"]()
+
+    kind: Any = autotuner.Autotuner
+    monkeypatch.setattr(kind, "__init__", lambda self: setattr(self, "cache", {"key": "BLOCK: 8"}))
+    monkeypatch.setattr(autotuners_reset, "_TUNERS", [])
+    autotuners_reset.pytest_configure()
+    tuner = kind()
+    autotuners_reset.pytest_runtest_setup()
+    assert tuner.cache == {}
 
 
 def test_last_run_is_cut_off_when_the_time_is_up() -> None:

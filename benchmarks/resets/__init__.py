@@ -1,0 +1,1 @@
+"""Plugins of pytest that change what each test begins without; see `benchmarks.costs`."""
