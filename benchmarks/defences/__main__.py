@@ -3,8 +3,9 @@
 python -m benchmarks.defences measure --out benchmarks/results/defences.json --minutes 10    # on a GPU
 python -m benchmarks.defences table benchmarks/results/defences.json                          # anywhere
 
-Each exploit is a test of an inner `pytest --gpuperf` session with short timings. The
-cost compares sessions with the usual timings, with the defences and without them, in turn.
+Each exploit is a test of inner `pytest --gpuperf` sessions with short timings: one where doubts are warnings,
+and one where they fail (`gpuperf_verify = strict`). The cost compares sessions with the usual timings, with
+the defences and without them, in turn.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 from benchmarks import results_file
 from benchmarks.defences.results import (
     SCHEMA,
+    VERIFY,
     Cost,
     Results,
     Tried,
@@ -41,24 +43,24 @@ ROOT = Path(__file__).parents[2]
 COSTS = "from benchmarks.defences.costs import test_usual\n"
 KINDS = ("exploits", "costs")
 LONGEST_MESSAGE = 160
-EXPLOITS_SHARE = 0.7
-"""Part of the time that they may take; the cost has the rest."""
+EXPLOITS_SHARE = 0.45
+"""Part of the time left that the exploits may take with each kind of verification; the cost has the rest."""
 
 
-def exploits(folder: Path, seconds: float) -> list[Tried]:
-    """Run the exploits."""
+def exploits(folder: Path, seconds: float, verify: str) -> list[Tried]:
+    """Run the exploits, with doubts as warnings (`auto`) or failures (`strict`)."""
     import exploits.inner  # noqa: F401 - fills the list
     from exploits.case import EXPLOITS
     from exploits.verdicts import EXPLOITS_AND_TWINS, honest_us, run, verdict
 
-    outcomes = run(folder, EXPLOITS_AND_TWINS, timeout_s=seconds)
+    outcomes = run(folder, EXPLOITS_AND_TWINS, f"-ogpuperf_verify={verify}", timeout_s=seconds)
     honest = honest_us(outcomes)
     found = []
     for one in outcomes:
         if one.test == "test_exploit":
             exploit = EXPLOITS[one.name]
             result = verdict(one, honest.get((exploit.shape, one.mode), 0.0))
-            found.append(_tried(one, result, exploit.theme))
+            found.append(_tried(one, result, exploit.theme, verify))
     return found
 
 
@@ -78,13 +80,14 @@ def costs(folder: Path, seconds: float) -> list[Cost]:
     ]
 
 
-def _tried(one: Outcome, result: str, theme: str = "") -> Tried:
+def _tried(one: Outcome, result: str, theme: str, verify: str) -> Tried:
     return Tried(
         name=one.name,
         mode=one.mode,
         result=result,
         message=one.message[:LONGEST_MESSAGE],
         theme=theme,
+        verify=verify,
         time_us=round(one.time_us, 3),
         seconds=one.seconds,
     )
@@ -107,8 +110,9 @@ def measure(out: Path, minutes: float, only: tuple[str, ...]) -> None:
     )
     with TemporaryDirectory() as name:
         folder = Path(name)
-        if "exploits" in only:
-            results = replace(results, exploits=tuple(exploits(folder / "exploits", left(EXPLOITS_SHARE))))
+        for verify in VERIFY if "exploits" in only else ():
+            found = exploits(folder / verify, left(EXPLOITS_SHARE), verify)
+            results = replace(results, exploits=(*results.exploits, *found))
             write_files({out: results_file.encode(results)})
         if "costs" in only:
             results = replace(results, costs=tuple(costs(folder / "costs", left(1))))

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 SCHEMA = 1
 RESULTS = ("refused", "doubted", "reported", "honest time", "accepted", "broken")
 """`broken`: an exception ended the exploit, so it shows nothing."""
+SHOWN = {
+    "accepted": ("accepted",),
+    "warned of": ("doubted",),
+    "refused": ("refused",),
+    "honest": ("honest time", "reported"),
+    "broken": ("broken",),
+}
+"""Columns of the table: those with an honest time or a notice about the reference gain nothing."""
+VERIFY = ("auto", "strict")
 MODES = ("auto", "hot", "cold", "queued")
 THEMES = {
     "on_streams": "streams and threads",
@@ -35,6 +44,8 @@ class Tried(Record, frozen=True, kw_only=True):
     message: str = ""
     """Beginning of the message of a test that did not pass."""
     theme: str = ""
+    verify: str = "auto"
+    """`strict` if doubts failed."""
     time_us: float = 0.0
     seconds: float = 0.0
     """Wall time of the test."""
@@ -71,14 +82,15 @@ def read(path: Path) -> Results:
 
 def summary(results: Results) -> str:
     """Return the counts in one sentence each, and the machine."""
-    exploits = len({one.name for one in results.exploits})
-    counts = _counts(results.exploits, RESULTS)
     with_s = sum(one.with_s for one in results.costs)
     lines = [
-        f"{exploits} exploits in up to {len(MODES)} modes: {counts['refused']} of {len(results.exploits)} "
-        f"are refused, {counts['doubted']} are doubted, {counts['reported']} have a notice, "
-        f"{counts['honest time']} get the time of honest work, {counts['accepted']} are accepted, "
-        f"{counts['broken']} end in an exception and show nothing.",
+        f"{len({one.name for one in tried})} exploits in up to {len(MODES)} modes, verified `{verify}`: "
+        f"{counts['accepted']} of {len(tried)} are accepted, {counts['doubted']} come with a warning, "
+        f"{counts['refused']} are refused, {counts['reported']} have a notice, {counts['honest time']} get "
+        f"the time of honest work, {counts['broken']} end in an exception and show nothing; "
+        f"they took {sum(one.seconds for one in tried):.0f} s."
+        for verify, tried in _by_verify(results).items()
+        for counts in [_counts(tried, RESULTS)]
     ]
     if with_s:
         pct = 100 * (1 - sum(one.without_s for one in results.costs) / with_s)
@@ -91,19 +103,27 @@ def summary(results: Results) -> str:
 
 
 def themes_table(results: Results) -> str:
-    """Format a row for each kind of exploit."""
+    """Format a row for each kind of exploit, with the counts of each verification."""
+    by_verify = _by_verify(results)
     rows = []
     for theme, shown in THEMES.items():
-        tried = [one for one in results.exploits if one.theme == theme]
-        counts = _counts(tried, RESULTS)
-        rows.append((shown, str(len({one.name for one in tried})), *map(str, counts.values())))
-    return table(("exploits by", "count", *RESULTS), rows)
+        row = [shown, str(len({one.name for one in results.exploits if one.theme == theme}))]
+        for tried in by_verify.values():
+            counts = _counts([one for one in tried if one.theme == theme], RESULTS)
+            row += [str(sum(counts[kind] for kind in kinds)) for kinds in SHOWN.values()]
+        rows.append(row)
+    titles = [f"{verify}: {title}" for verify in by_verify for title in SHOWN]
+    return table(("exploits by", "count", *titles), rows)
 
 
 def exceptions(results: Results) -> str:
-    """List accepted exploits."""
-    found = [one for one in results.exploits if one.result == "accepted"]
-    lines = [f"- `{one.name}` in mode {one.mode}: {one.result} {one.message}".rstrip() for one in found]
+    """List accepted exploits, and with doubts that fail those that are doubted all the same."""
+    wrong = {"auto": ("accepted",), "strict": ("accepted", "doubted")}
+    found = [one for one in results.exploits if one.result in wrong[one.verify]]
+    lines = [
+        f"- `{one.name}` in mode {one.mode}, {one.verify}: {one.result} {one.message}".rstrip()
+        for one in found
+    ]
     return "\n".join((*lines, "")) if lines else "No exploit is accepted.\n"
 
 
@@ -114,6 +134,11 @@ def costs_table(results: Results) -> str:
         for one in results.costs
     ]
     return table(("test", "with, s", "without, s", "% of the test"), rows)
+
+
+def _by_verify(results: Results) -> dict[str, list[Tried]]:
+    found = {verify: [one for one in results.exploits if one.verify == verify] for verify in VERIFY}
+    return {verify: tried for verify, tried in found.items() if tried}
 
 
 def _counts(tried: list[Tried] | tuple[Tried, ...], kinds: tuple[str, ...]) -> dict[str, int]:

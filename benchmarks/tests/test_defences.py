@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks import results_file
 from benchmarks.defences.results import (
@@ -32,19 +33,30 @@ def results(*more: Tried, costs: tuple[Cost, ...] = ()) -> Results:
 
 
 def test_summary_counts_exploits_and_costs() -> None:
-    text = summary(results(EXPLOIT, costs=(Cost(name="k", with_s=1.0, without_s=0.9),)))
-    assert "1 exploits in up to 4 modes: 2 of 2 are refused" in text
+    in_strict = replace(EXPLOIT, verify="strict", seconds=3.0)
+    text = summary(results(EXPLOIT, in_strict, costs=(Cost(name="k", with_s=1.0, without_s=0.9),)))
+    assert "1 exploits in up to 4 modes, verified `auto`: 0 of 2 are accepted" in text
+    assert "verified `strict`: 0 of 1 are accepted, 0 come with a warning, 1 are refused" in text
+    assert "they took 3 s." in text
     assert "10.0 % of the wall time of 1 honest tests" in text
 
 
 def test_each_kind_of_exploit_has_a_row() -> None:
-    assert "|streams and threads|1|1|0|0|0|" in themes_table(results())
+    text = themes_table(results(replace(EXPLOIT, verify="strict"), replace(EXPLOIT, result="doubted")))
+    assert "|exploits by|count|auto: accepted|auto: warned of|auto: refused|" in text
+    assert "|streams and threads|1|0|1|1|0|0|0|0|1|0|0|" in text
+
+
+def test_doubt_is_not_enough_if_doubts_fail() -> None:
+    doubted = replace(EXPLOIT, result="doubted")
+    assert exceptions(results(doubted)).startswith("No exploit")
+    assert "in mode hot, strict: doubted" in exceptions(results(replace(doubted, verify="strict")))
 
 
 def test_accepted_exploits_are_listed() -> None:
     assert exceptions(results()).startswith("No exploit is accepted")
     accepted = Tried(name="lazy", mode="hot", result="accepted", theme="on_memory")
-    assert "`lazy` in mode hot: accepted" in exceptions(results(accepted))
+    assert "`lazy` in mode hot, auto: accepted" in exceptions(results(accepted))
 
 
 def test_cost_is_a_part_of_the_test() -> None:
