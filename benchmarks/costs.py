@@ -21,11 +21,13 @@ import argparse
 import datetime
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -51,6 +53,10 @@ Part = Literal[
     "counters by ncu",
     "counters by CUPTI",
     "against HEAD",
+    "script with do_bench",
+    "one test",
+    "twelve tests",
+    "one product, 8192³",
 ]
 OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "all suites, cold": ("--gpuperf-update=new",),
@@ -62,10 +68,21 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "counters by ncu": ("--gpuperf-counters=ncu",),
     "counters by CUPTI": ("--gpuperf-counters=cupti",),
     "against HEAD": ("--gpuperf-counters=off", "--gpuperf-against=HEAD"),
+    "script with do_bench": (),
+    "one test": ("--gpuperf-update=new",),
+    "twelve tests": ("--gpuperf-update=new",),
+    "one product, 8192³": ("--gpuperf-update=new",),
 }
 """Options of each part, in the order in which they run: "cold" fills the compilers' caches."""
 OTHER_CODE = "all suites, warm, compiled code stays"
 """A part that runs twice, and the second time counts: its dynamic code is not on disk before."""
+FIRST_VERDICT: Mapping[Part, str] = {
+    "script with do_bench": "do_bench.py",
+    "one test": "test_one.py",
+    "twelve tests": "test_twelve.py",
+    "one product, 8192³": "test_product.py",
+}
+"""Parts that run a file of `first_verdict`, in a project of its own: the median of three, after one more."""
 ALL = "all suites"
 """Beginning of the parts that run all tests of a commit; the others run the same tests at each."""
 SCHEMA = 1
@@ -185,6 +202,8 @@ def _cell(cost: Cost | None) -> str:
     if cost.cut_off:
         return f"> {cost.seconds:.0f}"
     failed = f", {cost.failed} failed" if cost.failed else ""
+    if cost.part in FIRST_VERDICT:
+        return f"{cost.seconds:.1f}{failed}"
     return f"{cost.seconds:.0f} ({cost.seconds / cost.tests:.1f}{failed})" if cost.tests else ""
 
 
@@ -211,9 +230,14 @@ class Runs:
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTEST_PLUGINS": _entry(tree),
         }
-        paths = self.suites if part.startswith(ALL) else self.tests
+        first = FIRST_VERDICT.get(part)
+        paths = self.suites if part.startswith(ALL) else [first] if first else self.tests
+        project = self.folder / "first_verdict"
+        if first and not project.exists():
+            shutil.copytree(Path(__file__).parent / "first_verdict", project)
+            (project / "pytest.ini").write_text("[pytest]\n")
         log = (self.logs or self.folder) / f"{commit}_{re.sub(r'[ ,]+', '_', part)}.log"
-        baselines = self.folder / "baselines" / (commit if part.startswith(ALL) else "none")
+        baselines = self.folder / "baselines" / (commit if part.startswith(ALL) or first else "none")
         baselines.mkdir(parents=True, exist_ok=True)
         options = (
             "-q",
@@ -223,7 +247,9 @@ class Runs:
             *OPTIONS[part],
         )
         command = [sys.executable, "-m", "pytest", *options, *paths]
-        end = time.monotonic() + seconds
+        if first == "do_bench.py":
+            command = [sys.executable, first]
+        end, runs = time.monotonic() + seconds, list[float]()
 
         def poll() -> None:
             if time.monotonic() >= end:
@@ -231,12 +257,13 @@ class Runs:
 
         cut_off = False
         try:
-            for _ in range(2 if part == OTHER_CODE else 1):
+            for _ in range(4 if first else 2 if part == OTHER_CODE else 1):
                 begin = time.monotonic()
-                run_child(command, cwd=tree, env=environment, log=log, poll=poll)
+                run_child(command, cwd=project if first else tree, env=environment, log=log, poll=poll)
+                runs.append(time.monotonic() - begin)
+            took = median(runs[len(runs) > 1 :])
         except TimeoutError:
-            cut_off = True
-        took = time.monotonic() - begin
+            cut_off, took = True, time.monotonic() - begin
         return *ended_tests(log.read_text(errors="replace")), took, cut_off
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from triton.runtime import autotuner
 
+from benchmarks import costs
 from benchmarks.costs import (
     Cost,
     Results,
@@ -148,3 +149,24 @@ def test_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     tests, _, seconds, cut_off = Runs(tmp_path, ["."])("c0ffee1", "cold", 0.01)
     assert (tests, cut_off) == (0, True)
     assert seconds < 30
+
+
+def test_first_verdict_is_the_median_after_one_more_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin.entry"\n')
+    now, took, commands = [0.0], [9.0, 1.0, 3.0, 2.0], list[list[str]]()
+
+    def run_child(command: list[str], *, cwd: Path, log: Path, **_: object) -> None:
+        assert (cwd / command[-1]).is_file()
+        now[0] += took[len(commands)]
+        commands.append(command)
+        log.write_text("1 passed in 1.00s\n")
+
+    monkeypatch.setattr(costs, "run_child", run_child)
+    monkeypatch.setattr("benchmarks.costs.time.monotonic", lambda: now[0])
+    assert Runs(tmp_path, [])("new", "one test", 60) == (1, 0, 2.0, False)
+    commands.clear()
+    assert Runs(tmp_path, [])("new", "script with do_bench", 60)[2] == 2.0
+    assert {tuple(command[1:]) for command in commands} == {("do_bench.py",)}
