@@ -15,7 +15,7 @@ from pytest_gpuperf.judge.counters import compare_counters, counter_findings, ea
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult
 from pytest_gpuperf.judge.time_lower_bound import impossible_time
-from pytest_gpuperf.judge.times import Origin, judge_time
+from pytest_gpuperf.judge.times import OTHER_CALL, Origin, judge_time
 from pytest_gpuperf.records import NO_GPU, GpuInfo, Measurement, TestRecord
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from pytest_gpuperf.records.files import show_path
@@ -194,6 +194,9 @@ def _complete(finding: Finding, label: str, hints: Hints) -> Finding:
     line, step = finding.line, finding.next_step
     if finding.status is Status.NEW:
         line = f"{line}; {hints.no_baseline}"
+    elif line.startswith(OTHER_CALL):
+        # Nothing but that decides it, so the command is also where a line has no lines below it.
+        line = "; ".join(filter(None, [line, hints.accept]))
     elif finding.drift or finding.status is not Status.PASS:
         step = step or hints.accept
     return replace(finding, label=label, line=line, next_step=step)

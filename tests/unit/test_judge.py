@@ -81,9 +81,11 @@ def baseline_of(mode: TimingMode, source: TimingSource = "events") -> TestBaseli
 
 @pytest.mark.parametrize("now", [measured(5.3, mode="cold"), queued("")])
 def test_time_of_another_requested_mode_is_another_call(now: Measurement) -> None:
-    (found,) = verdict(record(main=now), baseline()).findings
-    assert (found.status, found.next_step.split()[:2]) == (Status.INCONCLUSIVE, ["accept", "it"])
-    assert found.line.startswith("another call than the baseline's: mode ")
+    result = verdict(record(main=now), baseline())
+    assert result.status is Status.INCONCLUSIVE
+    assert result.warning.startswith("inconclusive: another call than the baseline's: mode ")
+    assert result.warning.endswith(" instead of hot; accept it with: gpuperf baseline accept")
+    assert replace(result, strict=True).message() == f"gpuperf: {result.warning}"
 
 
 def test_callable_that_can_no_longer_be_captured_fails() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from judging import baseline, verdict
+from judging import HINTS, baseline, verdict
 from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.judge.settled_suspects import compare_restarts
 from pytest_gpuperf.judge.times import AGAIN, Origin
@@ -253,7 +253,7 @@ def test_another_call_than_the_baselines_is_not_compared() -> None:
     main = replace(measured(5.84), call=Fingerprint(mode="hot", bytes=8))
     found = verdict(record(main=main), replace(stored, measurements={"main": known}))
     assert (found.status, found.suspects) == (Status.INCONCLUSIVE, ())
-    assert "another call than the baseline's: bytes 8 instead of 4" in found.warning
+    assert found.warning.endswith(f"baseline's: bytes 8 instead of 4; {HINTS.accept}")
 
 
 @pytest.mark.parametrize(
