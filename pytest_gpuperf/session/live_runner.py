@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.gpu_detection import why_no_gpu
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
+from pytest_gpuperf.measure.device.packages import launching_packages
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of
@@ -166,6 +168,7 @@ class LiveRunner(Runner):
     def end(self) -> None:
         """End the processes of this run, say how long each phase took, and let the next run measure."""
         self._display.news.no_counters = self._counters.unavailable
+        self._note_packages()
         for one in self._live.processes:
             one.end()
         if self._settler is not None:
@@ -224,10 +227,15 @@ class LiveRunner(Runner):
     def settled(self, state: ItemState, result: TestResult) -> TestResult:
         """Settle the suspects of a test that holds no memory any more, and judge it again."""
         assert self._settler is not None
+        self._note_packages()
         suspects, record = result.suspects, result.record
         with self._live.phases("settlement"):
             measured = self._settler.settle(state, suspects)
         return self._with_rest(self._judge.result(replace(record, measurements=measured), state.mistakes))
+
+    def _note_packages(self) -> None:
+        """Add the packages that tests have imported since the run began."""
+        self._judge.environment.toolchain.packages.update(launching_packages(sys.modules))
 
     def _with_rest(self, result: TestResult) -> TestResult:
         """Note if something of a test is left to do when all have ended; a failed one needs nothing."""

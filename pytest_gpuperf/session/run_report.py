@@ -168,6 +168,7 @@ class RunReport:
         """Add the facts of a worker."""
         self.facts.lines.update(facts.lines)
         self.facts.skipped.update(facts.skipped)
+        self.judge.environment.toolchain.packages.update(facts.environment.toolchain.packages)
 
     def select(self, nodeid: str, line: int) -> None:
         """Add a test, and its line in its file, from 1 on."""

@@ -224,21 +224,17 @@ def test_suspect_that_lacks_memory_is_settled_after_the_tests(
     assert project.leftovers() == []
 
 
-def test_timers_of_the_sides_do_not_run(project: Project) -> None:
+def test_timers_end_no_settling(project: Project) -> None:
+    pytest.importorskip("pytest_timeout")
+    timers = ("--gpuperf-timeout=1", "-ofaulthandler_timeout=1", "-ppytest_timeout", "-otimeout=1")
     slow = "import time\ndef kernel():\n    time.sleep(0.05)\n    return {}\n"
     start_again(project, {"kernels.py": slow.format(10.0)})
     project.write({"kernels.py": slow.format(12.0)})
-    done = project.session("--gpuperf-timeout=1", "-ofaulthandler_timeout=1")
+    done = project.session(*timers)
     assert project.settlements()["test_k"].seconds > 1
     assert project.settlements()["test_k"].how == "in turn"
     log = next(project.root.rglob("against/new_1.log")).read_text()
     assert "Timeout" not in done.stdout + done.stderr + log
-
-
-def test_pytest_timeout_leaves_settling_alone(project: Project) -> None:
-    pytest.importorskip("pytest_timeout")
-    project.session("-ppytest_timeout", "-otimeout=100")
-    assert project.settlements()["test_k"].how == "in turn"
 
 
 def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
@@ -330,21 +326,31 @@ def test_processes_confirm_that_packages_moved_a_time(project: Project, package:
     assert project.settlements()["test_k"].fresh_us == (10.0,) * 3
 
 
+NO_TIME = """
+from pytest_gpuperf.against import engine
+
+def fresh(*_):
+    raise engine.OutOfTimeError
+
+engine.Engine.fresh = fresh
+"""
+
+
+def test_time_spent_on_fresh_processes_leaves_the_reason_for_them(project: Project) -> None:
+    (project.root / ".git").rename(project.root / "git")
+    project.write({"conftest.py": NO_TIME})
+    project.session()
+    found = project.settlements()["test_k"]
+    assert re.match("old code comes from git.*; the 300 s of gpuperf_settle_seconds are spent", found.reason)
+
+
 def test_time_spent_on_packages_leaves_what_was_timed_in_turn(project: Project) -> None:
     """Spend the time in the fresh processes of the first label of two."""
     test = "from kernels import kernel\ndef test_k(gpuperf):\n" + "".join(
         f"    gpuperf.time(kernel, label={label!r})\n" for label in "ab"
     )
-    conftest = """
-    from pytest_gpuperf.against import engine
-
-    def fresh(*_):
-        raise engine.OutOfTimeError
-
-    engine.Engine.fresh = fresh
-    """
     kernels = "def kernel(): return 10.0\n"
-    start_again(project, {"kernels.py": kernels, "test_k.py": test, "conftest.py": conftest})
+    start_again(project, {"kernels.py": kernels, "test_k.py": test, "conftest.py": NO_TIME})
     commit_faster_baseline(project, "triton")
     project.session()
     found = project.settlements()
@@ -352,6 +358,20 @@ def test_time_spent_on_packages_leaves_what_was_timed_in_turn(project: Project) 
         "test_k a": ("in turn", 2),
         "test_k b": ("in turn", 2),
     }
+
+
+@pytest.mark.parametrize("isolated", [(), ("-p", "xdist", "-n1")], ids=["one-process", "worker"])
+def test_baseline_has_packages_that_tests_import_late(project: Project, isolated: tuple[str, ...]) -> None:
+    site = project.root.parent / "site-packages"
+    metadata = site / "late_kernels-1.5.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Name: late-kernels\nVersion: 1.5\n")
+    (metadata / "top_level.txt").write_text("late\n")
+    (site / "late.py").write_text("triton = None\n")
+    project.path.append(site)
+    project.write({"test_k.py": TEST.replace("    gpuperf", "    import late\n    gpuperf")})
+    project.session("--gpuperf-update=all", *isolated)
+    assert '"late-kernels": "1.5"' in next(project.root.glob("baselines/*/test_k.json")).read_text()
 
 
 @pytest.mark.parametrize("strict", [(), ("--gpuperf-strict",)])

@@ -8,33 +8,35 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.measure.device import environment
-from pytest_gpuperf.measure.device.environment import git_state, launching_packages
+from pytest_gpuperf.measure.device import environment, packages
+from pytest_gpuperf.measure.device.environment import git_state
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_packages_that_launch_kernels_have_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    def loaded(name: str, *uses: str, place: str = "/venv/lib/site-packages/x.py") -> ModuleType:
+    def loaded(name: str, *uses: str, place: str = "/venv/lib/site-packages") -> ModuleType:
         module = ModuleType(name)
-        vars(module).update(dict.fromkeys(uses), __file__=place)
+        vars(module).update(dict.fromkeys(uses), __file__=f"{place}/{name.replace('.', '/')}.py")
         return module
 
     def distribution(name: str) -> SimpleNamespace:
-        origin = "{}" if name == "mine" else None
+        origin = {"mine": '{"url": "file:///repo"}', "liger-kernel": '{"url": "https://x/y.whl"}'}.get(name)
         return SimpleNamespace(name=name, version="1.2", read_text=lambda _: origin)
 
-    monkeypatch.setattr(environment, "distribution", distribution)
+    names = {"liger": "liger-kernel", "cupy": "cupy-cuda13x", "mine": "mine", "yaml": "PyYAML"}
+    monkeypatch.setattr(packages, "distribution", distribution)
+    monkeypatch.setattr(packages, "_packages", lambda: {name: [one] for name, one in names.items()})
     modules = {
-        "liger.ops": loaded("liger.ops", "triton"),
+        "liger.ops": loaded("liger.ops", "triton", place="/usr/lib/python3/dist-packages"),
         "cupy": loaded("cupy", "cupy"),
         "yaml": loaded("yaml"),
         "mine": loaded("mine", "torch"),  # installed from a folder: each commit has another version
-        "kernels": loaded("kernels", "torch", place="/repo/kernels.py"),
+        "kernels": loaded("kernels", "torch", place="/repo"),
         "torch.nn": loaded("torch.nn", "torch"),
     }
-    assert launching_packages(modules) == {"cupy": "1.2", "liger": "1.2"}
+    assert packages.launching_packages(modules) == {"cupy-cuda13x": "1.2", "liger-kernel": "1.2"}
 
 
 def test_allocator_settings_are_a_part_of_the_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,25 +5,19 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from pytest_gpuperf.measure.device.packages import launching_packages
 from pytest_gpuperf.processes.git import GitError, run_git
 from pytest_gpuperf.records import Environment, Toolchain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-    from typing import Any
 
     from pytest_gpuperf.records import GpuInfo
-
-
-_LAUNCHERS = frozenset(("torch", "triton", "cuda", "cupy", "numba", "cutlass"))
-"""Modules through which kernels are launched."""
 
 
 _ALLOCATOR = ("PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
@@ -52,28 +46,6 @@ def installed_toolchain() -> Toolchain:
         allocator=" ".join(f"{name}={os.environ[name]}" for name in _ALLOCATOR if os.environ.get(name))
         or Toolchain().allocator,
     )
-
-
-def launching_packages(loaded: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions of installed packages that use torch, Triton or CUDA, by name.
-
-    Those that are known by themselves are left out, and those installed from a folder: the project's own.
-
-    Args:
-        loaded: The modules, as in `sys.modules`.
-    """
-    used = set()
-    for name, module in loaded.items():
-        values = getattr(module, "__dict__", {})
-        if "site-packages" in str(values.get("__file__")) and not _LAUNCHERS.isdisjoint(values):
-            used.add(name.partition(".")[0])
-    found = {}
-    for name in sorted(used - {"torch", "triton", __name__.partition(".")[0]}):
-        with suppress(PackageNotFoundError):
-            package = distribution(name)
-            if not package.read_text("direct_url.json"):
-                found[package.name] = package.version
-    return found
 
 
 def git_state(root: Path, *, untracked: bool = False) -> tuple[str, bool | None]:

@@ -1,0 +1,41 @@
+"""Installed packages through which tests launch kernels."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.metadata import distribution, packages_distributions
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_LAUNCHERS = frozenset(("torch", "triton", "cuda", "cupy", "numba", "cutlass", "jaxlib", "warp"))
+"""Modules through which kernels are launched."""
+_INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
+"""File of an installed module; Debian and NVIDIA's containers have `dist-packages`."""
+_packages = cache(packages_distributions)
+"""Names of the packages by module, such as `cupy-cuda13x` for `cupy`: slow to find."""
+_ITSELF = frozenset(("torch", "functorch", "torchgen", "triton", "pytest-gpuperf", "pytest_gpuperf"))
+"""Packages, and their modules, whose versions a run has in any case."""
+
+
+def launching_packages(loaded: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions of installed packages that use torch, Triton or CUDA, by name.
+
+    Those that are known by themselves are left out, and those installed from a file: the project's own.
+
+    Args:
+        loaded: The modules, as in `sys.modules`.
+    """
+    used = set()
+    for module in [*loaded.values()]:
+        values = getattr(module, "__dict__", {})
+        if not _LAUNCHERS.isdisjoint(values) and (file := _INSTALLED.match(str(values.get("__file__")))):
+            used.add(file[1])
+    names = {package for name in used - _ITSELF for package in _packages().get(name, ())}
+    found = map(distribution, sorted(filter(None, names - _ITSELF)))
+    return {
+        one.name: one.version for one in found if '"file:' not in (one.read_text("direct_url.json") or "")
+    }
