@@ -231,11 +231,13 @@ class Engine:
                     old = stack.enter_context(old_tree(repository, commit))
                 if old is not None and self._command:
                     begin = time.monotonic()
-                    with self._progress(f"gpuperf_build of {commit}") as show:
-                        environment = self._invocation.environment
-                        told, gpu = partial(show, "builds"), self._capability
-                        built = build(old, commit, self._command, gpu, environment, told)
-                    self.built_s += time.monotonic() - begin
+                    try:
+                        with self._progress(f"gpuperf_build of {commit}") as show:
+                            environment = self._invocation.environment
+                            told, gpu = partial(show, "builds"), self._capability
+                            built = build(old, commit, self._command, gpu, environment, told)
+                    finally:
+                        self.built_s += time.monotonic() - begin
                 sides = Sides(self._root, commit.python, old, built, self._invocation, folder)
                 self._trees[commit.id] = stack.pop_all(), sides
         return self._trees[commit.id][1]

@@ -139,6 +139,8 @@ class Settler:
         self._began = time.monotonic()
         self._spent_s = 0.0
         self._settled: dict[tuple[str, str], Settlement] = {}
+        self._failed: dict[Commit, str] = {}
+        """Why old code cannot be made, such as a build that failed: not tried again for the next suspect."""
         self._codes: dict[tuple[Path, str], Commit | str] = {}
         """Code of the sessions by baseline file and run: git takes tenths of a second for each."""
 
@@ -218,11 +220,12 @@ class Settler:
         """Return the code of a session, or why there is none."""
         if self._repository is None:
             return self._no_git
-        file = self._expected.store.path(self._judge.environment.gpu.slug, suite_of(nodeid))
+        store = self._expected.store
+        file = store.path(self._judge.environment.gpu.slug, suite_of(nodeid))
         if (file, run) not in self._codes:
             note = self._expected.runs(nodeid).get(run, RunNote())
             try:
-                self._codes[file, run] = self._repository.old_code(run, note, file)
+                self._codes[file, run] = self._repository.old_code(run, note, file, store.root)
             except GpuperfError as error:
                 self._codes[file, run] = str(error)
         return self._codes[file, run]
@@ -280,7 +283,8 @@ class Settler:
                         why[label] += f"; {failure}"
         except OutOfTimeError:
             spent = f"the {allowed_s:.0f} s of gpuperf_settle_seconds are spent"
-            why |= {label: spent for label in able if label not in found}
+            missing = [label for label in able if label not in found]
+            why |= {label: "; ".join(filter(None, [why[label], spent])) for label in missing}
         named = self._against.commit if self._against is not None else None
         none = AgainstTiming(ref=named.ref, commit=named.id) if named is not None else None
         return {
@@ -301,11 +305,16 @@ class Settler:
     def _compare(
         self, test: TimedTest, commit: Commit, tick: Callable[[str], None]
     ) -> tuple[dict[str, Series], str]:
+        if commit in self._failed:
+            return {}, self._failed[commit]
         try:
             return self._engine.compare(test, self._repository, commit, tick), ""
-        except (GpuperfError, OSError) as error:
+        except GpuperfError as error:
+            self._failed[commit] = str(error)
+            return {}, str(error)
+        except OSError as error:
             # Without the file: a record has no folders of the machine.
-            return {}, getattr(error, "strerror", None) or str(error)
+            return {}, error.strerror or str(error)
 
     def _in_turn(
         self,

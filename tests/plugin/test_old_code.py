@@ -27,7 +27,8 @@ def project(tmp_path: Path) -> Project:
 
 def old(project: Project, note: RunNote, root: Path | None = None) -> str:
     repository = Repository.around(root or project.root)
-    return repository.old_code(RUN, note, repository.root / FILE).id
+    folder = repository.root / "baselines"
+    return repository.old_code(RUN, note, next(folder.glob("*/*")), folder).id
 
 
 def why(project: Project, note: RunNote, root: Path | None = None) -> str:
@@ -39,10 +40,7 @@ def why(project: Project, note: RunNote, root: Path | None = None) -> str:
 def test_a_clean_ancestor_is_the_code(project: Project) -> None:
     measured = project.git("rev-parse", "HEAD")
     project.commit({FILE: RUN})
-    commit = Repository.around(project.root).old_code(
-        RUN, RunNote(commit=measured, dirty=False), project.root / FILE
-    )
-    assert (commit.id, str(commit)) == (measured, measured[:7])
+    assert old(project, RunNote(commit=measured, dirty=False)) == measured
 
 
 @pytest.mark.parametrize("dirty", [True, None])
@@ -51,6 +49,13 @@ def test_without_a_clean_commit_the_baselines_first_one_counts(project: Project,
     brought = project.commit({FILE: RUN})
     project.commit({FILE: f"{RUN} again"})
     assert old(project, RunNote(commit=measured, dirty=dirty)) == brought
+
+
+def test_a_renamed_baseline_keeps_its_first_commit(project: Project) -> None:
+    brought = project.commit({FILE: RUN})
+    project.git("mv", FILE, "baselines/nvidia-h200/test_renamed.json")
+    project.commit({"kernels.py": "slower = 1\n"})
+    assert old(project, RunNote()) == brought
 
 
 @pytest.mark.parametrize("commit", ["", "HEAD", "main", "c0ffee1234", "f" * 40, "--output=x" + "0" * 30])
@@ -91,6 +96,6 @@ def test_a_shallow_clone_has_no_old_code(project: Project, tmp_path: Path) -> No
 
 
 def test_a_baseline_outside_of_the_repository_has_no_old_code(project: Project) -> None:
-    repository = Repository.around(project.root)
+    repository, outside = Repository.around(project.root), project.root.parent
     with pytest.raises(GpuperfError, match="no old code: "):
-        repository.old_code(RUN, RunNote(), project.root.parent / "test_k.json")
+        repository.old_code(RUN, RunNote(), outside / "test_k.json", outside)

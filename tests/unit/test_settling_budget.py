@@ -13,6 +13,7 @@ from pytest_gpuperf.against.blocks import SideBlock
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.compat.compiler_names import INDUCTOR
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import Fingerprint, Measurement, Toolchain
 from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.records.timing import CompilerWork, FirstCall
@@ -41,6 +42,7 @@ class Clock:
     def __init__(self) -> None:
         self.first_call: FirstCall | None = None
         self.imports: list[Sequence[str]] = []
+        self.failure: GpuperfError | None = None
 
     def monotonic(self) -> float:
         return self.now
@@ -62,6 +64,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
             made.now += self.cost_s
             made.imports.append(test.imports)
             self.cost_s = NEXT_S
+            if made.failure is not None:
+                raise made.failure
             tick("restart 2 of at most 10")
             series = Series()
             for new_first in (False, True):
@@ -111,6 +115,12 @@ def test_a_long_run_may_settle_for_twice_its_own_time(tmp_path: Path, clock: Clo
 
 def test_accidents_end_at_the_limit(tmp_path: Path, clock: Clock) -> None:
     assert settled(tmp_path, clock, 100, test_s=0.1) == 1 + (300 - FIRST_S) // NEXT_S
+
+
+def test_old_code_that_cannot_be_made_is_tried_once(tmp_path: Path, clock: Clock) -> None:
+    clock.failure = GpuperfError("gpuperf_build ended with exit status 1 for old code")
+    assert settled(tmp_path, clock, 3, test_s=0.1) == 0
+    assert len(clock.imports) == 1
 
 
 @pytest.mark.parametrize(
