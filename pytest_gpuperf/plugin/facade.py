@@ -139,10 +139,11 @@ class Gpuperf(Recorder):
             The time of the first over that of each other, by its label, give or take three standard errors.
         """
         __tracebackhide__ = True
-        if not isinstance(fns, Mapping) or len(fns) < 2 or not all(map(callable, fns.values())):
+        are_two = isinstance(fns, Mapping) and len(fns) > 1 and all(map(callable, fns.values()))
+        if not are_two or "label" in options:
             raise GpuperfError(
                 f"compare() got {show_repr(fns)}",
-                expected="a dictionary of two callables or more",
+                expected="a dictionary of two callables or more by their labels, and no label=",
                 next_step='write gpuperf.compare({"cublas": f, "mine": g}, x, expected=…)',
             )
         self._state.state_limits(limits)
@@ -305,13 +306,12 @@ class Gpuperf(Recorder):
         """
         __tracebackhide__ = True
         source, call = self._begin("profile", label, fn, args, kwargs, inputs)
-        regex = self._state.marker.regex
+        regex, which = self._state.marker.regex, self._state.marker.launches
         try:
             if kernels is not None:
                 regex = check_kernels(kernels, f"for {call}")
-            which = (
-                self._state.marker.launches if launches is None else check_launches(launches, f"for {call}")
-            )
+            if launches is not None:
+                which = check_launches(launches, f"for {call}")
             result = source.profile(call, Selection(regex, which))
         except GpuperfError as error:
             self._state.errors.append(str(error))

@@ -77,10 +77,10 @@ def test_against_a_commit_each_callable_is_compared_by_its_label(tmp_path: Path)
     assert list(made.compared()) == ["test_k cublas", "test_k mine", "test_k same"]
 
 
-@pytest.mark.parametrize("fns", ["{'mine': abs}", "abs", "[abs, abs]"])
-def test_fewer_than_two_callables_are_refused(tmp_path: Path, fns: str) -> None:
+@pytest.mark.parametrize("fns", ["{'mine': abs}", "abs", "[abs, abs]", "{'a': abs, 'b': abs}, label='c'"])
+def test_fewer_than_two_callables_by_label_are_refused(tmp_path: Path, fns: str) -> None:
     made = Project(tmp_path / "repo")
-    made.commit({"test_k.py": f"def test_k(gpuperf): gpuperf.compare({fns}, 1.0, expected=abs)\n"})
+    made.commit({"test_k.py": f"def test_k(gpuperf): gpuperf.compare({fns}, expected=abs)\n"})
     made.forks = True
     assert "expected a dictionary of two callables or more" in made.session().stdout
 
