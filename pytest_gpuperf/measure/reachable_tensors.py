@@ -7,6 +7,7 @@ reach: parameters and buffers of modules, states of optimizers, caches.
 from __future__ import annotations
 
 import gc
+import sys
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -264,7 +265,7 @@ def _by_address(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
 
 
 def in_reach(*roots: object) -> tuple[list[torch.Tensor], list[torch.Generator]]:
-    """Return what closures, attributes, containers and names in the code lead to.
+    """Return what closures, attributes, containers, classes and names in the code lead to.
 
     Not by the garbage collector's list of objects: it leaves out what `gc.freeze` has put aside.
 
@@ -275,7 +276,12 @@ def in_reach(*roots: object) -> tuple[list[torch.Tensor], list[torch.Generator]]
     generators: list[torch.Generator] = []
     seen: dict[int, object] = {}  # with the objects: the id of one that is gone can be that of another one
     ahead: list[Any] = [*roots]
-    while ahead and len(seen) < MOST_OBJECTS:
+    classes: list[type] = []  # they come last: their methods lead far
+    while (ahead or classes) and len(seen) < MOST_OBJECTS:
+        if not ahead:
+            kind = classes.pop()
+            ahead += [*vars(kind).values(), *kind.__bases__]
+            continue
         one = ahead.pop()
         if id(one) in seen:
             continue
@@ -286,6 +292,8 @@ def in_reach(*roots: object) -> tuple[list[torch.Tensor], list[torch.Generator]]
             generators.append(one)
         elif isinstance(one, FunctionType):
             ahead += [one.__closure__, one.__defaults__, one.__kwdefaults__, vars(one), *_named(one)]
+        elif isinstance(one, type):
+            classes += [one] if _is_of_project(one) else []
         elif not (issubclass(type(one), _CLOSED) or _is_foreign(one)):
             ahead += gc.get_referents(one)
     tensors = [one for one in found if one.layout == torch.strided and one.device.type != "meta"]
@@ -306,6 +314,13 @@ def _named(function: FunctionType) -> Iterator[object]:
         yield value
         if isinstance(value, ModuleType):
             yield from (vars(value)[one] for one in used & vars(value).keys())
+
+
+def _is_of_project(kind: type) -> bool:
+    """Return True for a class of the project: those of libraries lead to tens of thousands of objects."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    package = kind.__module__.partition(".")[0]
+    return "-packages" not in file and package not in {*_OTHERS, *sys.stdlib_module_names}
 
 
 def _is_foreign(one: object) -> bool:

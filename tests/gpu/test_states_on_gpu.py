@@ -63,6 +63,10 @@ def test_shape(gpuperf, n):
     gpuperf.time(double, data(n))
     assert inputs_of[-1] == 1, inputs_of
 
+def test_default_device(gpuperf):
+    with torch.device("cuda"):
+        gpuperf(torch.square, data(), expected=torch.square)
+
 def test_next_numbers_do_not_depend_on_the_timing(gpuperf):
     state = torch.cuda.get_rng_state()
     gpuperf.time(torch.nn.functional.dropout, data())
@@ -76,4 +80,4 @@ def test_next_numbers_do_not_depend_on_the_timing(gpuperf):
 def test_states_are_neither_accused_nor_left_changed(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=SUITE)
     result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=off", "-rA", timeout=300)
-    result.assert_outcomes(passed=10)
+    result.assert_outcomes(passed=11)

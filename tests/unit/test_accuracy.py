@@ -117,6 +117,12 @@ def test_same_tensor_stays_the_same_in_float64() -> None:
     assert (found.reference, found.error_ratio) == ("float64", 1.0)
 
 
+def test_default_device_of_the_test_is_not_used() -> None:
+    x = data(4)
+    with torch.device("meta"):
+        assert accuracy(torch.exp, x, expected=torch.exp).reference == "float64"
+
+
 @pytest.mark.usefixtures("_seed_restored")
 def test_random_numbers_of_the_test_stay_the_same() -> None:
     torch.manual_seed(0)

@@ -169,9 +169,11 @@ def by_closure() -> Callable[[], object]:
         partial(print, end=TENSOR),
         Holder(TENSOR).run,
         torch.nn.ParameterDict({"a": torch.nn.Parameter(TENSOR)}).forward,
+        type("Module", (torch.nn.Module,), {"forward": lambda _: TENSOR})(),
+        type("Cached", (), {"cache": TENSOR})(),
         SimpleNamespace(optimizer=torch.optim.SGD([TENSOR])),
     ],
-    ids=["closure", "global", "module", "default", "partial", "method", "nn", "optimizer"],
+    ids=["closure", "global", "module", "default", "partial", "method", "nn", "code", "class", "optimizer"],
 )
 def test_tensor_of_a_callable_is_found(fn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values_module, "tensor", TENSOR, raising=False)

@@ -245,7 +245,8 @@ class _Sums:
         start, step, width = self._places[piece]
         row, column = divmod(int(rows[piece][1]), width)
         rms_error, rms = (math.sqrt(sum(found[index] for found in rows) / count) for index in (2, 3))
-        reference = torch.tensor([min(rms, torch.finfo(self.dtype).max)], dtype=torch.float64)
+        largest = torch.finfo(self.dtype).max
+        reference = torch.tensor([min(rms, largest)], dtype=torch.float64, device="cpu")
         return Error(
             max_ulp=min(rows[piece][0], LARGEST),
             max_at=start + row * step + column,

@@ -188,8 +188,10 @@ class Arguments:
         """Addresses of the allocations of all tensors."""
         # A backward pass leaves gradients at the leaves of the graph.
         self._gradients = [(tensor, tensor.grad) for tensor in by_name.values() if tensor.is_leaf]
-        of_gradients = {f"gradient {at}": grad for at, (_, grad) in enumerate(self._gradients)}
-        self._gradient_memory = _memory_of(dict(named_tensors(of_gradients, "gradients")))
+        gradients = [grad for _, grad in self._gradients if grad is not None]
+        # A sparse one gets other memory when a backward pass adds to it.
+        self._sparse = [(grad, grad.clone()) for grad in gradients if grad.layout != torch.strided]
+        self._gradient_memory = _memory_of(dict(named_tensors(gradients, "gradients", argument=True)))
 
     def fill_written(self, byte: int) -> None:
         """Fill the tensors of floating type that may be written to."""
@@ -211,6 +213,8 @@ class Arguments:
         finally:
             for memory in (*self._memory.values(), *self._gradient_memory.values()):
                 memory.storage.copy_(memory.before)
+            for sparse, former in self._sparse:
+                sparse.copy_(former)
             for tensor, gradient in self._gradients:
                 tensor.grad = gradient
 

@@ -62,8 +62,9 @@ class HeldGpu:
         self._kernel = driver.kernel(driver.HOLD, device)
         self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         # The GPU reads and writes this memory of the host. Allocating it while the GPU is held would wait.
-        self._control = torch.zeros(2, dtype=torch.int64, pin_memory=True)
-        self._parts = torch.empty(2 * _MOST_OUTPUTS, _PART_BYTES, dtype=torch.uint8, pin_memory=True)
+        on_host: Any = {"device": "cpu", "pin_memory": True}  # the test may have another default device
+        self._control = torch.zeros(2, dtype=torch.int64, **on_host)
+        self._parts = torch.empty(2 * _MOST_OUTPUTS, _PART_BYTES, dtype=torch.uint8, **on_host)
 
     def hold(self, microseconds: float) -> None:
         """Let no kernel of this process begin until `release`, and on torch's other streams until 2 ms later.
