@@ -189,17 +189,13 @@ def test_inductors_work_is_read_from_what_torch_has_counted(monkeypatch: pytest.
     assert present(watched_timing(utils.cumulative_time_spent_ns.clear).first_call).compilers == {}
 
 
+CUPY, BOTH = "cupy.cuda.compiler", ("_compile_using_nvrtc_no_warning", "compile_using_nvrtc")
+
+
 @pytest.mark.parametrize(
-    ("module", "names"),
-    [
-        ("cupy.cuda.compiler", ["_compile_using_nvrtc_no_warning", "compile_using_nvrtc"]),
-        ("cupy.cuda.compiler", ["compile_using_nvrtc"]),
-        ("torch.cuda._utils", ["_nvrtc_compile"]),
-    ],
+    ("module", "names"), [(CUPY, BOTH), (CUPY, BOTH[1:]), ("torch.cuda._utils", ("_nvrtc_compile",))]
 )
-def test_compilations_by_nvrtc_are_counted(
-    module: str, names: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nvrtc_is_counted(module: str, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     library = SimpleNamespace(**dict.fromkeys(names, lambda source: f"{source}.ptx"))
     monkeypatch.setitem(sys.modules, module, library)
     name, compiles = names[0], getattr(library, names[0])
