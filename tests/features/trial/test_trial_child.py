@@ -87,4 +87,4 @@ def test_options_of_other_runs_are_dropped(tmp_path: Path, monkeypatch: pytest.M
     tried(ran, tmp_path, monkeypatch)
     assert "PYTEST_ADDOPTS" not in ran.environment
     assert ran.environment["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
-    assert {"--gpuperf-timeout=9", "-ogpuperf_budget=0.5", "-x"} <= set(ran.command)
+    assert {"--gpuperf-timeout=9", "-ogpuperf_budget=0.5", "-ogpuperf_verify=strict", "-x"} <= {*ran.command}
