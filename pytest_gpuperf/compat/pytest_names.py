@@ -6,6 +6,7 @@ pytest 9.2 has all of them; the tests with the lowest dependencies run with pyte
 from __future__ import annotations
 
 import shutil
+import sys
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -87,13 +88,8 @@ def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator
 
 def reporter_type() -> Any:
     """Take `pytest.TerminalReporter`, or `_pytest.terminal.TerminalReporter` of older versions; else None."""
-    if (public := getattr(pytest, "TerminalReporter", None)) is not None:
-        return public
-    try:
-        from _pytest.terminal import TerminalReporter
-    except ImportError:
-        return None
-    return TerminalReporter
+    name, private = "TerminalReporter", sys.modules.get("_pytest.terminal")
+    return getattr(pytest, name, getattr(private, name, None))
 
 
 def benchmarks_of(config: pytest.Config) -> Any:

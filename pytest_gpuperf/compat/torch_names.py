@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _Public = TypeVar("_Public")
+_DISPATCH = getattr(torch.utils, "_python_dispatch", None)
 _OF_TEMPLATE = re.compile(r"(BLOCK_\w+|GROUP_M|num_warps|num_stages): \d+$")
 """Parts of a configuration by which templates differ; the others follow from the shapes."""
 
@@ -86,11 +87,7 @@ def without_functions() -> Callable[[], Any]:
 
 def without_modes() -> Callable[[], Any]:
     """Take `_disable_current_modes`; else nothing: a mode that a callable left active sees our calls."""
-    try:
-        from torch.utils._python_dispatch import _disable_current_modes
-    except ImportError:
-        return nullcontext
-    return _disable_current_modes
+    return getattr(_DISPATCH, "_disable_current_modes", nullcontext)
 
 
 def function_modes() -> Callable[[], int]:
@@ -213,8 +210,4 @@ def _pattern_of(config: str) -> str:
 
 def dispatch_mode_type() -> Any:
     """Take `TorchDispatchMode`; else a block without effect: no memory on a CPU is guarded."""
-    try:
-        from torch.utils._python_dispatch import TorchDispatchMode
-    except ImportError:
-        return nullcontext
-    return TorchDispatchMode
+    return getattr(_DISPATCH, "TorchDispatchMode", nullcontext)

@@ -11,6 +11,7 @@ import sys
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
+from unittest.mock import patch
 
 import torch
 from msgspec.structs import replace
@@ -335,8 +336,5 @@ def _before_torch_profiler(give_way: Callable[[], None]) -> Iterator[None]:
         give_way()
         make(*args, **kwargs)
 
-    profile.__init__ = made  # type: ignore[method-assign]
-    try:
+    with patch.object(profile, "__init__", made):
         yield
-    finally:
-        profile.__init__ = make  # type: ignore[method-assign]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections import deque
 from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.call_tensors import PLAIN, mapped, tensors_of_arguments, values_in
+from pytest_gpuperf.measure.correctness.late_writes import is_installed
 from pytest_gpuperf.measure.device.memory import alias, bytes_of, fingerprint, free_bytes, twin
 from pytest_gpuperf.measure.device.originals import ProcessState, finish, library_unchanged
 
@@ -275,13 +277,8 @@ def in_reach(*roots: object) -> tuple[list[torch.Tensor], list[torch.Generator]]
     found: list[torch.Tensor] = []
     generators: list[torch.Generator] = []
     seen: dict[int, object] = {}  # with the objects: the id of one that is gone can be that of another one
-    ahead: list[Any] = [*roots]
-    classes: list[type] = []  # they come last: their methods lead far
-    while (ahead or classes) and len(seen) < MOST_OBJECTS:
-        if not ahead:
-            kind = classes.pop()
-            ahead += [*vars(kind).values(), *kind.__bases__]
-            continue
+    ahead: deque[Any] = deque(roots)
+    while ahead and len(seen) < MOST_OBJECTS:
         one = ahead.pop()
         if id(one) in seen:
             continue
@@ -293,7 +290,8 @@ def in_reach(*roots: object) -> tuple[list[torch.Tensor], list[torch.Generator]]
         elif isinstance(one, FunctionType):
             ahead += [one.__closure__, one.__defaults__, one.__kwdefaults__, vars(one), *_named(one)]
         elif isinstance(one, type):
-            classes += [one] if _is_of_project(one) else []
+            # What a class leads to comes last: its methods lead far.
+            ahead.extendleft([*vars(one).values(), *one.__bases__] if _is_of_project(one) else ())
         elif not (issubclass(type(one), _CLOSED) or _is_foreign(one)):
             ahead += gc.get_referents(one)
     tensors = [one for one in found if one.layout == torch.strided and one.device.type != "meta"]
@@ -318,9 +316,8 @@ def _named(function: FunctionType) -> Iterator[object]:
 
 def _is_of_project(kind: type) -> bool:
     """Return True for a class of the project: those of libraries lead to tens of thousands of objects."""
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
     package = kind.__module__.partition(".")[0]
-    return "-packages" not in file and package not in {*_OTHERS, *sys.stdlib_module_names}
+    return package not in {*_OTHERS, *sys.stdlib_module_names} and not is_installed(kind)
 
 
 def _is_foreign(one: object) -> bool:

@@ -125,6 +125,7 @@ def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(driver, "load", load)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_device", int)
     monkeypatch.setattr(originals, "_SLEEP", None)
     monkeypatch.setattr(originals, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
     driver.kernel.cache_clear()

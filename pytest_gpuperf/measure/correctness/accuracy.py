@@ -245,8 +245,7 @@ class _Sums:
         start, step, width = self._places[piece]
         row, column = divmod(int(rows[piece][1]), width)
         rms_error, rms = (math.sqrt(sum(found[index] for found in rows) / count) for index in (2, 3))
-        largest = torch.finfo(self.dtype).max
-        reference = torch.tensor([min(rms, largest)], dtype=torch.float64, device="cpu")
+        reference = self._found[0].new_tensor([min(rms, torch.finfo(self.dtype).max)])
         return Error(
             max_ulp=min(rows[piece][0], LARGEST),
             max_at=start + row * step + column,

@@ -188,10 +188,7 @@ class Arguments:
         """Addresses of the allocations of all tensors."""
         # A backward pass leaves gradients at the leaves of the graph.
         self._gradients = [(tensor, tensor.grad) for tensor in by_name.values() if tensor.is_leaf]
-        gradients = [grad for _, grad in self._gradients if grad is not None]
-        # A sparse one gets other memory when a backward pass adds to it.
-        self._sparse = [(grad, grad.clone()) for grad in gradients if grad.layout != torch.strided]
-        self._gradient_memory = _memory_of(dict(named_tensors(gradients, "gradients", argument=True)))
+        self._former = [(grad, grad.detach().clone()) for _, grad in self._gradients if grad is not None]
 
     def fill_written(self, byte: int) -> None:
         """Fill the tensors of floating type that may be written to."""
@@ -211,12 +208,13 @@ class Arguments:
         try:
             yield
         finally:
-            for memory in (*self._memory.values(), *self._gradient_memory.values()):
+            for memory in self._memory.values():
                 memory.storage.copy_(memory.before)
-            for sparse, former in self._sparse:
-                sparse.copy_(former)
-            for tensor, gradient in self._gradients:
-                tensor.grad = gradient
+            with torch.no_grad():
+                for gradient, former in self._former:
+                    gradient.copy_(former)
+            for tensor, own in self._gradients:
+                tensor.grad = own
 
 
 def _memory_of(tensors: Mapping[str, torch.Tensor]) -> dict[int, _Allocation]:

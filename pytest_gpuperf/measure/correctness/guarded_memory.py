@@ -17,6 +17,7 @@ from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import torch
 
@@ -159,11 +160,8 @@ def _noted_captures(requests: Requests) -> Iterator[None]:
         requests.captured = True
         return begin(*args, **kwargs)
 
-    graph.capture_begin = capture_begin
-    try:
+    with patch.object(graph, "capture_begin", capture_begin):
         yield
-    finally:
-        graph.capture_begin = begin
 
 
 def _index(device: torch.device) -> int:

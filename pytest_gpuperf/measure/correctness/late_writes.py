@@ -62,9 +62,8 @@ class HeldGpu:
         self._kernel = driver.kernel(driver.HOLD, device)
         self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         # The GPU reads and writes this memory of the host. Allocating it while the GPU is held would wait.
-        on_host: Any = {"device": "cpu", "pin_memory": True}  # the test may have another default device
-        self._control = torch.zeros(2, dtype=torch.int64, **on_host)
-        self._parts = torch.empty(2 * _MOST_OUTPUTS, _PART_BYTES, dtype=torch.uint8, **on_host)
+        self._control = torch.zeros(2, dtype=torch.int64, device="cpu").pin_memory()
+        self._ends = torch.empty(2 * _MOST_OUTPUTS, _PART_BYTES, dtype=torch.uint8, device="cpu").pin_memory()
 
     def hold(self, microseconds: float) -> None:
         """Let no kernel of this process begin until `release`, and on torch's other streams until 2 ms later.
@@ -99,9 +98,9 @@ class HeldGpu:
         """
         sizes = []
         for at, part in enumerate(chain.from_iterable(map(_ends, tensors[:_MOST_OUTPUTS]))):
-            self._parts[at, : part.numel()].copy_(part, non_blocking=True)
+            self._ends[at, : part.numel()].copy_(part, non_blocking=True)
             sizes.append(part.numel())
-        return lambda: [self._parts[at, :size].numpy().tobytes() for at, size in enumerate(sizes)]
+        return lambda: [self._ends[at, :size].numpy().tobytes() for at, size in enumerate(sizes)]
 
 
 def _ends(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -203,18 +202,18 @@ def strange_types(tree: Any, name: str = "output") -> Iterator[tuple[type, str]]
         if not _is_from_torch(kind):
             yield kind, _text(name, kind, "a torch.Tensor")
     elif isinstance(tree, (Mapping, tuple, list)):
-        if not (_is_plain_container(kind) or _is_installed(kind)):
+        if not (_is_plain_container(kind) or is_installed(kind)):
             yield kind, _text(name, kind, "a tuple, list or dict")
             return
         for key, value in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
             yield from strange_types(value, f"{name}[{key!r}]")
     elif is_dataclass(tree) and not isinstance(tree, type):
-        if not (_is_plain_dataclass(kind) or _is_installed(kind)):
+        if not (_is_plain_dataclass(kind) or is_installed(kind)):
             yield kind, _text(name, kind, "a dataclass with plain fields")
             return
         for field in fields(kind):
             yield from strange_types(getattr(tree, field.name), f"{name}.{field.name}")
-    elif any(hasattr(kind, how) for how in _ARRAYS) and not _is_installed(kind):
+    elif any(hasattr(kind, how) for how in _ARRAYS) and not is_installed(kind):
         yield kind, _text(name, kind, "a torch.Tensor")
 
 
@@ -251,7 +250,8 @@ def _is_plain_dataclass(kind: type) -> bool:
     return all(isinstance(one, MemberDescriptorType) or not hasattr(one, "__get__") for one in found)
 
 
-def _is_installed(kind: type) -> bool:
+def is_installed(kind: type) -> bool:
+    """Return True for a class of an installed package."""
     module = sys.modules.get(kind.__module__)
     # The module of a class can be set to any text, so the class must be there.
     where = getattr(module, "__file__", None)
