@@ -56,7 +56,7 @@ class GuardedArguments:
     """Copies of a call's arguments between red zones.
 
     Tensors that cannot be copied without a difference that the function could see stay as they are: those
-    with a history of gradients, sparse ones, and those of a class of their own.
+    with a history of gradients, sparse or pinned ones, and those of a class of their own.
 
     Args:
         args: Positional arguments.
@@ -115,7 +115,8 @@ def _can_be_copied(tensor: torch.Tensor) -> bool:
         and tensor.device.type in ("cpu", "cuda")
         and tensor.untyped_storage().nbytes() > 0
         and (tensor.is_leaf or not tensor.requires_grad)
-        and not (tensor.is_conj() or tensor.is_neg() or tensor.is_quantized)
+        # A kernel may read pinned memory of the host, whose copy would not be pinned.
+        and not (tensor.is_conj() or tensor.is_neg() or tensor.is_quantized or tensor.is_pinned())
     )
 
 
