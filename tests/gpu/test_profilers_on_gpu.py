@@ -94,14 +94,12 @@ def test_both_profilers_record(pytester: pytest.Pytester, name: str) -> None:
 
 def test_run_under_nsys_times_with_at_most_one_line(pytester: pytest.Pytester) -> None:
     """Do not ask for its report, which the nsys that comes with ncu cannot write."""
-    with_ncu = sorted(Path("/opt/nvidia/nsight-compute").glob("*/host/target-linux-x64/nsys"))
-    nsys = shutil.which("nsys") or next(reversed(with_ncu), None)
-    if nsys is None:
+    with_ncu = map(str, Path("/opt/nvidia/nsight-compute").glob("*/host/target-linux-x64/nsys"))
+    if not (nsys := shutil.which("nsys") or next(with_ncu, "")):
         pytest.skip("needs nsys")
     pytester.makepyfile(test_own=TESTS)
     profile = (nsys, "profile", "--trace=cuda", "--sample=none", "--cpuctxsw=none", "-o", "own")
-    result = pytester.run(
-        *profile, sys.executable, "-mpytest", "--gpuperf", "test_own.py::test_under_nsys", *OPTIONS
-    )
+    run = (sys.executable, "-mpytest", "--gpuperf", "test_own.py::test_under_nsys")
+    result = pytester.run(*profile, *run, *OPTIONS)
     result.assert_outcomes(passed=1)
     assert str(result.stdout).count("without CUPTI") <= 1

@@ -165,11 +165,6 @@ def test_profiler_is_seen_by_the_other_name(
     assert torch_names.profiler_runs()
 
 
-def test_failed_capture_needs_no_end_of_allocations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(torch._C, "_cuda_endAllocateToPool", raising=False)
-    torch_names.end_allocations((0, 1))
-
-
 @pytest.mark.parametrize("name", ["_record_memory_history", "_snapshot", "_cuda_isHistoryEnabled"])
 def test_allocations_are_not_guarded_without_a_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(torch._C, "_cuda_isHistoryEnabled", lambda: False, raising=False)
@@ -377,9 +372,14 @@ def test_terminal_without_writer_has_columns_and_no_status_line(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    "call", [pytest_names.early_options, pytest_names.kept_failure, pytest_names.benchmarks_of]
+    "call",
+    [
+        *(pytest_names.early_options, pytest_names.kept_failure, pytest_names.benchmarks_of),
+        lambda node: xdist_names.process_of(SimpleNamespace(gateway=node)),  # type: ignore[arg-type]
+        lambda _: torch_names.end_allocations((0, 1)),
+    ],
 )
-def test_missing_attribute_of_pytest_is_none(call: Callable[[Any], object]) -> None:
+def test_missing_attribute_is_none(call: Callable[[Any], object]) -> None:
     assert call(SimpleNamespace()) is None
 
 
@@ -407,11 +407,6 @@ def test_distribution_without_its_names_is_left_alone(distribution: object) -> N
     xdist_names.silence_distribution(manager)
     xdist_names.stop_distribution(manager)
     assert not vars(distribution or SimpleNamespace())
-
-
-def test_process_of_a_worker_may_be_unknown() -> None:
-    node: Any = SimpleNamespace(gateway=SimpleNamespace())
-    assert xdist_names.process_of(node) is None
 
 
 @pytest.mark.parametrize(("second", "same"), [(["a", "b"], True), (["b"], False)])

@@ -142,25 +142,14 @@ def test_file_of_another_user_can_be_locked(mode: int) -> None:
         assert os.waitpid(child, 0)[1] == 0
 
 
-def link_to(target: Path, path: Path) -> None:
-    path.symlink_to(target)
-
-
-def second_name_of(target: Path, path: Path) -> None:
-    path.hardlink_to(target)
-
-
-def fifo(_: Path, path: Path) -> None:
-    os.mkfifo(path)
-
-
 @pytest.mark.parametrize(
     ("put", "what"),
     [
-        (link_to, "it is a symbolic link"),
-        (second_name_of, "not a plain file with one name"),
-        (fifo, "not a plain file with one name"),
+        (lambda target, path: path.symlink_to(target), "it is a symbolic link"),
+        (lambda target, path: path.hardlink_to(target), "not a plain file with one name"),
+        (lambda _, path: os.mkfifo(path), "not a plain file with one name"),
     ],
+    ids=["link", "second name", "fifo"],
 )
 def test_foreign_file_at_the_path_is_refused_and_kept(
     tmp_path: Path, put: Callable[[Path, Path], None], what: str

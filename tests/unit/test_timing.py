@@ -52,8 +52,15 @@ def test_slow_first_blocks_cost_no_third_window() -> None:
     assert until_steady(batch, 3.0, batch.clock).warm_up.seconds == pytest.approx(0.22, abs=0.011)
 
 
-def test_warm_up_waits_for_a_drift() -> None:
-    batch = Blocks(lambda now: 5.0 * (1 + 0.08 * min(now, 1.0)))
+@pytest.mark.parametrize(
+    "batch",
+    [
+        Blocks(lambda now: 5.0 * (1 + 0.08 * min(now, 1.0))),
+        Blocks(lambda _: 5.0, mhz=lambda now: 1980 - 300 * min(now, 1.0)),
+    ],
+    ids=["time", "clock"],
+)
+def test_warm_up_waits_for_a_drift(batch: Blocks) -> None:
     warm_up = until_steady(batch, 3.0, batch.clock).warm_up
     assert warm_up.steady
     assert warm_up.seconds > 1
@@ -428,13 +435,6 @@ def test_time_of_the_other_source_has_its_own_clock(bench: Bench) -> None:
 def test_power_limit_does_not_repeat_the_timing(bench: Bench) -> None:
     at_limit = Conditions(throttle_reasons=("sw_power_cap",))
     assert bench.time(repeating([1.0]), conditions=[at_limit]).measured_again == ()
-
-
-def test_warm_up_waits_for_a_drifting_clock() -> None:
-    batch = Blocks(lambda _: 5.0, mhz=lambda now: 1980 - 300 * min(now, 1.0))
-    warm_up = until_steady(batch, 3.0, batch.clock).warm_up
-    assert warm_up.steady
-    assert warm_up.seconds > 1
 
 
 def test_call_that_waits_has_gpu_time_and_host_time(bench: Bench) -> None:
