@@ -375,7 +375,7 @@ def test_terminal_without_writer_has_columns_and_no_status_line(monkeypatch: pyt
     "call",
     [
         *(pytest_names.early_options, pytest_names.kept_failure, pytest_names.benchmarks_of),
-        lambda node: xdist_names.process_of(SimpleNamespace(gateway=node)),  # type: ignore[arg-type]
+        lambda node: xdist_names.process_of(SimpleNamespace(gateway=node)),
         lambda _: torch_names.end_allocations((0, 1)),
     ],
 )
