@@ -89,7 +89,7 @@ def test_some_tensors_are_only_rolled(tensor: torch.Tensor) -> None:
     ids=["integers", "ones", "zeros", "number", "infinities", "expanded"],
 )
 def test_some_tensors_stay(tensor: torch.Tensor) -> None:
-    assert not Values((tensor,), {}).has_others
+    assert not Values((tensor,), {}).changeable
 
 
 def test_infinities_stay_in_their_places() -> None:

@@ -371,6 +371,18 @@ def test_call_that_is_right_only_on_the_timed_values_is_doubted(inputs: Any, oth
     assert "timed calls are wrong on other values" in doubt
 
 
+def test_arguments_that_belong_together_are_not_accused() -> None:
+    x = data()
+    found = verified(
+        lambda x, scale: x / scale,
+        x,
+        x.std(1, keepdim=True),
+        expected=lambda x, _: x / x.std(1, keepdim=True),
+    )
+    assert unsuspicious(found)
+    assert found.other_values
+
+
 def test_work_that_is_left_out_now_and_then_is_doubted() -> None:
     x, turn = data(), [0]
     former = x.square()

@@ -78,14 +78,11 @@ class Values:
         self._saved = {at: bytes_of(storage).clone() for at, storage in storages.items()}
         self._storages = storages
         self._changeable = [] if factory else list(filter(None, map(self._how, self.tensors.values())))
+        self.changeable = 1 if factory else len(self._changeable)
+        """Tensors that get other values, each in its own way; those of a factory do so as one."""
         # The callable must not know the values, so no generator that it can seed.
         self._first_roll = random.SystemRandom().randrange(2**31)
         self._others = 0
-
-    @property
-    def has_others(self) -> bool:
-        """True if other values can be written."""
-        return bool(self._changeable) or self._factory is not None
 
     def restore(self) -> None:
         """Write the first values."""
@@ -98,11 +95,11 @@ class Values:
         own = {tensor.untyped_storage().data_ptr() for tensor in self.tensors.values()}
         self._storages = {at: storage for at, storage in self._storages.items() if at in own}
 
-    def another(self) -> Callable[[], None]:
+    def another(self, *, halves: bool = True) -> Callable[[], None]:
         """Return a function that writes values that were not written before; it may be called again."""
         if self._factory is not None:
             return self._made()
-        roll, factor = self._first_roll + self._others, 0.5 ** (1 + self._others % FACTORS)
+        roll, factor = self._first_roll + self._others, 0.5 ** (1 + self._others % FACTORS) if halves else 1.0
         self._others += 1
 
         def write() -> None:

@@ -25,7 +25,7 @@ from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.reachable_tensors import copies, on_gpu, refuse_little_memory, tensors_of
 from pytest_gpuperf.measure.verification.perturbed_inputs import Values, is_expanded
 from pytest_gpuperf.records import Verification
-from pytest_gpuperf.records.call import Call
+from pytest_gpuperf.records.call import Call, Reference
 from pytest_gpuperf.records.settlement import is_out_of_memory
 
 if TYPE_CHECKING:
@@ -78,14 +78,12 @@ class Replay:
         self._call = call
         self._before = before
         self._begin = originals.now()
-        self._reference = call.reference
-        self._expected = self._reference.expected if self._reference else None
+        self._reference = given = call.reference or Reference(None, mutates=True)
+        self._expected = given.expected
         if isinstance(self._expected, ReferenceWithCheck):
             # Other right outputs may differ from it; those of a plain call are the same.
             self._expected = None
-        self._tolerance = Tolerance()
-        if (given := self._reference) is not None:
-            self._tolerance = Tolerance(given.rtol, given.atol, given.equal_nan)
+        self._tolerance = Tolerance(given.rtol, given.atol, given.equal_nan)
         self._written: Outputs = {}
         self._unwritten: Outputs = {}
         """Marks the elements that a plain call does not write."""
@@ -103,7 +101,7 @@ class Replay:
         state, put_back = self._before.begin(), self._before.put_back_gradients
         self._values = values = Values(call.args, call.kwargs, call.factory, call.seed, state, put_back)
         self._written = self._arguments_written()
-        write = values.another() if values.has_others else None
+        write = values.another() if values.changeable else None
         before: list[Outputs] = []
         after: list[Outputs] = []
         for rerun in reruns:
@@ -210,7 +208,7 @@ class Replay:
     def _arguments_written(self) -> Outputs:
         """Return the arguments that hold the outputs of a callable that returns None."""
         tensors = self._values_or_fail().tensors
-        mutates = self._reference.mutates if self._reference else True
+        mutates = self._reference.mutates
         if mutates is True:
             return tensors
         named = {f"argument {key}" for key in mutates or ()}
@@ -218,7 +216,7 @@ class Replay:
 
     def _judge_present(self, reruns: Sequence[Rerun], got: list[Outputs]) -> None:
         """Compare with the reference on the values that the timed calls had."""
-        changes = self._reference is not None and self._reference.mutates not in (False, ())
+        changes = self._reference.mutates not in (False, ())
         if self._expected is None or (changes and not callable(self._expected)):
             return
         restore = self._values_or_fail().restore
@@ -239,16 +237,19 @@ class Replay:
         before: list[Outputs],
         after: list[Outputs],
         write: Callable[[], None],
+        *,
+        may_roll: bool = True,
     ) -> None:
-        """Compare with the reference on other values, or with a plain call on copies."""
+        """Compare with the reference on other values, or with a plain call on copies.
+
+        If arguments belong together, such as a matrix and its mean, they still do when they are only rolled.
+        """
         write()
-        if callable(self._expected):
-            target = self._reference_for(before[0])
-        else:
-            target = self._plain_target(write)
-            for outputs in (*before, *after):
-                leave_out(self._unwritten, outputs)
-        self.found = replace(self.found, compared_with="expected" if callable(self._expected) else "call")
+        refers = callable(self._expected)
+        target = self._reference_for(before[0]) if refers else self._plain_target(write)
+        for outputs in (*before, *after):
+            leave_out(self._unwritten, outputs)
+        self.found = replace(self.found, compared_with="expected" if refers else "call")
         if not wrong(before[0], target, self._tolerance):
             raise GpuperfError("the output is the same for other values")
         found = self._wrong_ones(reruns, after, target, write)
@@ -262,6 +263,10 @@ class Replay:
                 "timed calls did not compute their output: on other values in the same memory it holds what "
                 "it held before; let every call do all of its work, and keep no outputs"
             )
+        elif may_roll and self._values_or_fail().changeable > 1:
+            write = self._values_or_fail().another(halves=False)
+            after = [self._again(reruns[0], write)]
+            self._judge_others(reruns[:1], before[:1], after, write, may_roll=False)
         else:
             self._doubt(
                 f"timed calls are wrong on other values: {found[1]}; let every call do all of its work, and "
