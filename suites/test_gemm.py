@@ -13,33 +13,18 @@ from suites.products import BFLOAT16_RTOL, CUBLAS, accumulation_error, exact_pro
 if TYPE_CHECKING:
     from pytest_gpuperf import Gpuperf
 
-large = pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
+
+def matmul_cublas(a: torch.Tensor, b: torch.Tensor, _tile: Tile) -> torch.Tensor:
+    return torch.mm(a, b)
 
 
-@large
-@pytest.mark.gpuperf(kernels=CUBLAS)
-def test_large_cublas(gpuperf: Gpuperf) -> None:
-    n = 4096
-    a, b = matrices(gpuperf, (n, n), (n, n), dtype=torch.bfloat16)
-    gpuperf(
-        torch.mm,
-        a,
-        b,
-        expected=exact_product,
-        rtol=BFLOAT16_RTOL,
-        atol=accumulation_error(n),
-        flops=2 * n**3,
-    )
-
-
-@large
-@pytest.mark.gpuperf(kernels=r"matmul_kernel")
+@pytest.mark.gpuperf(limits={"tensor_active": ">= 40"})
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_large_triton(gpuperf: Gpuperf, tile: Tile) -> None:
     n = 4096
     a, b = matrices(gpuperf, (n, n), (n, n), dtype=torch.bfloat16)
-    gpuperf(
-        matmul_triton,
+    gpuperf.compare(
+        {"cublas": matmul_cublas, "main": matmul_triton},
         a,
         b,
         tile,

@@ -1,7 +1,8 @@
-"""Memory-bound kernels in 16-bit types: torch's and Triton's, each with the rate of a copy."""
+"""Memory-bound kernels in 16-bit types: torch's and Triton's in turn, with the rate of a copy."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +17,6 @@ from suites.kernels.softmax import softmax_triton
 from suites.kernels.top_k import top_k_triton
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pytest_gpuperf import Gpuperf
 
 ROWS, COLUMNS = 32768, 4096
@@ -52,19 +51,19 @@ def least_step(dtype: torch.dtype) -> float:
 
 
 def compare_with_copy(gpuperf: Gpuperf, x: torch.Tensor, share: float = 0.0) -> None:
-    """Time a copy of `x` in the same test, and demand a share of its rate.
+    """Time a copy of `x` in the same test, and demand a share of its rate from Triton's kernel.
 
     Another card, a lower memory clock or a neighbour on the GPU changes both times.
     """
     copy = gpuperf.time(copy_triton, x, bytes=2 * x.nbytes, label="copy")
     if share:
         assert copy.gb_per_s is not None
-        gpuperf.limit(f"gb_per_s >= {share * copy.gb_per_s:.1f}")
+        gpuperf.limit(f"main: gb_per_s >= {share * copy.gb_per_s:.1f}")
 
 
 @dtypes
 def test_copy_torch(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    """The driver copies for torch, which ncu does not show, so counters are missing."""
+    """The driver copies for torch: without a kernel, `gpuperf.compare` would have nothing to profile."""
     x = matrix(gpuperf, dtype)
     gpuperf.check(torch.clone, x, expected=x, rtol=0.0, atol=0.0)
     gpuperf.time(torch.clone, x, bytes=2 * x.nbytes)
@@ -78,28 +77,22 @@ def test_copy_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
     gpuperf(copy_triton, x, expected=x, rtol=0.0, atol=0.0, bytes=2 * x.nbytes)
 
 
-def exact_softmax(x: torch.Tensor, *_: object) -> torch.Tensor:
+def exact_softmax(x: torch.Tensor) -> torch.Tensor:
     return torch.softmax(x.double(), dim=1)
 
 
-def soften(
-    gpuperf: Gpuperf, dtype: torch.dtype, fn: Callable[..., torch.Tensor], *dim: int, share: float = 0.0
-) -> None:
-    x = matrix(gpuperf, dtype)
-    relative, absolute = rounding(dtype), least_step(dtype)
-    gpuperf(fn, x, *dim, expected=exact_softmax, rtol=relative, atol=absolute, bytes=2 * x.nbytes)
-    compare_with_copy(gpuperf, x, share)
-
-
 @dtypes
-def test_softmax_torch(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    soften(gpuperf, dtype, torch.softmax, 1)
-
-
-@dtypes
-@pytest.mark.gpuperf(kernels=r"softmax_kernel")
 def test_softmax_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    soften(gpuperf, dtype, softmax_triton, share=0.9)
+    x = matrix(gpuperf, dtype)
+    gpuperf.compare(
+        {"torch": partial(torch.softmax, dim=1), "main": softmax_triton},
+        x,
+        expected=exact_softmax,
+        rtol=rounding(dtype),
+        atol=least_step(dtype),
+        bytes=2 * x.nbytes,
+    )
+    compare_with_copy(gpuperf, x, share=0.9)
 
 
 def torch_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -110,60 +103,64 @@ def exact_layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) 
     return torch_layer_norm(x.double(), weight.double(), bias.double())
 
 
-def normalise(
-    gpuperf: Gpuperf, dtype: torch.dtype, fn: Callable[..., torch.Tensor], share: float = 0.0
-) -> None:
+@dtypes
+def test_layer_norm_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
     x = matrix(gpuperf, dtype)
     weight, bias = torch.randn((2, COLUMNS), device=gpuperf.device, dtype=dtype)
-    # Near zero, if a bias cancels, the rounding of float32 exceeds that of the result.
-    relative = rounding(dtype)
-    gpuperf(fn, x, weight, bias, expected=exact_layer_norm, rtol=relative, atol=1e-5, bytes=2 * x.nbytes)
-    compare_with_copy(gpuperf, x, share)
+    gpuperf.compare(
+        {"torch": torch_layer_norm, "main": layer_norm_triton},
+        x,
+        weight,
+        bias,
+        expected=exact_layer_norm,
+        rtol=rounding(dtype),
+        # Near zero, if a bias cancels, the rounding of float32 exceeds that of the result.
+        atol=1e-5,
+        bytes=2 * x.nbytes,
+    )
+    compare_with_copy(gpuperf, x, share=0.9)
+
+
+def largest(x: torch.Tensor, k: int) -> torch.Tensor:
+    return torch.sort(x, dim=1, descending=True).values[:, :k]
+
+
+def torch_top_k(x: torch.Tensor, k: int) -> torch.Tensor:
+    """Return the values, as the next function does; the kernels find the columns, too."""
+    return torch.topk(x, k)[0]
+
+
+def triton_top_k(x: torch.Tensor, k: int) -> torch.Tensor:
+    return top_k_triton(x, k)[0]
+
+
+def at_columns(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the values in the columns that Triton's kernel finds, and whether columns differ."""
+    columns = top_k_triton(x, k)[1]
+    return x.gather(1, columns), columns.sort(dim=1).values.diff(dim=1) > 0
+
+
+def in_all_columns(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    values = largest(x, k)
+    return values, torch.ones_like(values[:, 1:], dtype=torch.bool)
 
 
 @dtypes
-def test_layer_norm_torch(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    normalise(gpuperf, dtype, torch_layer_norm)
-
-
-@dtypes
-@pytest.mark.gpuperf(kernels=r"layer_norm_kernel")
-def test_layer_norm_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    normalise(gpuperf, dtype, layer_norm_triton, share=0.9)
-
-
-def take_largest(
-    gpuperf: Gpuperf,
-    dtype: torch.dtype,
-    top_k: Callable[[torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]],
-) -> None:
-    """Check values exactly and columns by their values, since ties are free; no column may come twice."""
-
-    def chosen(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        values, columns = top_k(x, K)
-        return values, x.gather(1, columns), columns.sort(dim=1).values.diff(dim=1) > 0
-
-    def largest(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        values = torch.sort(x, dim=1, descending=True).values[:, :K]
-        return values, values, torch.ones_like(values[:, 1:], dtype=torch.bool)
-
-    x = matrix(gpuperf, dtype)
-    gpuperf.check(chosen, x, expected=largest, rtol=0.0, atol=0.0)
-    # 2 bytes for each value kept, 8 for its column.
-    gpuperf.time(top_k, x, K, bytes=x.nbytes + 10 * ROWS * K)
-    gpuperf.profile(top_k, x, K)
-    compare_with_copy(gpuperf, x)
-
-
-@dtypes
-def test_top_k_torch(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    take_largest(gpuperf, dtype, torch.topk)
-
-
-@dtypes
-@pytest.mark.gpuperf(kernels=r"top_k_kernel")
 def test_top_k_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    take_largest(gpuperf, dtype, top_k_triton)
+    """Check columns by their values, since ties are free; no column may come twice."""
+    x = matrix(gpuperf, dtype)
+    gpuperf.check(at_columns, x, K, expected=in_all_columns, rtol=0.0, atol=0.0, label="columns")
+    gpuperf.compare(
+        {"torch": torch_top_k, "main": triton_top_k},
+        x,
+        K,
+        expected=largest,
+        rtol=0.0,
+        atol=0.0,
+        # 2 bytes for each value kept, 8 for its column.
+        bytes=x.nbytes + 10 * ROWS * K,
+    )
+    compare_with_copy(gpuperf, x)
 
 
 def exact_rows(table: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
@@ -174,29 +171,21 @@ def torch_gather(table: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     return torch.index_select(table, 0, numbers)
 
 
-def gather(
-    gpuperf: Gpuperf,
-    dtype: torch.dtype,
-    fn: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-    share: float = 0.0,
-) -> None:
+@dtypes
+def test_gather_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
     """Gather each row once in random order, so that no cache has the next one."""
     table = matrix(gpuperf, dtype).view(-1, EMBEDDING)
     numbers = torch.randperm(table.shape[0], device=gpuperf.device)
-    moved = 2 * table.nbytes + numbers.nbytes
-    gpuperf(fn, table, numbers, expected=exact_rows, rtol=0.0, atol=0.0, bytes=moved)
-    compare_with_copy(gpuperf, table, share)
-
-
-@dtypes
-def test_gather_torch(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    gather(gpuperf, dtype, torch_gather)
-
-
-@dtypes
-@pytest.mark.gpuperf(kernels=r"gather_kernel")
-def test_gather_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    gather(gpuperf, dtype, gather_triton, share=0.9)
+    gpuperf.compare(
+        {"torch": torch_gather, "main": gather_triton},
+        table,
+        numbers,
+        expected=exact_rows,
+        rtol=0.0,
+        atol=0.0,
+        bytes=2 * table.nbytes + numbers.nbytes,
+    )
+    compare_with_copy(gpuperf, table, share=0.9)
 
 
 def torch_column_sum(x: torch.Tensor) -> torch.Tensor:
@@ -207,24 +196,18 @@ def exact_column_sum(x: torch.Tensor) -> torch.Tensor:
     return torch.sum(x, 0, dtype=torch.float64)
 
 
-def add_up(
-    gpuperf: Gpuperf, dtype: torch.dtype, fn: Callable[[torch.Tensor], torch.Tensor], share: float = 0.0
-) -> None:
-    x = matrix(gpuperf, dtype)
-    # In any order and either type, each of ROWS additions in float32 rounds a sum of the order of sqrt(ROWS)
-    # by up to 2^-24.
-    error = ROWS**1.5 * 2**-24
-    gpuperf(fn, x, expected=exact_column_sum, rtol=0.0, atol=error, bytes=x.nbytes)
-    compare_with_copy(gpuperf, x, share)
-
-
 @dtypes
-def test_column_sum_torch(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
-    add_up(gpuperf, dtype, torch_column_sum)
-
-
-@dtypes
-@pytest.mark.gpuperf(kernels=r"column_sum_kernel")
 def test_column_sum_triton(gpuperf: Gpuperf, dtype: torch.dtype) -> None:
     """Blocks add to the result by atomics in any order; writing the initial zeros counts too."""
-    add_up(gpuperf, dtype, column_sum_triton, share=0.7)
+    x = matrix(gpuperf, dtype)
+    gpuperf.compare(
+        {"torch": torch_column_sum, "main": column_sum_triton},
+        x,
+        expected=exact_column_sum,
+        rtol=0.0,
+        # In any order and either type, each of ROWS additions in float32 rounds a sum of the order of
+        # sqrt(ROWS) by up to 2^-24.
+        atol=ROWS**1.5 * 2**-24,
+        bytes=x.nbytes,
+    )
+    compare_with_copy(gpuperf, x, share=0.7)

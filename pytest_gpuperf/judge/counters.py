@@ -115,7 +115,9 @@ def _lost(profile: Profile, baseline: MeasurementBaseline) -> Finding | None:
         line = f"counters of the baseline were not measured: {profile.unavailable}"
         return Finding(Status.INCONCLUSIVE, line, next_step=LEAVE_OUT)
     now, then = (profile.launches or "all", profile.regex), (baseline.launches, baseline.regex)
-    exchanged = now == (then[0], "") and _compare_kernels(profile, baseline)
+    # As many launches as those chosen then: they are all.
+    are_all = now[0] == "all" and profile.combined.get("kernels") == baseline.counters.get("kernels", 0)
+    exchanged = now == (then[0], "") and (are_all or _compare_kernels(profile, baseline))
     if baseline.launches and now != then and not exchanged:
         shown, before = (show_selection(regex, launches) for launches, regex in (now, then))
         return Finding(Status.INVALID, f"counters are of {shown}, the baseline's of {before}")

@@ -164,6 +164,15 @@ def test_kernels_are_exchanged_if_all_are_read(regex: str, *, fails: bool) -> No
     assert not comparison.worse_exact
 
 
+@pytest.mark.parametrize(("launches", "fails"), [(1, False), (2, True)])
+def test_choice_of_kernels_that_were_all_can_go(launches: int, *, fails: bool) -> None:
+    known = expected(counters={"registers_per_thread": 32, "kernels": 1}, kernels=("square",))
+    of_square = msgspec.structs.replace(known, launches="all", regex="square")
+    now = profile({"registers_per_thread": 32.0, "kernels": float(launches)}, "square")
+    found = compare(Measurement(profile=now), of_square).remarks
+    assert [remark.status for remark in found] == [Status.INVALID] * fails
+
+
 @pytest.mark.parametrize("now", [Measurement(), measured(None, {"waves": 1.0})])
 def test_counters_of_nothing_are_not_compared(now: Measurement) -> None:
     assert compare(now, expected(counters={"sm_throughput": 1})) == CounterComparison()
