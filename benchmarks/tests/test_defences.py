@@ -36,7 +36,7 @@ def test_summary_counts_exploits_and_costs() -> None:
     in_strict = replace(EXPLOIT, verify="strict", seconds=3.0)
     text = summary(results(EXPLOIT, in_strict, costs=(Cost(name="k", with_s=1.0, without_s=0.9),)))
     assert "1 exploits in up to 4 modes, verified `auto`: 0 of 2 are accepted" in text
-    assert "verified `strict`: 0 of 1 are accepted, 0 come with a warning, 1 are refused" in text
+    assert "verified `strict`: 0 of 1 are accepted, 0 doubted, 1 refused" in text
     assert "they took 3 s." in text
     assert "10.0 % of the wall time of 1 honest tests" in text
 
