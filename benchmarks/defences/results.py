@@ -87,7 +87,8 @@ def summary(results: Results) -> str:
         f"{len({one.name for one in tried})} exploits in up to {len(MODES)} modes, verified `{verify}`: "
         f"{counts['accepted']} of {len(tried)} are accepted, {counts['doubted']} doubted, "
         f"{counts['refused']} refused, {counts['reported']} have a notice, {counts['honest time']} get "
-        f"the time of honest work, {counts['broken']} are broken; they took {sum(one.seconds for one in tried):.0f} s."
+        f"the time of honest work, {counts['broken']} are broken; they took "
+        f"{sum(one.seconds for one in tried):.0f} s."
         for verify, tried in _by_verify(results).items()
         for counts in [_counts(tried, RESULTS)]
     ]
