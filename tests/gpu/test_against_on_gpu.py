@@ -1,22 +1,23 @@
-"""`--gpuperf-against` on a real GPU: a kernel with a loop of more or fewer steps."""
+"""Old and new code in turn on a real GPU: a kernel with a loop of more or fewer steps."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from against_environment import environment
 from against_project import Project
+from pytest_gpuperf.against.build import builds
 from pytest_gpuperf.statistics.decision import Outcome
 from pytest_gpuperf.statistics.sequential import decide_restarts
 from steps_kernel import KERNEL
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_gpuperf.records import AgainstTiming
 
 TEST = """
@@ -26,6 +27,8 @@ from kernels import steps
 def test_steps(gpuperf):
     gpuperf.time(steps, torch.rand(132 * 8 * 256, device=gpuperf.device))
 """
+EXTENSIONS = Path(__file__).parents[1] / "data" / "extensions"
+INSTALL = f"{sys.executable} -m pip install --no-index --no-deps --no-build-isolation --upgrade --target"
 
 
 def compared(tmp_path: Path, steps: int) -> AgainstTiming:
@@ -36,22 +39,28 @@ def compared(tmp_path: Path, steps: int) -> AgainstTiming:
     return run(project, "main")
 
 
-def run(project: Project, against: str) -> AgainstTiming:
-    """Compare with a commit or an environment."""
-    arguments = ("--gpuperf", "--gpuperf-counters=off", f"--gpuperf-against={against}")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments],
+def run(project: Project, *against: str) -> AgainstTiming:
+    """Compare with a commit or an environment, or with the code of the baseline."""
+    done = measure(project, *(f"--gpuperf-against={one}" for one in against))
+    settlement = project.settlements()["test_steps"]
+    assert settlement.against is not None, done.stdout + done.stderr
+    assert settlement.reason == "", done.stdout + done.stderr
+    assert project.leftovers() == []
+    outcome = decide_restarts(settlement.against.log_ratios, final=True).outcome
+    assert done.returncode == (outcome is Outcome.REGRESSED), done.stdout
+    return settlement.against
+
+
+def measure(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a project."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "--gpuperf", "--gpuperf-counters=off", *arguments],
         cwd=project.root,
         env=project.environment(),
         capture_output=True,
         text=True,
         timeout=600,
     )
-    settlement = project.settlements()["test_steps"]
-    assert settlement.against is not None
-    assert settlement.reason == "", done.stdout + done.stderr
-    assert project.leftovers() == []
-    return settlement.against
 
 
 @pytest.mark.parametrize(
@@ -79,3 +88,33 @@ def test_a_library_of_another_environment_is_compared(tmp_path: Path, steps: int
     assert found.code is not None
     assert [one.name for one in found.code.kernels] == ["steps_kernel"]
     assert all(one.code for one in found.code.kernels)
+
+
+@pytest.mark.parametrize("tool", ["setuptools", "scikit_build_core"])
+def test_an_extension_is_built_for_old_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """Install an extension, and another one of twice the steps; `gpuperf_build` builds old code once."""
+    pytest.importorskip(tool)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    project, install = Project(tmp_path / "repo"), [*INSTALL.split(), str(tmp_path / "site"), "."]
+    project.path.append(tmp_path / "site")
+    for name in ("both", tool):
+        shutil.copytree(EXTENSIONS / name, project.root, dirs_exist_ok=True)
+    ini = f"[pytest]\ngpuperf_build = {INSTALL} {{prefix}} .\n"
+    project.write({"pytest.ini": ini, ".gitignore": "build\n*.egg-info\n__pycache__\n"})
+    measured = project.commit({"tests/test_steps.py": TEST.replace("kernels", "fast")})
+    subprocess.run(install, cwd=project.root, check=True)
+    assert measure(project, "--gpuperf-update=all").returncode == 0
+    project.commit({})
+    same = run(project, measured)
+    source = (project.root / "src/fast/steps.cu").read_text()
+    project.write({"src/fast/steps.cu": source.replace("4000", "8000")})
+    subprocess.run(install, cwd=project.root, check=True)
+    slower = run(project)
+    assert slower.commit == same.commit == measured
+    assert [one.new_us / one.old_us for one in (same, slower)] == pytest.approx([1, 2], rel=0.1)
+    assert same.code is not None
+    assert all(one.code for one in same.code.kernels)
+    assert slower.code == same.code
+    assert len(list(builds().glob("*/done"))) == 1
