@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.against.interpreter import installed
+from pytest_gpuperf.against.own_code_check import project_names
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.records.change import printable
@@ -30,7 +31,6 @@ DONE = "done"
 LAST_LINES = 3
 FLAGS = ("TORCH_CUDA_ARCH_LIST", "CUDA_HOME", "CUDAARCHS", "CC", "CXX", "CFLAGS", "CXXFLAGS", "CMAKE_ARGS")
 """Variables that change what a compiler makes."""
-COMPILERS = ("nvcc", "cc", "c++")
 CUDA = ("CUDA_HOME", "CUDA_PATH")
 """Variables that name the installation of CUDA."""
 
@@ -58,7 +58,7 @@ def build(
     """
     from filelock import FileLock
 
-    folder = builds() / f"{commit.id}-{_key(commit.python, command, capability, environment)}"
+    folder = builds() / f"{commit.id}-{_key(old.root, commit.python, command, capability, environment)}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
         if not (folder / DONE).exists():
@@ -114,10 +114,14 @@ def _run(
         )
 
 
-def _key(python: Path, command: str, capability: str, environment: Mapping[str, str]) -> str:
-    """Return a hash of the other things that a build depends on."""
-    compilers = [_identity(name, environment) for name in COMPILERS]
-    parts = [command, capability, platform.machine(), sorted(installed(python).versions.items()), compilers]
+def _key(root: Path, python: Path, command: str, capability: str, environment: Mapping[str, str]) -> str:
+    """Return a hash of the other things that a build depends on.
+
+    The version of the installed project is none of them: tools may take it from the commit that is new code.
+    """
+    compilers = [_identity(name, environment) for name in ("nvcc", "cc", "c++")]
+    others = [one for one in installed(python).versions.items() if one[0] not in project_names(root)]
+    parts = [command, capability, platform.machine(), sorted(others), compilers]
     return hashlib.sha256(repr([*parts, *map(environment.get, FLAGS)]).encode()).hexdigest()[:16]
 
 

@@ -52,16 +52,15 @@ class Rounds:
         """
         # The graphs of the round before hold gigabytes.
         gc.collect()
-        series = self.series
-        new_first = bool(len(series.restarts) % 2)
+        new_first = bool(len(self.series.restarts) % 2)
         prepared = self._prepared(calls, ("B", "A") if new_first else ("A", "B"))
-        if series.recorded is None:
-            series.recorded = prepared["A"].records_better() and prepared["B"].records_better()
+        if self.series.recorded is None:
+            self.series.recorded = prepared["A"].records_better() and prepared["B"].records_better()
         with kept_attached():
-            if not series.restarts:
+            if not self.series.restarts:
                 warm_up(partial(_block, prepared), budget_s)
-            blocks = in_turn(partial(_block, prepared, recorded=series.recorded), self._rng, budget_s)
-        series.add(blocks, prepared["A"].mode, new_first=new_first)
+            blocks = in_turn(partial(_block, prepared, recorded=self.series.recorded), self._rng, budget_s)
+        self.series.add(blocks, prepared["A"].mode, new_first=new_first)
         return prepared
 
     def _prepared(

@@ -41,7 +41,8 @@ OTHER_SECTIONS = re.compile(r"^\[(?!(?:project|tool\.poetry|metadata)\]).*?(?=^\
 NAME = re.compile(r"(?:\bname\s*=\s*[\"']?|Extension\(\s*[\"'])([\w.-]+)")
 """A name in a file that builds a project, as it is written there."""
 BUILDS = (
-    "gpuperf_build = COMMAND builds it for old code too, such as `pip install --no-deps --target {prefix} .`"
+    "gpuperf_build = COMMAND builds it for old code too, such as "
+    "`pip install --no-deps --no-build-isolation --target {prefix} .`"
 )
 
 
@@ -142,19 +143,20 @@ class Modules:
         """Return True for a distribution with the name of the project, or whose files came from it."""
         origin = json.loads(one.read_text("direct_url.json") or "{}")
         url = urlparse(str(origin.get("url", "")))
-        place = os.path.realpath(unquote(url.path)) if url.scheme == "file" else ""
-        checkout = os.path.realpath(self._plan.checkout)
-        return _plain(one.name) in self._names or place == checkout or _is_below(place, (checkout,))
+        place = os.path.realpath(unquote(url.path)) + os.sep if url.scheme == "file" else ""
+        checkout = (os.path.realpath(self._plan.checkout),)
+        return _plain(one.name) in project_names(Path(self._plan.tree)) or _is_below(place, checkout)
 
-    @cached_property
-    def _names(self) -> set[str]:
-        """Names in the files that build the project: those of its distribution and extensions."""
-        found: list[str] = []
-        for file in ("pyproject.toml", "setup.cfg", "setup.py"):
-            with suppress(OSError):
-                text = Path(self._plan.tree, file).read_text(encoding="utf-8", errors="replace")
-                found += NAME.findall(OTHER_SECTIONS.sub("", text))
-        return set(map(_plain, found))
+
+@cache
+def project_names(tree: Path) -> frozenset[str]:
+    """Return names in the files that build the project of a tree: of its distribution and extensions."""
+    found: list[str] = []
+    for file in ("pyproject.toml", "setup.cfg", "setup.py"):
+        with suppress(OSError):
+            text = (tree / file).read_text(encoding="utf-8", errors="replace")
+            found += NAME.findall(OTHER_SECTIONS.sub("", text))
+    return frozenset(map(_plain, found))
 
 
 def _modules() -> Iterator[tuple[str, str]]:

@@ -151,19 +151,7 @@ class ForkServer:
             ServerLostError: The server does not answer.
         """
         path.write_bytes(msgspec.json.encode(order))
-        pid = self._ask(str(path), [channel.fileno(), log.fileno()])
-        assert isinstance(pid, int)
-        return _Forked(self, pid)
-
-    def status(self, pid: int) -> int | None:
-        """Return the exit status of a fork; None while it runs.
-
-        Raises:
-            ServerLostError: The server does not answer.
-        """
-        status = self._ask(pid, [])
-        assert status is None or isinstance(status, int)
-        return status
+        return _Forked(self, self.ask(str(path), [channel.fileno(), log.fileno()]))
 
     def close(self) -> None:
         """End it."""
@@ -174,9 +162,14 @@ class ForkServer:
             return
         end_group(self._process, grace_s=1)
 
-    def _ask(self, question: str | int, descriptors: list[int]) -> object:
+    def ask(self, question: str | int, descriptors: Sequence[int] = ()) -> Any:
+        """Return the pid of a fork by the file of its order; by a pid its exit status, None while it runs.
+
+        Raises:
+            ServerLostError: The server does not answer.
+        """
         try:
-            socket.send_fds(self._end, [json.dumps(question).encode()], descriptors)
+            socket.send_fds(self._end, [json.dumps(question).encode()], [*descriptors])
         except OSError:
             raise self._gone() from None
         while self._answers(ANSWER_S):
@@ -217,7 +210,7 @@ class _Forked:
         """Look for the end, and return the exit status; that of a kill if only the server knew it."""
         if self.returncode is None:
             try:
-                self.returncode = self._server.status(self.pid)
+                self.returncode = self._server.ask(self.pid)
             except ServerLostError:
                 self.returncode = None if _runs(self.pid) else -signal.SIGKILL
         return self.returncode

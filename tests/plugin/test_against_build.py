@@ -16,6 +16,7 @@ from against_project import Project
 from present import present
 from pytest_gpuperf.against import build
 from pytest_gpuperf.against.git import Repository
+from pytest_gpuperf.against.interpreter import Installed
 from pytest_gpuperf.errors import GpuperfError
 
 pytest.importorskip("setuptools")
@@ -96,8 +97,7 @@ def test_an_installed_copy_is_new_code_next_to_built_old_code(project: Project) 
     site = project.root.parent / "site"
     command = [word.replace("{prefix}", str(site)) for word in INSTALL.split()]
     subprocess.run(command, cwd=project.root, check=True, capture_output=True)
-    for left in (*project.root.glob("fast/*.so"), *project.root.glob("build")):
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    project.git("clean", "-fdXq")  # what the first build has left in place
     project.path.append(site)
     project.forks = False  # forks run pytest, not a program
     program = project.root.parent / "program.py"
@@ -147,11 +147,24 @@ def test_another_architecture_or_compiler_is_another_build(tmp_path: Path) -> No
     with_nvcc = {"CUDA_HOME": str(tmp_path)}
     calls = [("8.0", {}), ("9.0", {}), ("9.0", {"TORCH_CUDA_ARCH_LIST": "8.0"}), ("9.0", with_nvcc)]
     python = Path(sys.executable)
-    keys = [build._key(python, "pip", *call) for call in calls]
+    keys = [build._key(tmp_path, python, "pip", *call) for call in calls]
     os.utime(nvcc, (1, 1))
-    keys.append(build._key(python, "pip", *calls[-1]))
+    keys.append(build._key(tmp_path, python, "pip", *calls[-1]))
     assert len(set(keys)) == 5
-    assert build._key(python, "pip", *calls[-1]) == keys[-1]
+    assert build._key(tmp_path, python, "pip", *calls[-1]) == keys[-1]
+
+
+def test_another_version_of_the_project_is_no_other_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some tools take the version from the commit that is checked out: that of new code."""
+    (tmp_path / "setup.py").write_text(SETUP)
+    keys = []
+    for fast, torch in ("1.dev1", "2.11"), ("1.dev2", "2.11"), ("1.dev2", "2.12"):
+        found = Installed("", {"fast": fast, "torch": torch})
+        monkeypatch.setattr(build, "installed", lambda _, found=found: found)
+        keys.append(build._key(tmp_path, Path(sys.executable), "pip", "9.0", {}))
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_builds_that_were_not_used_for_longest_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

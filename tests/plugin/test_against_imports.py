@@ -105,17 +105,9 @@ def test_editable_install_with_a_finder(project: Project, site: Path, layout: st
     pytest.importorskip("setuptools")
     project.forks = False
     pyproject = f"""
-        [build-system]
-        requires = ["setuptools"]
-        build-backend = "setuptools.build_meta"
-
-        [project]
-        name = "pkg"
-        version = "1"
-
-        [tool.setuptools]
-        package-dir = {{ pkg = "{layout}" }}
-        packages = ["pkg"]
+        build-system = {{ requires = ["setuptools"], build-backend = "setuptools.build_meta" }}
+        project = {{ name = "pkg", version = "1" }}
+        tool.setuptools = {{ package-dir = {{ pkg = "{layout}" }}, packages = ["pkg"] }}
     """
     two_versions(project, layout, {"pyproject.toml": pyproject, ".gitignore": "*.egg-info\nbuild\n"})
     install_editable(project, site)
@@ -216,10 +208,7 @@ import sys
 from importlib.util import spec_from_file_location
 
 class Finder:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name == "pkg":
-            return spec_from_file_location(name, {file!r})
+    find_spec = lambda name, *_: spec_from_file_location(name, {file!r}) if name == "pkg" else None
 
 sys.meta_path.insert(0, Finder)
 """
@@ -281,10 +270,7 @@ def test_both_sides_use_the_plugin_of_the_run(project: Project) -> None:
     """Measure with the plugin of the run, even if the plugin is the project under test."""
     project.forks = False
     shutil.copytree(PLUGIN / "pytest_gpuperf", project.root / "pytest_gpuperf")
-    old = {
-        "pytest_gpuperf/__init__.py": "raise ImportError",
-        "pytest_gpuperf/plugin/entry.py": "raise ImportError",
-    }
+    old = dict.fromkeys(("pytest_gpuperf/__init__.py", "pytest_gpuperf/plugin/entry.py"), "raise ImportError")
     two_versions(project, "pkg", {**old, "pytest.ini": "[pytest]\npythonpath = .\n"})
     project.git("checkout", "--quiet", "HEAD", "--", "tests")
     for name in old:
