@@ -168,7 +168,6 @@ class LiveRunner(Runner):
     def end(self) -> None:
         """End the processes of this run, say how long each phase took, and let the next run measure."""
         self._display.news.no_counters = self._counters.unavailable
-        self._note_packages()
         for one in self._live.processes:
             one.end()
         if self._settler is not None:
@@ -209,6 +208,8 @@ class LiveRunner(Runner):
 
     def result(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test, without a settlement."""
+        # A test may import others when it runs.
+        self._judge.environment.toolchain.packages.update(launching_packages(sys.modules))
         result = self._judge.test(state, failure)
         return self._with_rest(replace(result, suspects=tuple(self._suspects(result))))
 
@@ -227,15 +228,10 @@ class LiveRunner(Runner):
     def settled(self, state: ItemState, result: TestResult) -> TestResult:
         """Settle the suspects of a test that holds no memory any more, and judge it again."""
         assert self._settler is not None
-        self._note_packages()
         suspects, record = result.suspects, result.record
         with self._live.phases("settlement"):
             measured = self._settler.settle(state, suspects)
         return self._with_rest(self._judge.result(replace(record, measurements=measured), state.mistakes))
-
-    def _note_packages(self) -> None:
-        """Add the packages that tests have imported since the run began."""
-        self._judge.environment.toolchain.packages.update(launching_packages(sys.modules))
 
     def _with_rest(self, result: TestResult) -> TestResult:
         """Note if something of a test is left to do when all have ended; a failed one needs nothing."""

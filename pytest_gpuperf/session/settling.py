@@ -305,16 +305,13 @@ class Settler:
     def _compare(
         self, test: TimedTest, commit: Commit, tick: Callable[[str], None]
     ) -> tuple[dict[str, Series], str]:
-        if commit in self._failed:
-            return {}, self._failed[commit]
-        try:
-            return self._engine.compare(test, self._repository, commit, tick), ""
-        except GpuperfError as error:
-            self._failed[commit] = str(error)
-            return {}, str(error)
-        except OSError as error:
-            # Without the file: a record has no folders of the machine.
-            return {}, error.strerror or str(error)
+        if commit not in self._failed:
+            try:
+                return self._engine.compare(test, self._repository, commit, tick), ""
+            except (GpuperfError, OSError) as error:
+                # Without the file: a record has no folders of the machine.
+                self._failed[commit] = getattr(error, "strerror", None) or str(error)
+        return {}, self._failed[commit]
 
     def _in_turn(
         self,

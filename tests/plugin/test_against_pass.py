@@ -30,19 +30,20 @@ def test_unchanged_code_passes_and_a_faster_kernel_has_improved(project: Project
     assert [decision and decision.outcome for decision in decisions] == [Outcome.PASS, Outcome.IMPROVED]
 
 
-def test_decided_labels_skip_later_restarts(project: Project) -> None:
-    restless = "test_k.py::test_restless"
-    calls = """
-from kernels import other
+TWO = """
+from kernels import kernel
 
-def test_restless(gpuperf):
-    gpuperf.time(kernel, label="steady")
-    gpuperf.time(other)
+def test_k(gpuperf):
+    gpuperf.time(kernel, label="a")
+    gpuperf.time({}, label="b")
 """
-    project.commit({"test_k.py": TEST + calls, "kernels.py": kernel(10.0) + "def other(): return 10.0\n"})
-    project.write({"kernels.py": kernel(1000.0) + "def other(): return 10.04\n"})
-    paired = project.compare(restless, looks=(2, 4), labels=("steady", "main"))
-    assert [len(found(paired, restless, label).restarts) for label in ("steady", "main")] == [2, 4]
+
+
+def test_decided_labels_skip_later_restarts(project: Project) -> None:
+    project.commit({"test_k.py": TWO.format("lambda: 10.0")})
+    project.write({"kernels.py": kernel(1000.0), "test_k.py": TWO.format("lambda: 10.04")})
+    paired = project.compare(K, looks=(2, 4), labels=("a", "b"))
+    assert [len(found(paired, label=label).restarts) for label in "ab"] == [2, 4]
 
 
 def test_only_the_suspects_of_a_test_are_timed(project: Project) -> None:
@@ -56,14 +57,8 @@ def test_only_the_suspects_of_a_test_are_timed(project: Project) -> None:
 def test_each_side_goes_first_in_every_other_restart(project: Project) -> None:
     """Check the order of sides: times depend on the side that allocates first."""
     order = project.root.parent / "order"
-    test = f"""
-from kernels import SIDE, kernel
-
-def test_k(gpuperf):
-    with open({str(order)!r}, "a") as file:
-        file.write(SIDE)
-    gpuperf.time(kernel)
-"""
+    note = f"open({str(order)!r}, 'a').write(SIDE)"
+    test = TEST.replace("import", "import SIDE,").replace("    gpuperf", f"    {note}\n    gpuperf")
     project.commit({"test_k.py": test, "kernels.py": kernel(10.0) + "SIDE = 'A'"})
     project.write({"kernels.py": kernel(10.0) + "SIDE = 'B'"})
     compared = record(project.compare(K, looks=(4,)))
@@ -123,40 +118,40 @@ def test_only_one_side_runs_at_a_time(project: Project) -> None:
 def test_next_restart_imports_while_one_is_timed(project: Project) -> None:
     """Let each test wait until four processes have imported it."""
     witness = project.root.parent / "imports"
-    waits = f"""
-import time
-with open({str(witness)!r}, "a") as stream:
-    stream.write("x")
-
-def test_k(gpuperf):
-    while len(open({str(witness)!r}).read()) < 4:
-        time.sleep(0.01)
-    gpuperf.time(lambda: 10.0)
-"""
-    project.commit({"test_k.py": waits})
+    file = f"open({str(witness)!r}, 'a+')"
+    waits = f"    while {file}.seek(0, 2) < 4:\n        __import__('time').sleep(0.01)\n"
+    project.commit({"test_k.py": f"{file}.write('x')\n" + TEST.replace("    gpuperf", f"{waits}    gpuperf")})
     assert len(found(project.compare(K, looks=(2,))).restarts) == 2
 
 
-@pytest.mark.parametrize("files", [{}, {"test_k.py": "def test_other(): pass\n"}], ids=["file", "test"])
-def test_a_new_test_is_not_compared(project: Project, files: dict[str, str]) -> None:
-    project.commit(files)
-    if not files:
+NO_PORT = "import pytest\n@pytest.fixture\ndef port(): raise OSError('Address already in use')\n"
+
+
+@pytest.mark.parametrize(
+    ("test", "why"),
+    [
+        ("", "there is no such test"),
+        ("def test_other(): pass\n", "there is no such test"),
+        (
+            f"import gone\n{TEST}",
+            "test_k.py cannot be collected: ModuleNotFoundError: No module named 'gone'",
+        ),
+        (
+            NO_PORT + TEST.replace("gpuperf)", "gpuperf, port)", 1),
+            "its setup ended with OSError: Address already in use",
+        ),
+    ],
+    ids=["no file", "no test", "import", "port"],
+)
+def test_old_code_that_cannot_begin_the_test_has_a_reason(project: Project, test: str, why: str) -> None:
+    project.commit({"test_k.py": test})
+    if not test:
         project.git("rm", "--quiet", "test_k.py")
         project.commit({})
     project.write({"test_k.py": TEST})
     paired = project.compare(K, looks=(1,))
-    assert reason(paired) == f"on {paired.commit} there is no such test"
+    assert reason(paired).startswith(f"on {paired.commit} {why}")
     assert paired.notices == []
-
-
-def test_file_that_old_code_cannot_import_is_reported(project: Project) -> None:
-    project.commit({"test_k.py": "import a_package_that_is_gone\n" + TEST})
-    project.write({"test_k.py": TEST})
-    paired = project.compare(K, looks=(1,))
-    assert reason(paired) == (
-        f"on {paired.commit} test_k.py cannot be collected: "
-        "ModuleNotFoundError: No module named 'a_package_that_is_gone'"
-    )
 
 
 TROUBLES = {
@@ -187,23 +182,6 @@ def test_trouble_of_the_old_side_has_a_name(project: Project) -> None:
         assert reason(paired, nodeid).startswith(why.format(paired.commit))
 
 
-PORT = """
-import pytest
-
-@pytest.fixture
-def port(): raise OSError("[Errno 98] Address already in use")
-
-"""
-
-
-def test_setup_that_fails_has_its_error(project: Project) -> None:
-    project.commit({"test_k.py": PORT + TEST.replace("gpuperf)", "gpuperf, port)", 1)})
-    project.write({"test_k.py": TEST})
-    paired = project.compare(K, looks=(1,))
-    error = "its setup ended with OSError: [Errno 98] Address already in use"
-    assert reason(paired).startswith(f"on {paired.commit} {error}")
-
-
 def test_new_code_that_fails_in_a_fresh_process_has_a_reason(project: Project) -> None:
     project.write({"test_k.py": TEST.replace("kernel)", "kernel.gone)")})
     why = "in a fresh process its call ended with AttributeError"
@@ -217,15 +195,6 @@ def test_new_code_that_fails_in_a_fresh_process_has_a_reason(project: Project) -
 def test_a_call_other_than_that_of_the_run_is_not_compared(project: Project) -> None:
     project.commit({"test_k.py": TEST.replace("kernel)", "kernel, flops=7)")})
     assert reason(project.compare(K, looks=(1,))) == "another call in a fresh process: flops 7 instead of 0"
-
-
-TWO = """
-from kernels import kernel
-
-def test_k(gpuperf):
-    gpuperf.time(kernel, label="a")
-    gpuperf.time({}, label="b")
-"""
 
 
 def test_what_is_decided_stays_after_the_time_is_spent(project: Project) -> None:
@@ -297,23 +266,15 @@ def test_paths_in_the_command_line_are_mapped_to_old_code(project: Project) -> N
     assert found(project.compare(K, arguments=arguments, looks=(1,))).decision is not None
 
 
-def test_inline_extensions_are_built_separately(project: Project) -> None:
-    project.commit_test("""
-        import os
-
-        def test_k(gpuperf):
-            gpuperf.time(lambda: 10.0 + ("TORCH_EXTENSIONS_DIR" in os.environ))
-        """)
-    compared = record(project.compare(K, looks=(1,)))
-    assert (compared.old_us, compared.new_us) == (11.0, 10.0)
-
-
-def test_nested_pytest_is_not_a_side_process(project: Project) -> None:
+def test_sides_have_variables_of_their_own(project: Project) -> None:
+    """A folder for inline extensions, compilers without a pool of processes, and no sign for nested runs."""
     project.commit_test("""
         import os
 
         def test_k(gpuperf):
             assert "GPUPERF_SIDE" not in os.environ
-            gpuperf.time(lambda: 10.0)
+            threads = float(os.environ["TORCHINDUCTOR_COMPILE_THREADS"])
+            gpuperf.time(lambda: 10.0 * threads + ("TORCH_EXTENSIONS_DIR" in os.environ))
         """)
-    assert found(project.compare(K, looks=(1,))).decision is not None
+    compared = record(project.compare(K, looks=(1,)))
+    assert (compared.old_us, compared.new_us) == (11.0, 10.0)

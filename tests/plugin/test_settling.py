@@ -94,14 +94,6 @@ def test_code_of_the_newest_session_stands_in_for_the_oldest(project: Project) -
     assert project.compared()["test_k"].commit == project.git("rev-parse", "HEAD")
 
 
-def test_without_git_fresh_processes_settle(project: Project) -> None:
-    (project.root / ".git").rename(project.root / "git")
-    project.session()
-    found = project.settlements()["test_k"]
-    assert found.how == "fresh"
-    assert found.reason.startswith("old code comes from git, which says of pytest's rootdir: not a git repo")
-
-
 def test_fresh_processes_are_timed_at_the_clock_of_the_screen(project: Project) -> None:
     """The run itself has no clock model: the stored one serves, as for the screen."""
     (project.root / ".git").rename(project.root / "git")
@@ -336,12 +328,17 @@ engine.Engine.fresh = fresh
 """
 
 
-def test_time_spent_on_fresh_processes_leaves_the_reason_for_them(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("conftest", "how", "more"),
+    [("", "fresh", ""), (NO_TIME, "impossible", "; the 300 s of gpuperf_settle_seconds are spent")],
+)
+def test_without_git_fresh_processes_settle(project: Project, conftest: str, how: str, more: str) -> None:
     (project.root / ".git").rename(project.root / "git")
-    project.write({"conftest.py": NO_TIME})
+    project.write({"conftest.py": conftest})
     project.session()
     found = project.settlements()["test_k"]
-    assert re.match("old code comes from git.*; the 300 s of gpuperf_settle_seconds are spent", found.reason)
+    why = f"old code comes from git, which says of pytest's rootdir: not a git repository.*{more}"
+    assert (found.how, bool(re.match(why, found.reason))) == (how, True)
 
 
 def test_time_spent_on_packages_leaves_what_was_timed_in_turn(project: Project) -> None:

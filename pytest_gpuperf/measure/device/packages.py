@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _LAUNCHERS = frozenset(("torch", "triton", "cuda", "cupy", "numba", "cutlass", "jaxlib", "warp"))
 """Modules through which kernels are launched."""
-_INSTALLED = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
+_INSTALLED = re.compile(r"/(?:site|dist)-packages/([^/.]+)")
 """File of an installed module; Debian and NVIDIA's containers have `dist-packages`."""
 _packages = cache(packages_distributions)
 """Names of the packages by module, such as `cupy-cuda13x` for `cupy`: slow to find."""
@@ -32,7 +32,7 @@ def launching_packages(loaded: Mapping[str, Any]) -> dict[str, str]:
     used = set()
     for module in [*loaded.values()]:
         values = getattr(module, "__dict__", {})
-        if not _LAUNCHERS.isdisjoint(values) and (file := _INSTALLED.match(str(values.get("__file__")))):
+        if not _LAUNCHERS.isdisjoint(values) and (file := _INSTALLED.search(str(values.get("__file__")))):
             used.add(file[1])
     names = {package for name in used - _ITSELF for package in _packages().get(name, ())}
     found = map(distribution, sorted(filter(None, names - _ITSELF)))
