@@ -196,10 +196,6 @@ def launch(name: str, argument: int, stream: int, blocks: int = 1) -> None:
 
 
 @cache
-def kernel(name: str, device: int) -> Kernel:
+def kernel(name: str, _device: int) -> Kernel:
     """Return a kernel of the current device, whose number is given; see `launch`."""
-    import torch
-
-    # After work on another device, torch's current one may not be the driver's until something is made there.
-    torch.cuda.set_device(device)
     return load(PTX[name], name)

@@ -13,6 +13,7 @@ import warnings
 import weakref
 from collections import defaultdict
 from contextlib import contextmanager
+from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -75,7 +76,7 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
     ):
         warnings.simplefilter("always")
         try:
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            with _capture(graph, pool):
                 _on_one_stream(body)
                 at_end()
         except Exception as error:
@@ -108,6 +109,17 @@ def _on_one_stream(body: Callable[[], Any]) -> None:
         raise RuntimeError("it leaves another stream as the current one")
 
 
+def _capture(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Any:
+    # torch's own stream of captures is of the device that captured first in this process.
+    stream = _stream(torch.cuda.current_device())
+    return torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local")
+
+
+@cache
+def _stream(device: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
 def _recover() -> None:
     """Make torch usable after a failed capture.
 
@@ -115,7 +127,7 @@ def _recover() -> None:
     the next good capture resets them.
     """
     originals.synchronize()
-    with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+    with _capture(torch.cuda.CUDAGraph()):
         # Nothing that allocates, since torch may have been told not to cache memory.
         block_gpu(0)
 
