@@ -90,6 +90,7 @@ class SimulatedGpu:
             patch.setattr(originals, name, function)
         patch.setattr(memory, "reset_l2", lambda: None)
         patch.setattr(graph, "free_bytes", lambda: self.free_bytes)
+        patch.setattr(graph, "_stream", lambda device: device)
         patch.setattr(sm_clock, "time", SimpleNamespace(sleep=self._rest))
         patch.setattr(batch, "recorded", self._recorded)
         patch.setattr(batch_preparation, "detach", lambda: self.log.append("detach"))
@@ -171,11 +172,14 @@ class SimulatedGpu:
 
     @contextmanager
     def _capture(
-        self, graph: _Graph, capture_error_mode: str, pool: tuple[int, int] = (0, 0)
+        self, graph: _Graph, capture_error_mode: str, pool: tuple[int, int] | None, stream: int
     ) -> Iterator[None]:
         # In another mode, a thread of the program that allocates would break the capture.
         assert capture_error_mode == "thread_local"
         self.log.append("capture")
+        assert (
+            stream == torch.cuda.current_device()
+        )  # torch's own stream is of the device that captured first
         self._captured = graph.nodes
         try:
             yield
