@@ -233,9 +233,8 @@ class Engine:
                     begin = time.monotonic()
                     try:
                         with self._progress(f"gpuperf_build of {commit}") as show:
-                            environment = self._invocation.environment
-                            told, gpu = partial(show, "builds"), self._capability
-                            built = build(old, commit, self._command, gpu, environment, told)
+                            environment, told = self._invocation.environment, partial(show, "builds")
+                            built = build(old, commit, self._command, self._capability, environment, told)
                     finally:
                         self.built_s += time.monotonic() - begin
                 sides = Sides(self._root, commit.python, old, built, self._invocation, folder)

@@ -46,12 +46,7 @@ class RestartResult:
 
 
 class _EndedEarlyError(Exception):
-    """A test has ended although a block of it was due."""
-
-    def __init__(self, side: Side, ended: Ended) -> None:
-        super().__init__(ended.failure)
-        self.side = side
-        self.ended = ended
+    """A test has ended although a block of it was due; with its side and answer."""
 
 
 class Turns:
@@ -88,9 +83,10 @@ class Turns:
                 try:
                     self._measure(new.label, taken, old is None)
                 except _EndedEarlyError as early:
-                    at[early.side] = early.ended
-                    taken.keep(early.side, early.ended)
-                    moving.remove(early.side)
+                    side, ended = early.args
+                    at[side] = ended
+                    taken.keep(side, ended)
+                    moving.remove(side)
             elif isinstance(old, Ready) and isinstance(new, Ready) and old.label != new.label:
                 # Old code lacks the label of new code, or has it later.
                 moving = ["B"]

@@ -153,12 +153,11 @@ class Settler:
         """What was settled, and other facts that a reader of the results should know."""
         # One for which memory was short is settled again.
         settled = [one for one in self._settled.values() if self._is_last or not one.lacks_memory]
-        count = len(settled)
-        if not count or self._against is not None:
+        if not settled or self._against is not None:
             return self._engine.notices
-        how = Counter(one.how for one in settled)
-        each = ", ".join(f"{number} {name}" for name, number in how.most_common())
-        suspects = "1 suspect" if count == 1 else f"{count} suspects"
+        hows = Counter(one.how for one in settled).most_common()
+        each = ", ".join(f"{count} {how}" for how, count in hows)
+        suspects = "1 suspect" if len(settled) == 1 else f"{len(settled)} suspects"
         return [f"{suspects} settled in {self._spent_s:.0f} s: {each}", *self._engine.notices]
 
     def settle(self, state: ItemState, suspects: Sequence[str]) -> dict[str, Measurement]:

@@ -36,6 +36,4 @@ def launching_packages(loaded: Mapping[str, Any]) -> dict[str, str]:
             used.add(file[1])
     names = {package for name in used - _ITSELF for package in _packages().get(name, ())}
     found = map(distribution, sorted(filter(None, names - _ITSELF)))
-    return {
-        one.name: one.version for one in found if '"file:' not in (one.read_text("direct_url.json") or "")
-    }
+    return {one.name: one.version for one in found if '"file:' not in str(one.read_text("direct_url.json"))}
