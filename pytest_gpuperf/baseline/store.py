@@ -203,8 +203,10 @@ class Expectations:
     def other_gpus(self) -> str:
         """A remark about baselines for other GPUs; empty if there are none."""
         own = self._environment.gpu.slug
-        others = [other for other in self.store.slugs() if other not in (own, STATIC_SOURCE)]
-        return f" (there are baselines for {', '.join(others)}, not for {own})" if others else ""
+        others = [other for other in self.store.slugs() if other != STATIC_SOURCE]
+        if not others or own in others:
+            return ""
+        return f" (there are baselines for {', '.join(others)}, not for {own})"
 
     def _file(self, nodeid: str, slug: str) -> Baseline | None:
         return self.store.load(slug or self._environment.gpu.slug, suite_of(nodeid))
