@@ -9,17 +9,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from ncu_command import (
-    FULL,
-    LONG,
-    WARNINGS,
-    WIDE,
-    as_csv,
-    as_json,
-    needs_ncu_report,
-    run,
-    shown,
-)
+from ncu_command import FULL, LONG, WARNINGS, WIDE, as_csv, as_json, needs_ncu_report, run, shown
 from pytest_gpuperf.metrics import METRICS
 from pytest_gpuperf.metrics.presets import PRESETS
 
