@@ -65,7 +65,7 @@ def test_persisting_window_does_not_survive_a_cold_flush(timer: Timer, size: int
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_tensors_on_another_device_are_timed(timer: Timer, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if the other device had captured first in this process.
-    monkeypatch.setattr(torch.cuda.graph, "default_capture_stream", torch.cuda.Stream(1))
+    monkeypatch.setattr(torch.cuda.graph, "default_capture_stream", torch.cuda.Stream(1))  # type: ignore[no-untyped-call]
     x = torch.randn(1 << 26, device="cuda:1")
     with torch.cuda.device(1):
         own = timer.time(lambda: x * 2, mode="kernels")

@@ -117,7 +117,7 @@ def _capture(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Any:
 
 @cache
 def _stream(device: int) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def _recover() -> None:
