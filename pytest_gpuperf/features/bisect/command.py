@@ -33,6 +33,7 @@ class _Verdicts(msgspec.Struct, frozen=True):
 
     passed: bool
     tests: tuple[_Test, ...]
+    replayed: bool = False
 
 
 @click.command("bisect", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -72,12 +73,15 @@ def _judged(line: tuple[str, ...]) -> tuple[int, str]:
         return SKIPPED, str(of_system(error))
     if found is None:
         return SKIPPED, NOTHING_KNOWN
-    bad = [one for one in found.tests if one.verdict is Status.REGRESSED and not one.expected_failure]
+    if found.replayed:
+        return SKIPPED, "nothing was measured: a recording was judged"
+    tests = [one for one in found.tests if not one.expected_failure]
+    bad = [one for one in tests if one.verdict is Status.REGRESSED]
     if bad:
         return BAD, f"{bad[0].nodeid} is {bad[0].verdict.value}"
-    unclear = [one for one in found.tests if one.verdict not in (Status.PASS, Status.IMPROVED)]
+    unclear = [one for one in tests if one.verdict not in (Status.PASS, Status.IMPROVED)]
     if unclear:
         return SKIPPED, f"{unclear[0].nodeid} is {unclear[0].verdict.value}"
-    if ended or not found.passed or not found.tests:
+    if ended or not found.passed or not tests:
         return SKIPPED, f"no verdict is bad, but the command ended with {ended}"
-    return GOOD, f"{len(found.tests)} passed"
+    return GOOD, f"{len(tests)} passed"

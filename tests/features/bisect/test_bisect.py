@@ -29,14 +29,16 @@ def test_k(gpuperf):
 
 
 def judged(*given: str) -> list[dict[str, Any]]:
-    return [{"nodeid": "test_k", "verdict": one.strip("~"), "expected_failure": "~" in one} for one in given]
+    return [{"nodeid": "test_k", "verdict": one.strip("~!"), "expected_failure": "~" in one} for one in given]
 
 
 @pytest.mark.parametrize(
     ("verdicts", "ended", "status", "reason"),
     [
         (["pass", "improved"], 0, 0, "good: 2 passed"),
-        (["pass", "~regressed~"], 0, 125, "skipped: test_k is regressed"),
+        (["pass", "~regressed~"], 0, 0, "good: 1 passed"),
+        (["~regressed~"], 0, 125, "skipped: no verdict is bad, but the command ended with 0"),
+        (["!pass"], 0, 125, "skipped: nothing was measured: a recording was judged"),
         (["inconclusive", "regressed"], 1, 1, "bad: test_k is regressed"),
         (["wrong"], 1, 125, "skipped: test_k is wrong"),
         (["pass", "inconclusive"], 0, 125, "skipped: test_k is inconclusive"),
@@ -49,8 +51,8 @@ def test_exit_status_follows_the_verdicts(
     verdicts: list[str], ended: int, status: int, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    text = json.dumps({"schema": 1, "passed": not ended, "tests": judged(*verdicts)})
-    done = gpuperf("bisect", sys.executable, "-c", WRITE, text, ended, status=status)
+    found = {"schema": 1, "passed": not ended, "replayed": "!pass" in verdicts, "tests": judged(*verdicts)}
+    done = gpuperf("bisect", sys.executable, "-c", WRITE, json.dumps(found), ended, status=status)
     assert done.stderr == f"gpuperf: {reason}\n"
 
 
