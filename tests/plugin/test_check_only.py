@@ -30,6 +30,10 @@ def test_time(gpuperf):
 @pytest.mark.gpuperf(gpus=2)
 def test_ranks(gpuperf):
     raise NotImplementedError
+
+
+def test_ranks_without_a_number(gpuperf_ranks):
+    raise NotImplementedError
 """
 
 
@@ -43,14 +47,14 @@ def ordinary(pytester: pytest.Pytester) -> pytest.Pytester:
 def test_outputs_are_only_checked(ordinary: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_gpuperf.session.live_runner.why_not_live", lambda: "")
     done = ordinary.runpytest_inprocess("-rs")
-    done.assert_outcomes(passed=2, failed=1, skipped=1)
+    done.assert_outcomes(passed=2, failed=1, skipped=2)
     done.stdout.fnmatch_lines(["*test_square?wrong?*", "*run pytest with --gpuperf", "*1 failed, 2 passed*"])
     assert "verdict" not in done.stdout.str()
     assert not (ordinary.path / ".gpuperf").exists()
 
 
 def test_without_a_gpu_tests_are_skipped(ordinary: pytest.Pytester) -> None:
-    expect(ordinary.runpytest_inprocess("-rs"), "*nothing to check with: *", skipped=4)
+    expect(ordinary.runpytest_inprocess("-rs"), "*nothing to check with: *", skipped=5)
 
 
 def test_nothing_heavy_is_imported_before_such_a_test(ordinary: pytest.Pytester) -> None:
