@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_gpuperf.records import AgainstTiming
@@ -18,40 +19,46 @@ class Choice(NamedTuple):
     kernel: str
     now: str
     before: str
-    """That of the newest session."""
+    """One of the newest session."""
+    is_only: bool
+    """True if the newest session has no other one of that kernel."""
 
 
 def other_choices(timing: Timing, known: TimeBaseline | AgainstTiming | None) -> list[Choice]:
     """Return the kernels for which an autotuner chose another configuration than any session or old code."""
     found = [known] if isinstance(known, AgainstTiming) else known.sessions if known is not None else ()
     sessions = [session.autotuned for session in found if session.autotuned]
-    before = dict(map(_parts, sessions[-1])) if sessions else {}
     stored = {chosen for session in sessions for chosen in session}
-    now = [_parts(chosen) for chosen in timing.autotuned if chosen not in stored]
-    return [Choice(kernel, config, before[kernel]) for kernel, config in now if kernel in before]
+    newest = [_parts(chosen) for chosen in (sessions or [()])[-1]]
+    names = [kernel for kernel, _ in newest]
+    # A kernel chooses for each key. What another key still has was not replaced, unless there was no other.
+    gone = [one for one in newest if ": ".join(one) not in timing.autotuned or names.count(one[0]) == 1]
+    replaced = {name: cycle([config for kernel, config in gone if kernel == name]) for name in names}
+    return [
+        Choice(kernel, config, before, names.count(kernel) == 1)
+        for kernel, config in (_parts(chosen) for chosen in timing.autotuned if chosen not in stored)
+        for before in islice(replaced.get(kernel, ()), 1)
+    ]
 
 
-def choice_line(timing: Timing, known: TimeBaseline | AgainstTiming | None) -> str:
-    """Return `autotuner chose BLOCK 64; the baseline's BLOCK 128`; empty for the same choice.
+def choice_lines(timing: Timing, known: TimeBaseline | AgainstTiming | None) -> list[str]:
+    """Return `autotuner chose BLOCK 64; the baseline's BLOCK 128` for each; nothing for the same choices.
 
-    Only what differs is shown, and the time of the new code with the choice of the baseline if it was taken.
+    Only what differs is shown, and the time of the new code with the choices of the baseline if it was taken.
     """
-    choices = other_choices(timing, known)
-    if not choices:
-        return ""
-    kernel, *configs = choices[0]
-    now, before = (dict(_parts(part) for part in config.split(", ")) for config in configs)
-    names = [name for name in {**now, **before} if now.get(name) != before.get(name)]
-    chosen, baseline = (
-        ", ".join(f"{name} {parts.get(name, 'none')}" for name in names) for parts in (now, before)
-    )
-    of = f" for {kernel}" if len(timing.autotuned) > 1 else ""
-    more = f" (and {len(choices) - 1} more)" if len(choices) > 1 else ""
     whose = known.ref if isinstance(known, AgainstTiming) else "the baseline"
-    line = f"autotuner chose {chosen}{of}{more}; {whose}'s {baseline}"
-    if timing.baseline_choice_us is not None and not isinstance(known, AgainstTiming):
-        line += f", with which this code takes {show_value(timing.baseline_choice_us)} µs"
-    return line
+    lines = []
+    for kernel, *configs, _ in other_choices(timing, known):
+        now, before = (dict(_parts(part) for part in config.split(", ")) for config in configs)
+        names = [name for name in {**now, **before} if now.get(name) != before.get(name)]
+        chosen, baseline = (
+            ", ".join(f"{name} {parts.get(name, 'none')}" for name in names) for parts in (now, before)
+        )
+        of = f" for {kernel}" if len(timing.autotuned) > 1 else ""
+        lines.append(f"autotuner chose {chosen}{of}; {whose}'s {baseline}")
+    if lines and timing.baseline_choice_us is not None and not isinstance(known, AgainstTiming):
+        lines[0] += f", with which this code takes {show_value(timing.baseline_choice_us)} µs"
+    return lines
 
 
 def _parts(text: str) -> tuple[str, str]:

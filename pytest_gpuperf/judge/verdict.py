@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.accuracy import compare_accuracy
-from pytest_gpuperf.judge.autotuner_choices import choice_line
+from pytest_gpuperf.judge.autotuner_choices import choice_lines
 from pytest_gpuperf.judge.counters import compare_counters, counter_findings, early_warning, other_compiler
 from pytest_gpuperf.judge.limits import check_limits, parse_limits
 from pytest_gpuperf.judge.result import Finding, Hints, Status, TestResult
@@ -163,7 +163,7 @@ def _compare(
     settlement = measurement.settlement
     named = settlement.against if settlement is not None and settlement.names_code else None
     chosen = known.time if named is None else named
-    choice = choice_line(timing, chosen) if timing is not None and timing.autotuned else ""
+    choices = choice_lines(timing, chosen) if timing is not None else []
     findings = [
         *filter(None, [impossible_time(measurement, expected.gpu)]),
         *(Finding(Status.PASS, f"the time is doubted: {doubt}", doubt=True) for doubt in doubts),
@@ -178,14 +178,15 @@ def _compare(
         if judged.status not in (Status.PASS, Status.NEW):
             code = compare_code(measurement.code, known.code if named is None else named.code)
             judged = replace(judged, details=(*code, *counters.details))
-        if choice and time is not None:
-            judged, choice = replace(judged, line=f"{choice}; {judged.line}"), ""
+        if choices and time is not None:
+            line, *details = f"{choices[0]}; {judged.line}", *choices[1:], *judged.details
+            judged, choices = replace(judged, line=line, details=tuple(details)), []
         findings.append(judged)
     elif time is None and (measurement.has_values if baseline is None else timing is not None):
         what = "no baseline yet" if baseline is None else "the baseline has no time yet"
         findings.append(Finding(Status.NEW, what))
-    if baseline is not None and choice:
-        findings.append(Finding(Status.PASS, choice))
+    if baseline is not None and choices:
+        findings.append(Finding(Status.PASS, choices[0], details=tuple(choices[1:])))
     return time, [_complete(finding, label, expected.hints) for finding in findings]
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from pytest_gpuperf.against.callable_rounds import time_in_turn
 from pytest_gpuperf.compat.compiler_names import choices_noted, choices_pinned
@@ -144,7 +144,7 @@ class LiveSource:
         time_us = None
         # What fails has a time all the same.
         with suppress(Exception), choices_pinned(choice), templates_pinned(choice):
-            if choice.items() <= _choices(call).items():
+            if choice.items() == {one for one in _choices(call) if one[0] in choice}:
                 found = self._time(call, known, mode=timing.mode, bytes=0, flops=0, verify="off")
                 time_us = found.time_us if found.source == timing.source else None
         with suppress(Exception):
@@ -214,10 +214,10 @@ class LiveSource:
             return trace
 
 
-def _choices(call: Call) -> dict[str, str]:
-    """Call once, and return the configurations of kernels that are autotuned."""
-    chosen: dict[str, str] = {}
-    with restored(call), choices_noted(chosen.__setitem__):
+def _choices(call: Call) -> set[tuple[str, str]]:
+    """Call once, and return the kernels that are autotuned, each with a configuration of it."""
+    chosen = set[tuple[str, str]]()
+    with restored(call), choices_noted(lambda kernel, config: chosen.add((kernel, config))):
         call()
     return chosen
 
@@ -235,11 +235,15 @@ def known_time(known: MeasurementBaseline | None, code: LaunchedCode | None) -> 
 
 
 def other_choice(known: MeasurementBaseline | None, timing: Timing) -> dict[str, str]:
-    """Return what autotuners had chosen for the baseline if a time is slower with another choice."""
+    """Return what autotuners had chosen for the baseline if a time is slower with another choice.
+
+    A name cannot pin several configurations.
+    """
     if known is None or (time := known.time) is None or not same_quantity(timing, time):
         return {}
     slower = timing.time_us > (1 + SCREEN_PCT / 100) * time.mean_us
-    return {one.kernel: one.before for one in other_choices(timing, time)} if slower else {}
+    choices = other_choices(timing, time) if slower else []
+    return {one.kernel: one.before for one in choices if all(one.is_only for one in choices)}
 
 
 def check(call: Call) -> Correctness:
@@ -248,16 +252,7 @@ def check(call: Call) -> Correctness:
 
     reference = call.reference
     assert reference is not None
-    return correctness.check(
-        call.fn,
-        call.args,
-        dict(call.kwargs),
-        expected=reference.expected,
-        rtol=reference.rtol,
-        atol=reference.atol,
-        equal_nan=reference.equal_nan,
-        mutates=reference.mutates,
-    )
+    return correctness.check(call.fn, call.args, dict(call.kwargs), **asdict(reference))
 
 
 def fuzz(call: FuzzCall, progress: Callable[[str], None]) -> Fuzzing:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from judging import verdict
-from pytest_gpuperf.judge.autotuner_choices import choice_line, other_choices
+from pytest_gpuperf.judge.autotuner_choices import choice_lines
 from pytest_gpuperf.records import AgainstTiming, Measurement, Settlement, Timing
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.session.live_source import other_choice
@@ -14,6 +14,7 @@ from run_builders import record, timing
 
 SMALL = "scale: BLOCK: 64, num_warps: 4, num_stages: 3"
 LARGE = "scale: BLOCK: 128, num_warps: 8, num_stages: 3"
+TWO_KEYS = "mm: B: 32", "mm: B: 64"
 SAID = "autotuner chose BLOCK 64, num_warps 4; the baseline's BLOCK 128, num_warps 8"
 
 
@@ -47,26 +48,27 @@ def timed(*autotuned: str, time_us: float = 5.3) -> Timing:
         (
             (SMALL, "sum: BLOCK: 8, EVEN: True"),
             [(LARGE, "sum: BLOCK: 16")],
-            "autotuner chose BLOCK 64, num_warps 4 for scale (and 1 more); "
-            "the baseline's BLOCK 128, num_warps 8",
+            "autotuner chose BLOCK 64, num_warps 4 for scale; the baseline's BLOCK 128, num_warps 8\n"
+            "autotuner chose BLOCK 8, EVEN True for sum; the baseline's BLOCK 16, EVEN none",
         ),
         (
             ("sum: BLOCK: 8, EVEN: True",),
             [("sum: BLOCK: 8, SPLIT: 2",)],
             "autotuner chose EVEN True, SPLIT none; the baseline's EVEN none, SPLIT 2",
         ),
+        (TWO_KEYS, [("mm: B: 128", "mm: B: 64")], "autotuner chose B 32 for mm; the baseline's B 128"),
+        (TWO_KEYS, [("mm: B: 64",)], "autotuner chose B 32 for mm; the baseline's B 64"),
     ],
 )
 def test_choice_that_no_session_has_is_shown_by_what_differs(
     now: tuple[str, ...], sessions: list[tuple[str, ...]], line: str
 ) -> None:
-    assert choice_line(timed(*now), known(*sessions)) == line
-    assert bool(other_choices(timed(*now), known(*sessions))) is bool(line)
+    assert "\n".join(choice_lines(timed(*now), known(*sessions))) == line
 
 
 def test_time_with_the_choice_of_the_baseline_tells_a_flip_from_a_slower_kernel() -> None:
     now = replace(timed(SMALL), baseline_choice_us=5.31)
-    assert choice_line(now, known((LARGE,))) == f"{SAID}, with which this code takes 5.31 µs"
+    assert choice_lines(now, known((LARGE,))) == [f"{SAID}, with which this code takes 5.31 µs"]
 
 
 def test_choice_is_compared_with_that_of_old_code_if_a_user_named_it() -> None:
@@ -83,13 +85,15 @@ def test_choice_is_compared_with_that_of_old_code_if_a_user_named_it() -> None:
 
 
 def test_slower_time_with_another_choice_says_so_first() -> None:
+    now, before = (SMALL, "sum: BLOCK: 8"), (LARGE, "sum: BLOCK: 4")
+    said, other = choice_lines(timed(*now), known(before))
     slower, alike = (
-        verdict(record(main=Measurement(timing=timed(SMALL, time_us=us))), stored((LARGE,), (LARGE,)))
+        verdict(record(main=Measurement(timing=timed(*now, time_us=us))), stored(before, before))
         for us in (9.0, 5.3)
     )
-    (line,) = [one.line for one in slower.findings if "autotuner" in one.line]
-    assert line.startswith(f"{SAID}; 69.8 % slower: 5.30 → 9 µs")
-    assert [one.line for one in alike.findings] == [SAID]
+    (found,) = [one for one in slower.findings if "autotuner" in one.line]
+    assert found.line.startswith(f"{said}; 69.8 % slower: 5.30 → 9 µs")
+    assert [found.details[0], *((one.line, *one.details) for one in alike.findings)] == [other, (said, other)]
 
 
 @pytest.mark.parametrize(
@@ -103,3 +107,5 @@ def test_slower_time_with_another_choice_says_so_first() -> None:
 )
 def test_choice_of_the_baseline_is_timed_if_another_is_slower(now: Timing, wanted: dict[str, str]) -> None:
     assert other_choice(MeasurementBaseline(time=known((LARGE,))), now) == wanted
+    # A name cannot pin two configurations.
+    assert not other_choice(MeasurementBaseline(time=known((LARGE, LARGE.replace("128", "256")))), now)
