@@ -160,6 +160,9 @@ class CodeReader:
             with compiler_names.launches_noted(functions.add), recorded() as activities:
                 finish(call())
         except CuptiError as error:
+            # The second call tells memory and seconds, which need no CUPTI.
+            with suppress(Exception):
+                finish(call())
             return LaunchedCode(driver=self._driver, unavailable=error.found)
         kernels, why = self._kernels(activities, functions)
         why = why if activities else "CUPTI recorded nothing"

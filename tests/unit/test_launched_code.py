@@ -15,8 +15,9 @@ from pytest_gpuperf.measure import first_calls
 from pytest_gpuperf.measure.cubin_hash import Cubin
 from pytest_gpuperf.measure.cupti.activity import Activity
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.first_calls import MOST_KERNELS, CodeReader, LoadedModules
+from pytest_gpuperf.measure.first_calls import MOST_KERNELS, CodeReader, FirstCalls, LoadedModules
 from pytest_gpuperf.records.call import Call
+from run_builders import timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,8 +98,11 @@ def test_code_of_the_present_test_comes_first(reader: Reader) -> None:
 
 def test_code_is_unknown_without_cupti(reader: Reader) -> None:
     reader.error = CuptiError("libcupti was not found")
-    found = reader.read()
+    watched = FirstCalls()
+    found = reader.reader.read(Call("t", "main", watched.watched(len), ("abc",)))
     assert (found.unavailable, found.kernels) == ("libcupti was not found", ())
+    # Its seconds and its memory need two calls, and no CUPTI.
+    assert watched.added_to(timing(5.0)).first_call is not None
 
 
 def test_call_of_too_many_kernels_is_left_out(reader: Reader) -> None:
