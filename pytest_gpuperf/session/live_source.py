@@ -193,7 +193,7 @@ class LiveSource:
         from pytest_gpuperf.measure.reachable_tensors import copied_call
 
         shown = self.display.shown(f"{first.nodeid}: {first.label} and {other.label} in turn")
-        with shown, self.phases("times"), restored(first):
+        with shown, self.phases("times"), restored(first), restored(other):
             places = (first, copied_call(first), copied_call(first))
             return time_in_turn(self._timer, places, other, mode)
 

@@ -100,11 +100,12 @@ def twice(call: Call) -> Any:
     return call()
 
 
-GIVEN: Any = {"profile": {"kernels": Selection()}, "time": {"mode": "hot", "bytes": 0, "flops": 0}}
+GIVEN: Any = {"profile": {"kernels": Selection()}, "in_turn": {"mode": "hot"}}
+GIVEN["time"] = GIVEN["in_turn"] | {"bytes": 0, "flops": 0}
 
 
-@pytest.mark.parametrize("part", ["code", "profile", "time", "warm_up"])
-def test_calls_of_each_measurement_are_undone(part: str) -> None:
+@pytest.mark.parametrize("part", ["code", "in_turn", "profile", "time", "warm_up"])
+def test_calls_of_each_measurement_are_undone(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.ones(4, requires_grad=True)
 
     def backward() -> torch.Tensor:
@@ -116,6 +117,8 @@ def test_calls_of_each_measurement_are_undone(part: str) -> None:
     timer = SimpleNamespace(warm_up=twice, time=lambda call, **_: (twice(call), timing())[1])
     source = source_of(counters=counters, codes=codes, timer=timer)
     numbers = torch.random.get_rng_state()
-    getattr(source, part)(Call("t", "main", backward), **GIVEN.get(part, {}))
+    monkeypatch.setattr(f"{LiveSource.__module__}.time_in_turn", lambda *given: twice(given[2]))
+    others = [Call("t", "ref", int)] if part == "in_turn" else []
+    getattr(source, part)(*others, Call("t", "main", backward), **GIVEN.get(part, {}))
     assert x.grad is None
     assert torch.equal(torch.random.get_rng_state(), numbers)
