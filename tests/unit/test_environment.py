@@ -21,22 +21,26 @@ def test_packages_that_launch_kernels_have_versions(monkeypatch: pytest.MonkeyPa
         vars(module).update(dict.fromkeys(uses), __file__=f"{place}/{name.replace('.', '/')}.py")
         return module
 
-    def distribution(name: str) -> SimpleNamespace:
+    def distributions(name: str) -> list[SimpleNamespace]:
         origin = {"mine": '{"url": "file:///repo"}', "liger-kernel": '{"url": "https://x/y.whl"}'}.get(name)
-        return SimpleNamespace(name=name, version="1.2", read_text=lambda _: origin)
+        one = SimpleNamespace(name=name, version="1.2", read_text=lambda _: origin)
+        return [] if name == "loose" else [one, one]
 
     names = {"liger": "liger-kernel", "cupy": "cupy-cuda13x", "mine": "mine", "yaml": "PyYAML"}
-    monkeypatch.setattr(packages, "distribution", distribution)
+    monkeypatch.setattr(packages, "distributions", distributions)
     monkeypatch.setattr(packages, "_packages", lambda: {name: [one] for name, one in names.items()})
     modules = {
         "liger.ops": loaded("liger.ops", "triton", place="/usr/lib/python3/dist-packages"),
         "cupy": loaded("cupy", "cupy"),
         "yaml": loaded("yaml"),
         "mine": loaded("mine", "torch"),  # installed from a folder: each commit has another version
+        "loose": loaded("loose", "torch"),  # copied there
+        "quack": loaded("quack", "torch"),  # without a `top_level.txt`
         "kernels": loaded("kernels", "torch", place="/repo"),
         "torch.nn": loaded("torch.nn", "torch"),
     }
-    assert packages.launching_packages(modules) == {"cupy-cuda13x": "1.2", "liger-kernel": "1.2"}
+    launching = ["cupy-cuda13x", "liger-kernel", "quack"]
+    assert packages.launching_packages(modules) == dict.fromkeys(launching, "1.2")
 
 
 def test_allocator_settings_are_a_part_of_the_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.metadata import distribution, packages_distributions
+from importlib.metadata import distributions, packages_distributions
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def launching_packages(loaded: Mapping[str, Any]) -> dict[str, str]:
         values = getattr(module, "__dict__", {})
         if not _LAUNCHERS.isdisjoint(values) and (file := _INSTALLED.search(str(values.get("__file__")))):
             used.add(file[1])
-    names = {package for name in used - _ITSELF for package in _packages().get(name, ())}
-    found = map(distribution, sorted(filter(None, names - _ITSELF)))
+    # Python 3.10 knows only packages with a `top_level.txt`; of others, most have the name of their module.
+    names = {package for name in used - _ITSELF for package in _packages().get(name) or (name,)} - _ITSELF
+    found = [one for name in sorted(filter(None, names)) for one in islice(distributions(name=name), 1)]
     return {one.name: one.version for one in found if '"file:' not in str(one.read_text("direct_url.json"))}
