@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import time
 from collections import Counter
@@ -280,10 +281,10 @@ class Settler:
                         found[label] = Settlement(how="fresh", fresh_us=times, reason=why[label])
                     elif failure not in why[label]:
                         why[label] += f"; {failure}"
-        except OutOfTimeError:
-            spent = f"the {allowed_s:.0f} s of gpuperf_settle_seconds are spent"
+        except (OutOfTimeError, GpuperfError, OSError) as error:
+            ended = _text(error) or f"the {allowed_s:.0f} s of gpuperf_settle_seconds are spent"
             missing = [label for label in able if label not in found]
-            why |= {label: "; ".join(filter(None, [why[label], spent])) for label in missing}
+            why |= {label: "; ".join(filter(None, [why[label], ended])) for label in missing}
         named = self._against.commit if self._against is not None else None
         none = AgainstTiming(ref=named.ref, commit=named.id) if named is not None else None
         return {
@@ -295,7 +296,7 @@ class Settler:
         """Return why a label cannot be settled by any process; empty if it can."""
         if state.marker.gpus:
             return "old code is timed on one GPU only, and its ranks run on several"
-        if self._asked_s == 0:
+        if self._asked_s == 0 and self._against is None:
             return "gpuperf_settle_seconds is 0"
         if measured.call is None:
             return "its call is not known"
@@ -308,8 +309,7 @@ class Settler:
             try:
                 return self._engine.compare(test, self._repository, commit, tick), ""
             except (GpuperfError, OSError) as error:
-                # Without the file: a record has no folders of the machine.
-                self._failed[commit] = getattr(error, "strerror", None) or str(error)
+                self._failed[commit] = _text(error)
         return {}, self._failed[commit]
 
     def _in_turn(
@@ -334,7 +334,7 @@ class Settler:
         others = alike and not self._same(state.nodeid, _runs(stored), PACKAGES)
         if others and len(fresh) < FRESH:
             test = self._test(state, [label], known)
-            with suppress(OutOfTimeError):
+            with suppress(OutOfTimeError, GpuperfError, OSError):
                 more, _ = self._engine.fresh(test, tick, FRESH - len(fresh))
                 fresh += map(list, more.get(label, ()))
         times = _fresh(measured, stored, fresh)
@@ -397,9 +397,16 @@ class Settler:
         return packages and all(getattr(before, name) == getattr(now, name) for name in names)
 
     def _allowed_s(self) -> float:
-        """Return the seconds for the settling of this card."""
+        """Return the seconds for the settling of this card. To compare all tests is no accident."""
+        if self._against is not None:
+            return self._asked_s or math.inf
         tests_s = time.monotonic() - self._began - self._spent_s - self._engine.built_s
         return max(LEAST_S, SHARE * tests_s) if self._asked_s is None else self._asked_s
+
+
+def _text(error: Exception) -> str:
+    # Without the file: a record has no folders of the machine.
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _free_memory(state: ItemState) -> None:

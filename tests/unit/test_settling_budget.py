@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 FIRST_S = 25.0
 NEXT_S = 9.0
 """Seconds that a session takes longer by its first suspect and by each further one, on an H100."""
+OLD = Commit("main", "a" * 40)
 BLOCKS = tuple(SideBlock(side, 10.0 + 2.0 * (side == "B"), 1980.0) for side in ("A", "B", "B", "A") * 3)
 
 
@@ -58,6 +59,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
         def __init__(self, *_: object) -> None: ...
 
+        def fresh(self, *_: object) -> tuple[dict[str, Any], str]:
+            return {}, "not tried"
+
         def compare(
             self, test: TimedTest, _r: object, _c: object, tick: Callable[[str], None]
         ) -> dict[str, Series]:
@@ -76,10 +80,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr(settling, "_free_memory", lambda _: None)
     monkeypatch.setattr(settling, "time", made)
     monkeypatch.setattr(settling, "Engine", Engine)
+    monkeypatch.setattr(settling.Settler, "_old_code", lambda *_: ((OLD,), ""))
     return made
 
 
-def settled(root: Path, clock: Clock, suspects: int, *, test_s: float, settle_s: float | None = None) -> int:
+def settled(
+    root: Path,
+    clock: Clock,
+    suspects: int,
+    *,
+    test_s: float,
+    settle_s: float | None = None,
+    against: settling.Against | None = None,
+) -> int:
     """Run 100 tests, of which the last ones are suspects; return how many of these are settled in turn."""
     settings = SimpleNamespace(root=root, settle_s=settle_s, budget_s=1.0, build="")
     gpu = SimpleNamespace(compute_capability="9.0", slug="x")
@@ -87,10 +100,9 @@ def settled(root: Path, clock: Clock, suspects: int, *, test_s: float, settle_s:
     judge: Any = SimpleNamespace(
         settings=settings,
         environment=environment,
-        expected=SimpleNamespace(of=lambda _: None),
+        expected=SimpleNamespace(of=lambda _: None, runs=lambda _: {}),
         tolerance_pct=lambda _: 0.0,
     )
-    against = settling.Against(Repository(root), Commit("main", "a" * 40))
     invocation = Invocation([], root, root)
     settler = settling.Settler(judge, invocation, root, Display(News()), against)
     found = 0
@@ -115,6 +127,14 @@ def test_a_long_run_may_settle_for_twice_its_own_time(tmp_path: Path, clock: Clo
 
 def test_accidents_end_at_the_limit(tmp_path: Path, clock: Clock) -> None:
     assert settled(tmp_path, clock, 100, test_s=0.1) == 1 + (300 - FIRST_S) // NEXT_S
+
+
+@pytest.mark.parametrize(("settle_s", "compared"), [(None, 100), (0.0, 100), (30.0, 1)])
+def test_a_comparison_of_all_tests_is_no_accident(
+    tmp_path: Path, clock: Clock, settle_s: float | None, compared: int
+) -> None:
+    against = settling.Against(Repository(tmp_path), OLD)
+    assert settled(tmp_path, clock, 100, test_s=0.1, settle_s=settle_s, against=against) == compared
 
 
 def test_old_code_that_cannot_be_made_is_tried_once(tmp_path: Path, clock: Clock) -> None:
