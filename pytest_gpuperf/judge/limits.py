@@ -353,7 +353,7 @@ def _of_timing(name: str, timing: Timing) -> MetricValue | _Missing:
     if (value := getattr(timing, name, None)) is not None:
         return float(value)
     if name == PEAK_MEMORY:
-        return _Missing("is not known: nothing of it is torch's", by_machine=True)
+        return _Missing("is not known: torch counted nothing", by_machine=True)
     if name == COMPILE:
         return _Missing("is not known: its first call was not watched", by_machine=True)
     if name in _OF_RANKS:

@@ -187,7 +187,7 @@ def test_memory_is_limited_if_it_is_known() -> None:
     assert line == "peak_memory_mb 512.5 is above the limit <= 512"
     unknown = check_limit(limit, Measurement(timing=timing()))
     assert unknown.status is Status.PASS
-    assert "nothing of it is torch's, so the limit <= 512 is not judged" in unknown.line
+    assert "torch counted nothing, so the limit <= 512 is not judged" in unknown.line
 
 
 def test_seconds_of_compilers_are_limited_if_the_first_call_was_watched() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -56,11 +57,13 @@ def peak_requested() -> Iterator[list[int]]:
     kept.
 
     Yields:
-        A list that has the bytes after the block; empty if another allocator serves torch.
+        A list that has the bytes after the block; empty if another allocator serves torch, or if torch's own
+        keeps no memory and counts nothing.
     """
     found: list[int] = []
     # torch crashes if it is asked for the allocator before.
-    is_known = torch.cuda.is_initialized() and torch.cuda.get_allocator_backend() == "native"  # type: ignore[no-untyped-call]
+    is_native = torch.cuda.is_initialized() and torch.cuda.get_allocator_backend() == "native"  # type: ignore[no-untyped-call]
+    is_known = is_native and "PYTORCH_NO_CUDA_MEMORY_CACHING" not in os.environ
     if is_known:
         torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_stats().get("requested_bytes.all.current", 0) if is_known else 0
