@@ -18,6 +18,8 @@ from pytest_gpuperf.records.number_ranges import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+INSTRUCTION_BYTES = 16
+"""Bytes of a machine instruction since Volta; compilers fill the last 128 bytes of a kernel up."""
 SHOWN_DIFFERENCES = 8
 """Maximum number of kernels whose differences are shown."""
 
@@ -39,6 +41,7 @@ class LaunchedKernel(Record, frozen=True, kw_only=True):
     local_bytes: Count = 0
     """Local memory of a thread: its stack, and spilled registers."""
     code_bytes: Count = 0
+    """Shown as instructions, of `INSTRUCTION_BYTES` each."""
     launches: Positive = 1
     """Launches of this kernel with this configuration, a call."""
 
@@ -93,9 +96,11 @@ def _changes(before: LaunchedKernel, now: LaunchedKernel) -> Iterator[str]:
         yield "other code"
     for name in now.__struct_fields__:
         old, new = getattr(before, name), getattr(now, name)
-        # The size of unknown code is unknown.
-        if old != new and name != "code" and (name != "code_bytes" or (old and new)):
+        if old != new and name not in ("code", "code_bytes"):
             yield f"{name.replace('_', ' ')} {_show(old)} -> {_show(new)}"
+    # The size of unknown code is unknown.
+    if before.code_bytes and now.code_bytes and before.code_bytes != now.code_bytes:
+        yield "instructions {} -> {}".format(*(one.code_bytes // INSTRUCTION_BYTES for one in (before, now)))
 
 
 def _show(value: int | tuple[int, int, int]) -> str:

@@ -12,7 +12,7 @@ from pytest_gpuperf.records.kernel_code import compare_code, is_same_code
 
 
 def kernel(**fields: Any) -> LaunchedKernel:
-    return LaunchedKernel(**{"name": "k", "code": "ab", "registers_per_thread": 32, **fields})
+    return LaunchedKernel(**{"name": "k", "code": "ab", "code_bytes": 1024, **fields})
 
 
 def code(*kernels: LaunchedKernel, **fields: Any) -> LaunchedCode:
@@ -22,15 +22,15 @@ def code(*kernels: LaunchedKernel, **fields: Any) -> LaunchedCode:
 @pytest.mark.parametrize(
     ("now", "lines"),
     [
-        (code(kernel(code="cd")), ("k: other code",)),
+        (code(kernel(code="cd", code_bytes=2048)), ("k: other code, instructions 64 -> 128",)),
         (
             code(kernel(code="cd", registers_per_thread=40, shared_memory_bytes=1024, local_bytes=16)),
             (
-                "k: other code, shared memory bytes 0 -> 1024, registers per thread 32 -> 40, "
+                "k: other code, shared memory bytes 0 -> 1024, registers per thread 0 -> 40, "
                 "local bytes 0 -> 16",
             ),
         ),
-        (code(kernel(block=(64, 2, 1))), ("k: block 0 x 0 x 0 -> 64 x 2 x 1",)),
+        (code(kernel(block=(64, 2, 1), code_bytes=0)), ("k: block 0 x 0 x 0 -> 64 x 2 x 1",)),
         (code(kernel(), kernel(name="n")), ("n is a new kernel",)),
         (code(kernel(name="n")), ("n is a new kernel", "k is no longer launched")),
         (replace(code(), driver="590"), ("driver 580.1 -> 590",)),
