@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from importlib.metadata import PackageNotFoundError, requires
+import sys
+from importlib.metadata import distributions
 from pathlib import Path
 
 import msgspec
@@ -20,11 +21,12 @@ PLUGIN = "pytest-gpuperf"
 ASK_S = 60.0
 """Seconds that Python may take to tell of its environment."""
 PROGRAM = """
-import json, platform, re, sys
+import json, re, sys
 from importlib.metadata import distributions
 versions = {str(one.metadata["Name"]): one.version for one in reversed(list(distributions()))}
 versions = {re.sub("[-_.]+", "-", name).lower(): version for name, version in versions.items()}
-print(json.dumps({"prefix": sys.prefix, "versions": {**versions, "python": platform.python_version()}}))
+versions["python"] = sys.version.split()[0].strip("+")
+print(json.dumps({"prefix": sys.prefix, "versions": versions}))
 """
 
 
@@ -59,17 +61,20 @@ def installed(program: Path) -> Installed:
 def parse(named: str) -> tuple[Path | None, str]:
     """Split what `--gpuperf-against` names: `python:PATH`, `python:PATH@REF` or `REF`.
 
+    The folder of a virtual environment needs no `python:`.
+
     Returns:
         The program of Python, None for that of the run; and the commit, empty for the checkout.
     """
-    place = named.removeprefix(PREFIX)
-    if place == named:
-        return None, named
+    # Unlike `Path.expanduser`, it lets a user stand that does not exist.
+    place = os.path.expanduser(named.removeprefix(PREFIX))  # noqa: PTH111
     path, at, ref = place.rpartition("@")
-    if not at or Path(place).expanduser().exists():
+    if not at or Path(place).exists():
         path, ref = place, ""
+    if not named.startswith(PREFIX) and not (path and Path(path, "pyvenv.cfg").exists()):
+        return None, named
     # A link to Python stays one: its own folder tells Python of its environment.
-    program = Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100
+    program = Path(os.path.abspath(path))  # noqa: PTH100
     return program / "bin" / "python" if program.is_dir() else program, ref
 
 
@@ -77,25 +82,24 @@ def check_plugin(program: Path, other: Installed) -> None:
     """Check that the plugin of this run can be imported in another environment.
 
     Raises:
-        GpuperfError: A package is missing there, or is too old.
+        GpuperfError: Python or a package is too old there, or a package is missing.
     """
     from packaging.requirements import Requirement
 
-    try:
-        needed = [Requirement(line) for line in requires(PLUGIN) or ()]
-    except PackageNotFoundError:
-        return
     lacks = [
         one
-        for one in needed
+        for plugin in list(distributions(name=PLUGIN))[:1]
+        for one in map(Requirement, (f"python{plugin.metadata['Requires-Python']}", *(plugin.requires or ())))
         if one.marker is None
         and not one.specifier.contains(other.versions.get(one.name.lower(), "0"), prereleases=True)
     ]
     if lacks:
+        install = [str(program), "-m", "pip", "install", *map(str, lacks)]
+        other_python = [sys.executable, "-m", "venv", "FOLDER"]
         raise GpuperfError(
-            f"{program} cannot run the tests: its environment lacks {', '.join(one.name for one in lacks)}",
-            expected="the packages that pytest-gpuperf needs",
-            next_step=shlex.join([str(program), "-m", "pip", "install", *map(str, lacks)]),
+            f"{program} cannot run the tests: its environment lacks {', '.join(map(str, lacks))}",
+            expected="what pytest-gpuperf needs",
+            next_step=shlex.join(other_python if lacks[0].name == "python" else install),
         )
 
 

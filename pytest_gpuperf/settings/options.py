@@ -126,8 +126,8 @@ OPTIONS = (
     Option(
         "against",
         "",
-        "compare with a git commit, branch or tag, or another virtual environment (python:PATH, "
-        "python:PATH@REF): old and new code are timed in turn",
+        "compare with a git commit, branch or tag, or another virtual environment ([python:]PATH, "
+        "[python:]PATH@REF): old and new code are timed in turn",
         metavar="REF",
         unset="none",
         asks=True,
