@@ -28,7 +28,6 @@ def other_choices(timing: Timing, known: TimeBaseline | AgainstTiming | None) ->
     """Return the kernels for which an autotuner chose another configuration than any session or old code."""
     found = [known] if isinstance(known, AgainstTiming) else known.sessions if known is not None else ()
     sessions = [session.autotuned for session in found if session.autotuned]
-    stored = {chosen for session in sessions for chosen in session}
     newest = [_parts(chosen) for chosen in (sessions or [()])[-1]]
     names = [kernel for kernel, _ in newest]
     # A kernel chooses for each key. What another key still has was not replaced, unless there was no other.
@@ -36,7 +35,7 @@ def other_choices(timing: Timing, known: TimeBaseline | AgainstTiming | None) ->
     replaced = {name: cycle([config for kernel, config in gone if kernel == name]) for name in names}
     return [
         Choice(kernel, config, before, names.count(kernel) == 1)
-        for kernel, config in (_parts(chosen) for chosen in timing.autotuned if chosen not in stored)
+        for kernel, config in map(_parts, sorted(set(timing.autotuned).difference(*sessions)))
         for before in islice(replaced.get(kernel, ()), 1)
     ]
 

@@ -104,10 +104,7 @@ class FirstCalls:
         if self._seconds is not None:
             first_call = FirstCall(seconds=round(self._seconds, 3), compilers=self._compilers)
         return replace(
-            timing,
-            first_call=first_call,
-            autotuned=self._autotuned,
-            peak_memory_mb=self._peak_memory_mb,
+            timing, first_call=first_call, autotuned=self._autotuned, peak_memory_mb=self._peak_memory_mb
         )
 
 

@@ -227,11 +227,10 @@ def known_time(known: MeasurementBaseline | None, code: LaunchedCode | None) -> 
     if known is None or (time := known.time) is None:
         return None
     models = (session.clock_model for session in reversed(time.sessions))
-    model = next(filter(None, models), None)
-    if model is not None and is_same_code(code, known.code):
+    model = next(filter(None, models), None) if is_same_code(code, known.code) else None
+    if model is not None:
         model = replace(model, reference_mhz=time.reference_mhz or model.reference_mhz)
-        return KnownTime(time.mode, time.source, model)
-    return KnownTime(time.mode, time.source, None)
+    return KnownTime(time.mode, time.source, model)
 
 
 def other_choice(known: MeasurementBaseline | None, timing: Timing) -> dict[str, str]:
