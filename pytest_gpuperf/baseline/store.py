@@ -164,6 +164,11 @@ class Expectations:
         baseline = self._file(nodeid, slug)
         return baseline.runs if baseline else {}
 
+    def origin(self, nodeid: str) -> Origin:
+        """Return the origin of a test's new times."""
+        card = self._cards.get(nodeid, self._environment.gpu.uuid)
+        return Origin(card, self._environment.toolchain, self.runs(nodeid))
+
     def expected(
         self, test: TestRecord, tolerance_pct: float, hints: Hints, compiled_hints: Hints
     ) -> tuple[Expected, Expected]:
@@ -172,8 +177,7 @@ class Expectations:
         The accepted slowdown counts if neither the baseline nor the record has one.
         """
         nodeid, gpu = test.nodeid, self._environment.gpu
-        card = self._cards.get(nodeid, gpu.uuid)
-        origin = Origin(card, self._environment.toolchain, self.runs(nodeid))
+        origin = self.origin(nodeid)
         tolerance_pct = self.tolerance_pct(nodeid, test.tolerance_pct or tolerance_pct)
 
         def of(slug: str, hints: Hints) -> Expected:

@@ -21,7 +21,7 @@ from pytest_gpuperf.compat.compiler_names import INDUCTOR
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.times import PACKAGES, OneClock
 from pytest_gpuperf.processes.signals import ended_in_order
-from pytest_gpuperf.records import AgainstTiming, Settlement, Toolchain
+from pytest_gpuperf.records import AgainstTiming, Settlement
 from pytest_gpuperf.records.baseline import RunNote, suite_of
 from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.kernel_code import compare_code
@@ -330,15 +330,16 @@ class Settler:
         fresh = [[block for block in restart.blocks if block.side == "B"] for restart in series.restarts]
         if series.recorded != _is_recorded(measured):
             fresh = []
-        alike = _is_alike(series) and self._against is None
-        others = alike and not self._same(state.nodeid, _runs(stored), PACKAGES)
-        if others and len(fresh) < FRESH:
+        times = stored.time if stored is not None and _is_alike(series) and self._against is None else None
+        # As the judge compares them: the newest session of all may be another card's.
+        packages = self._expected.origin(state.nodeid).differences(times.sessions)[0] if times else []
+        if packages and len(fresh) < FRESH:
             test = self._test(state, [label], known)
             with suppress(OutOfTimeError, GpuperfError, OSError):
                 more, _ = self._engine.fresh(test, tick, FRESH - len(fresh))
                 fresh += map(list, more.get(label, ()))
-        times = _fresh(measured, stored, fresh)
-        return Settlement(how="in turn", against=series.record(commit), fresh_us=times)
+        fresh_us = _fresh(measured, stored, fresh)
+        return Settlement(how="in turn", against=series.record(commit), fresh_us=fresh_us)
 
     def _test(
         self,
@@ -385,16 +386,12 @@ class Settler:
 
         A baseline has the hashes of its newest session.
         """
-        is_newest = bool(runs) and self._code_of(nodeid, runs[-1]) == commit
-        return is_newest and self._against is None and self._same(nodeid, runs, (*PACKAGES, "driver"))
-
-    def _same(self, nodeid: str, runs: tuple[str, ...], names: Sequence[str]) -> bool:
-        """Return True if the newest session had these parts of the toolchain, and the same packages."""
-        note = self._expected.runs(nodeid).get(runs[-1]) if runs else None
-        before = note.toolchain if note is not None else Toolchain()
+        if not runs or self._against is not None or self._code_of(nodeid, runs[-1]) != commit:
+            return False
+        before = self._expected.runs(nodeid).get(runs[-1], RunNote()).toolchain
         now = self._judge.environment.toolchain
         packages = all(before.packages.get(name, known) == known for name, known in now.packages.items())
-        return packages and all(getattr(before, name) == getattr(now, name) for name in names)
+        return packages and all(getattr(before, name) == getattr(now, name) for name in (*PACKAGES, "driver"))
 
     def _allowed_s(self) -> float:
         """Return the seconds for the settling of this card. To compare all tests is no accident."""

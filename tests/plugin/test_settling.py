@@ -300,19 +300,32 @@ def test_slow_code_that_brought_a_session_passes_nothing(project: Project) -> No
     assert project.compared()["test_k"].old_us == 10.0
 
 
-def commit_faster_baseline(project: Project, package: str) -> None:
+NEWER = "29991231-235959-ffff"
+
+
+def commit_faster_baseline(project: Project, package: str, *, other_card: bool = False) -> None:
     """Make the baseline one of 9 µs, measured with another version of a package."""
     path = next(project.root.glob("baselines/*/test_k.json"))
-    text = re.sub(f'("{package}": )"[^"]*"', r'\1"3.5"', path.read_text())
-    path.write_text(text.replace("10.0", "9.0").replace(" 10", " 9"))
+    now = path.read_text()
+    text = re.sub(f'("{package}": )"[^"]*"', r'\1"3.5"', now).replace("10.0", "9.0").replace(" 10", " 9")
+    data = json.loads(text)
+    if other_card:  # the newest session is another card's, with the present packages
+        [note] = json.loads(now)["runs"].values()
+        data["runs"][NEWER] = {**note, "gpu_uuid": "GPU-other"}
+        for test in data["tests"].values():
+            sessions = test["measurements"]["main"]["time"]["sessions"]
+            sessions.append({**sessions[0], "run": NEWER})
+    path.write_text(json.dumps(data))
     project.commit({})
 
 
-@pytest.mark.parametrize("package", ["triton", "python"])
-def test_processes_confirm_that_packages_moved_a_time(project: Project, package: str) -> None:
+@pytest.mark.parametrize(("package", "other_card"), [("triton", False), ("python", False), ("python", True)])
+def test_processes_confirm_that_packages_moved_a_time(
+    project: Project, package: str, other_card: bool
+) -> None:
     """Time a third process if old and new code are alike, and the baseline is of another version."""
     project.git("checkout", "--quiet", "--", "kernels.py")
-    commit_faster_baseline(project, package)
+    commit_faster_baseline(project, package, other_card=other_card)
     project.session()
     assert len(project.compared()["test_k"].log_ratios) == 2
     assert project.settlements()["test_k"].fresh_us == (10.0,) * 3
