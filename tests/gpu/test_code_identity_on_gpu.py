@@ -79,10 +79,7 @@ def code_in_fresh_process(folder: Path, script: str, factor: str = "2.0") -> lis
 
 @pytest.mark.parametrize(
     "script",
-    [
-        TRITON,
-        pytest.param(INLINE, marks=pytest.mark.skipif(nvcc.find() is None, reason="needs nvcc")),
-    ],
+    [TRITON, pytest.param(INLINE, marks=pytest.mark.skipif(nvcc.find() is None, reason="needs nvcc"))],
     ids=["triton", "load_inline"],
 )
 def test_hash_changes_with_one_constant_only(tmp_path: Path, script: str) -> None:

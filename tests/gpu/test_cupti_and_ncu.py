@@ -20,9 +20,7 @@ FACTS = [
 STREAMED = ("square_torch", "square_triton", "softmax", "entropy", "sum_rows")
 """Kernels that read 134 MB once: more than twice the size of L2."""
 
-pytestmark = [
-    pytest.mark.skipif(find_ncu() is None, reason="needs ncu"),
-]
+pytestmark = [pytest.mark.skipif(find_ncu() is None, reason="needs ncu")]
 
 
 @pytest.fixture(scope="module")

@@ -55,12 +55,7 @@ def test_driver_agrees_on_a_product(size: tuple[int, int, int], tile: Tile) -> N
     m, n, k = size
     a, b, c = (torch.zeros(shape, device="cuda", dtype=torch.bfloat16) for shape in ((m, k), (k, n), (m, n)))
     args = (a, b, c, m, n, k, *a.stride(), *b.stride(), *c.stride())
-    blocks = {
-        "BLOCK_M": tile.rows,
-        "BLOCK_N": tile.columns,
-        "BLOCK_K": tile.depth,
-        "GROUP_M": GROUP_ROWS,
-    }
+    blocks = {"BLOCK_M": tile.rows, "BLOCK_N": tile.columns, "BLOCK_K": tile.depth, "GROUP_M": GROUP_ROWS}
     options = {"num_warps": tile.num_warps, "num_stages": tile.num_stages}
     grid = (triton.cdiv(m, tile.rows) * triton.cdiv(n, tile.columns),)
     launched = matmul_kernel[grid](*args, **blocks, **options)
@@ -72,12 +67,7 @@ def test_compiling_for_another_gpu_leaves_this_one_usable() -> None:
     y = torch.empty_like(x)
     args = (y, x, 1024, 1024, 1024)
     compile_static(
-        square_kernel,
-        ("sm_80", "sm_120"),
-        signature=None,
-        args=args,
-        constexprs={"BLOCK": 1024},
-        options={},
+        square_kernel, ("sm_80", "sm_120"), signature=None, args=args, constexprs={"BLOCK": 1024}, options={}
     )
     square_kernel[(1,)](*args, BLOCK=1024)
     torch.testing.assert_close(y, x * x)

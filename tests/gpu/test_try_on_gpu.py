@@ -53,10 +53,7 @@ def test_slow_solution_is_accepted_and_slower() -> None:
 
 @pytest.mark.parametrize(
     ("body", "reason"),
-    [
-        ("os.kill(os.getpid(), 11)", "ended its process by signal 11"),
-        ("return x[:-1]", "shape"),
-    ],
+    [("os.kill(os.getpid(), 11)", "ended its process by signal 11"), ("return x[:-1]", "shape")],
 )
 def test_broken_solution_has_a_clear_reason(tmp_path: Path, body: str, reason: str) -> None:
     solution = tmp_path / "broken.py"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.skipif(
         not (shutil.which("ncu") or Path("/usr/local/cuda/bin/ncu").exists()), reason="needs ncu"
-    ),
+    )
 ]
 TEST = """
 import torch

@@ -116,11 +116,7 @@ def test_element_that_is_never_written_fails(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize(
     ("written", "failure"),
-    [
-        (4, ""),
-        (3, "100 of 400 elements are never written"),
-        (5, "has shape [8, 100], the reference [4"),
-    ],
+    [(4, ""), (3, "100 of 400 elements are never written"), (5, "has shape [8, 100], the reference [4")],
     ids=["valid part", "less", "more"],
 )
 def test_reference_may_return_only_the_valid_part(written: int, failure: str) -> None:

@@ -56,9 +56,7 @@ def workers(folder: Path) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(autouse=True)
-def _in_the_project(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, _seed_restored: None
-) -> Iterator[None]:
+def _in_the_project(folder: Path, monkeypatch: pytest.MonkeyPatch, _seed_restored: None) -> Iterator[None]:
     monkeypatch.chdir(folder)
     yield
     git(folder, "checkout", "-q", ".")
