@@ -263,11 +263,7 @@ OLD = "20261101-120000-aaaa"
     ids=["commit", "newer", "same-baseline"],
 )
 def test_replay_keeps_the_settlements_of_the_newest_recording(
-    pytester: pytest.Pytester,
-    add_recording: AddRecording,
-    newer: bool,
-    sessions: tuple[str, ...],
-    used: bool,
+    pytester: pytest.Pytester, add_recording: AddRecording, newer: bool, sessions: tuple[str, ...], used: bool
 ) -> None:
     store = BaselineStore(pytester.path / "baselines")
     accept(run(record("test_k.py::test_k", main=measured(5.3)), id=OLD), store, "all", 0.0)

@@ -72,15 +72,13 @@ def test_time_with_the_choice_of_the_baseline_tells_a_flip_from_a_slower_kernel(
 
 
 def test_choice_is_compared_with_that_of_old_code_if_a_user_named_it() -> None:
-    against = AgainstTiming(
-        ref="python:old", commit="", log_ratios=(0.1, 0.1), new_us=9.0, autotuned=(LARGE,)
-    )
+    against = AgainstTiming(ref="old", commit="", log_ratios=(0.1, 0.1), new_us=9.0, autotuned=(LARGE,))
     measured = Measurement(
         timing=replace(timed(SMALL, time_us=9.0), baseline_choice_us=9.1),
         settlement=Settlement(how="in turn", against=against),
     )
     (found,) = verdict(record(main=measured), stored((SMALL,))).findings
-    chosen = "autotuner chose BLOCK 64, num_warps 4; python:old's BLOCK 128, num_warps 8"
+    chosen = "autotuner chose BLOCK 64, num_warps 4; old's BLOCK 128, num_warps 8"
     assert found.line.startswith(f"{chosen}; 10.5 % slower: ")
 
 

@@ -23,8 +23,7 @@ def test_packages_that_launch_kernels_have_versions(monkeypatch: pytest.MonkeyPa
 
     def distributions(name: str) -> list[SimpleNamespace]:
         origin = {"mine": '{"url": "file:///repo"}', "liger-kernel": '{"url": "https://x/y.whl"}'}.get(name)
-        one = SimpleNamespace(name=name, version="1.2", read_text=lambda _: origin)
-        return [] if name == "loose" else [one, one]
+        return [SimpleNamespace(name=name, version="1.2", read_text=lambda _: origin)] * 2 * (name != "loose")
 
     names = {"liger": "liger-kernel", "cupy": "cupy-cuda13x", "mine": "mine", "yaml": "PyYAML"}
     monkeypatch.setattr(packages, "distributions", distributions)
@@ -35,12 +34,11 @@ def test_packages_that_launch_kernels_have_versions(monkeypatch: pytest.MonkeyPa
         "yaml": loaded("yaml"),
         "mine": loaded("mine", "torch"),  # installed from a folder: each commit has another version
         "loose": loaded("loose", "torch"),  # copied there
-        "quack": loaded("quack", "torch"),  # without a `top_level.txt`
+        "tk": loaded("tk", "torch"),  # without a `top_level.txt`
         "kernels": loaded("kernels", "torch", place="/repo"),
         "torch.nn": loaded("torch.nn", "torch"),
     }
-    launching = ["cupy-cuda13x", "liger-kernel", "quack"]
-    assert packages.launching_packages(modules) == dict.fromkeys(launching, "1.2")
+    assert packages.launching_packages(modules) == {"cupy-cuda13x": "1.2", "liger-kernel": "1.2", "tk": "1.2"}
 
 
 def test_allocator_settings_are_a_part_of_the_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:
