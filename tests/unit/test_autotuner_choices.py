@@ -14,7 +14,7 @@ from run_builders import record, timing
 
 SMALL = "scale: BLOCK: 64, num_warps: 4, num_stages: 3"
 LARGE = "scale: BLOCK: 128, num_warps: 8, num_stages: 3"
-TWO_KEYS = "mm: B: 32", "mm: B: 64"
+KEYS = "mm: B: 16", "mm: B: 32", "mm: B: 64"
 SAID = "autotuner chose BLOCK 64, num_warps 4; the baseline's BLOCK 128, num_warps 8"
 
 
@@ -56,8 +56,8 @@ def timed(*autotuned: str, time_us: float = 5.3) -> Timing:
             [("sum: BLOCK: 8, SPLIT: 2",)],
             "autotuner chose EVEN True, SPLIT none; the baseline's EVEN none, SPLIT 2",
         ),
-        (TWO_KEYS, [("mm: B: 128", "mm: B: 64")], "autotuner chose B 32 for mm; the baseline's B 128"),
-        (TWO_KEYS, [("mm: B: 64",)], "autotuner chose B 32 for mm; the baseline's B 64"),
+        (KEYS, [("mm: B: 16", "mm: B: 48", "mm: B: 64")], "autotuner chose B 32 for mm; the baseline's B 48"),
+        (KEYS[1:], [("mm: B: 64",)], "autotuner chose B 32 for mm; the baseline's B 64"),
     ],
 )
 def test_choice_that_no_session_has_is_shown_by_what_differs(
