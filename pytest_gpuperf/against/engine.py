@@ -21,7 +21,7 @@ from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.against.side_process import CRASH, GOING_S, LostError, SideProcess
 from pytest_gpuperf.against.sides import Sides
 from pytest_gpuperf.against.turns import RestartResult, Turns
-from pytest_gpuperf.against.worktree import old_tree
+from pytest_gpuperf.against.worktree import link_ignored, old_tree
 from pytest_gpuperf.processes.signals import signals_held_off
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.records.files import show_path
@@ -229,14 +229,15 @@ class Engine:
                 if commit.id:
                     assert repository is not None
                     old = stack.enter_context(old_tree(repository, commit))
-                if old is not None and self._command:
-                    begin = time.monotonic()
-                    try:
-                        with self._progress(f"gpuperf_build of {commit}") as show:
-                            environment, told = self._invocation.environment, partial(show, "builds")
-                            built = build(old, commit, self._command, self._capability, environment, told)
-                    finally:
-                        self.built_s += time.monotonic() - begin
+                    if self._command:
+                        begin = time.monotonic()
+                        try:
+                            with self._progress(f"gpuperf_build of {commit}") as show:
+                                environment, told = self._invocation.environment, partial(show, "builds")
+                                built = build(old, commit, self._command, self._capability, environment, told)
+                        finally:
+                            self.built_s += time.monotonic() - begin
+                    link_ignored(repository, old)
                 sides = Sides(self._root, commit.python, old, built, self._invocation, folder)
                 self._trees[commit.id] = stack.pop_all(), sides
         return self._trees[commit.id][1]

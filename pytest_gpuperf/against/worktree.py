@@ -43,9 +43,6 @@ class OldTree:
 def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
     """Check a commit out while the block runs.
 
-    Python may import files that git ignores: modules that a build generates, compiled extensions. They are
-    linked from the checkout: nothing is built again.
-
     Raises:
         GpuperfError: git cannot make a worktree.
     """
@@ -65,7 +62,6 @@ def old_tree(repository: Repository, commit: Commit) -> Iterator[OldTree]:
                 f"git cannot check {commit} out into {folder}: {error}",
                 next_step="TMPDIR names a folder with more room",
             ) from None
-        _link_ignored(repository, tree)
         yield replace(tree, lacks=_submodules(repository, commit))
     finally:
         with signals_held_off():
@@ -98,7 +94,11 @@ def _submodules(repository: Repository, commit: Commit) -> str:
     return f" (git checks out no submodule of it: {', '.join(names)})" if names else ""
 
 
-def _link_ignored(repository: Repository, tree: OldTree) -> None:
+def link_ignored(repository: Repository, tree: OldTree) -> None:
+    """Link files that git ignores and Python may import from the checkout: generated modules, extensions.
+
+    A build runs before: it could write through a link into the checkout, or take new code into its packages.
+    """
     try:
         which = ("--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
         listed = repository.git("ls-files", "-z", *which)
@@ -108,6 +108,5 @@ def _link_ignored(repository: Repository, tree: OldTree) -> None:
         # A slash ends the name of a folder that git ignores as a whole: a virtual environment, a build.
         if not name.endswith((*IMPORTABLE, ".egg-info/")):
             continue
-        link = tree.root / name
-        if link.parent.is_dir() and not link.exists():
-            link.symlink_to(repository.root / name)
+        with suppress(OSError):  # the commit has that file, or not that folder
+            (tree.root / name).symlink_to(repository.root / name)

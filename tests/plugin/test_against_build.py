@@ -93,6 +93,16 @@ def test_an_extension_is_built_once_for_a_commit(project: Project) -> None:
     assert (built / build.DONE).stat().st_mtime_ns == before
 
 
+def test_a_build_sees_no_file_that_git_ignores_in_the_checkout(project: Project) -> None:
+    """It would take the library of new code for a part of old code, or write into the checkout."""
+    in_place(project)
+    project.write({"fast/data.so": "new"})
+    project.session("-ogpuperf_build=/bin/sh -c 'cp -rL fast {prefix}; echo old > fast/data.so'")
+    found = project.settlements()["test_k"]
+    assert (found.how, "ModuleNotFoundError" in found.reason) == ("fresh", True), found.reason
+    assert (project.root / "fast/data.so").read_text() == "new"
+
+
 def test_an_installed_copy_is_new_code_next_to_built_old_code(project: Project) -> None:
     site = project.root.parent / "site"
     command = [word.replace("{prefix}", str(site)) for word in INSTALL.split()]

@@ -13,7 +13,7 @@ import pytest
 
 from against_project import Project
 from pytest_gpuperf.against.git import Commit, Repository
-from pytest_gpuperf.against.worktree import old_tree
+from pytest_gpuperf.against.worktree import link_ignored, old_tree
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.processes.git import GitError
 
@@ -133,6 +133,7 @@ def test_generated_modules_and_compiled_extensions_are_linked(project: Project) 
     ignored = ("pkg/_version.py", "pkg/_C.so", "pkg/weights.bin", "build/made.py", "new/_version.py")
     project.write(dict.fromkeys(ignored, "x"))
     with old_tree(repository(project), head(project)) as old:
+        link_ignored(repository(project), old)
         assert [name for name in ignored if (old.root / name).exists()] == ["pkg/_version.py", "pkg/_C.so"]
     assert (project.root / "pkg" / "_C.so").read_text() == "x"
 
@@ -144,6 +145,7 @@ def test_old_tracked_file_is_not_replaced_by_a_link(project: Project) -> None:
     project.commit({".gitignore": "_version.py\n"})
     project.write({"_version.py": "new"})
     with old_tree(repository(project), old_commit) as old:
+        link_ignored(repository(project), old)
         assert (old.root / "_version.py").read_text() == "old"
 
 
