@@ -104,8 +104,8 @@ class Repository:
         except (GitError, ValueError) as error:
             raise GpuperfError(f"no old code: {error}", next_step="commit the baseline file") from None
         commit, _, parents = found[-1].partition(" ") if found else ("", "", "")
-        # The first commit of a shallow clone seems to bring all files.
-        if shallow and not parents:
+        # A shallow clone may end before the measured commit, and its first one seems to bring all files.
+        if shallow and (is_commit or not parents):
             raise GpuperfError(f"the code of run {run} is not in this shallow clone", next_step=UNSHALLOW)
         if not _ID.fullmatch(commit):
             raise GpuperfError(f"no commit brought run {run} into {name}")

@@ -82,13 +82,15 @@ def test_a_baseline_that_is_not_committed_has_no_old_code(project: Project) -> N
     assert why(project, note) == f"the session of run {RUN} is not committed; commit {FILE}"
 
 
-def test_a_shallow_clone_has_no_old_code(project: Project, tmp_path: Path) -> None:
-    """Its only commit seems to bring the baseline, with the code of today."""
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_shallow_clone_has_no_old_code(project: Project, tmp_path: Path, depth: int) -> None:
+    """Its only commit, or that of the baseline, may have the code of today."""
     measured = project.git("rev-parse", "HEAD")
-    project.commit({FILE: RUN})
     project.commit({"kernels.py": "slower = 1\n"})
+    project.commit({FILE: RUN})
+    project.commit({"kernels.py": "slower = 2\n"})
     clone = tmp_path / "clone"
-    project.git("clone", "--quiet", "--depth=1", f"file://{project.root}", str(clone))
+    project.git("clone", "--quiet", f"--depth={depth}", f"file://{project.root}", str(clone))
     assert why(project, RunNote(commit=measured, dirty=False), clone) == (
         f"the code of run {RUN} is not in this shallow clone; fetch-depth: 0 in actions/checkout, or "
         "git fetch --unshallow"
