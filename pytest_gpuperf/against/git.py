@@ -77,7 +77,7 @@ class Repository:
                 next_step=self._suggest(ref),
             ) from None
 
-    def old_code(self, run: str, note: RunNote, file: Path, folder: Path) -> Commit:
+    def old_code(self, run: str, note: RunNote, file: Path) -> Commit:
         """Find the code of a session of a baseline: only ancestors of HEAD.
 
         It is the commit that was measured, if no file differed from it; else the oldest one whose baselines
@@ -86,21 +86,20 @@ class Repository:
         Args:
             run: Id of its run.
             note: What the baseline has of the run.
-            file: The baseline file.
-            folder: The folder of all baselines: the file may have had another name in it.
+            file: The baseline file, which may have had another name and folder.
 
         Raises:
             GpuperfError: There is none.
         """
         shallow = self._lines("rev-parse", "--is-shallow-repository") == ["true"]
         try:
-            name, within = (one.resolve().relative_to(self.root).as_posix() for one in (file, folder))
+            name = file.resolve().relative_to(self.root).as_posix()
             if run not in self.git("show", f"HEAD:{name}"):
                 raise GpuperfError(f"the session of run {run} is not committed", next_step=f"commit {name}")
             is_commit = note.dirty is False and _ID.fullmatch(note.commit)
             if is_commit and self._lines("merge-base", note.commit, "HEAD") == [note.commit]:
                 return Commit(note.commit[:7], note.commit)
-            found = self.git("log", f"-S{run}", "--format=%H %P", "HEAD", "--", within).splitlines()
+            found = self.git("log", f"-S{run}", "--format=%H %P", "HEAD", "--", "*.json").splitlines()
         except (GitError, ValueError) as error:
             raise GpuperfError(f"no old code: {error}", next_step="commit the baseline file") from None
         commit, _, parents = found[-1].partition(" ") if found else ("", "", "")

@@ -225,7 +225,7 @@ class Settler:
         if (file, run) not in self._codes:
             note = self._expected.runs(nodeid).get(run, RunNote())
             try:
-                self._codes[file, run] = self._repository.old_code(run, note, file, store.root)
+                self._codes[file, run] = self._repository.old_code(run, note, file)
             except GpuperfError as error:
                 self._codes[file, run] = str(error)
         return self._codes[file, run]

@@ -27,8 +27,7 @@ def project(tmp_path: Path) -> Project:
 
 def old(project: Project, note: RunNote, root: Path | None = None) -> str:
     repository = Repository.around(root or project.root)
-    folder = repository.root / "baselines"
-    return repository.old_code(RUN, note, next(folder.glob("*/*")), folder).id
+    return repository.old_code(RUN, note, next(repository.root.glob("*/nvidia-h200/*"))).id
 
 
 def why(project: Project, note: RunNote, root: Path | None = None) -> str:
@@ -51,9 +50,10 @@ def test_without_a_clean_commit_the_baselines_first_one_counts(project: Project,
     assert old(project, RunNote(commit=measured, dirty=dirty)) == brought
 
 
-def test_a_renamed_baseline_keeps_its_first_commit(project: Project) -> None:
+@pytest.mark.parametrize("move", [(FILE, "baselines/nvidia-h200/test_renamed.json"), ("baselines", "perf")])
+def test_a_renamed_baseline_keeps_its_first_commit(project: Project, move: tuple[str, str]) -> None:
     brought = project.commit({FILE: RUN})
-    project.git("mv", FILE, "baselines/nvidia-h200/test_renamed.json")
+    project.git("mv", *move)
     project.commit({"kernels.py": "slower = 1\n"})
     assert old(project, RunNote()) == brought
 
@@ -100,4 +100,4 @@ def test_a_shallow_clone_has_no_old_code(project: Project, tmp_path: Path, depth
 def test_a_baseline_outside_of_the_repository_has_no_old_code(project: Project) -> None:
     repository, outside = Repository.around(project.root), project.root.parent
     with pytest.raises(GpuperfError, match="no old code: "):
-        repository.old_code(RUN, RunNote(), outside / "test_k.json", outside)
+        repository.old_code(RUN, RunNote(), outside / "test_k.json")
