@@ -91,16 +91,18 @@ class Repository:
         Raises:
             GpuperfError: There is none.
         """
+        if not file.resolve().is_relative_to(self.root):
+            raise GpuperfError("no old code: the baseline lies outside of the repository")
+        name = file.resolve().relative_to(self.root).as_posix()
         shallow = self._lines("rev-parse", "--is-shallow-repository") == ["true"]
         try:
-            name = file.resolve().relative_to(self.root).as_posix()
             if run not in self.git("show", f"HEAD:{name}"):
                 raise GpuperfError(f"the session of run {run} is not committed", next_step=f"commit {name}")
             is_commit = note.dirty is False and _ID.fullmatch(note.commit)
             if is_commit and self._lines("merge-base", note.commit, "HEAD") == [note.commit]:
                 return Commit(note.commit[:7], note.commit)
             found = self.git("log", f"-S{run}", "--format=%H %P", "HEAD", "--", "*.json").splitlines()
-        except (GitError, ValueError) as error:
+        except GitError as error:
             raise GpuperfError(f"no old code: {error}", next_step="commit the baseline file") from None
         commit, _, parents = found[-1].partition(" ") if found else ("", "", "")
         # A shallow clone may end before the measured commit, and its first one seems to bring all files.
