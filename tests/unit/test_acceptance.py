@@ -132,9 +132,7 @@ def test_changed_takes_values_beyond_their_tolerance(store: BaselineStore, now: 
     ],
     ids=["no time", "no counters"],
 )
-def test_new_takes_values_without_a_baseline(
-    store: BaselineStore, before: Measurement, now: Measurement
-) -> None:
+def test_new_takes_what_has_no_baseline(store: BaselineStore, before: Measurement, now: Measurement) -> None:
     accepted(store, run(record(main=before)))
     second = run(record(main=now), id="second")
     assert [entry.kind for entry in plan(second, store, "all", 5.0).entries] == ["new"]

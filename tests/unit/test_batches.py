@@ -85,10 +85,7 @@ def test_cold_time_has_no_flush(gpu: SimulatedGpu, stamps: Any) -> None:
     assert tuple(batch.run()) == block(3, clock(stamps))
     both = ", ".join(around(stamps, *["fill 7", "k 3"] * 4))
     flushes = ", ".join(around(stamps, *["fill 7"] * 4))
-    assert [step for step in gpu.log if step.startswith("graph")] == [
-        f"graph of {flushes}",
-        f"graph of {both}",
-    ]
+    assert [step for step in gpu.log if "graph" in step] == [f"graph of {flushes}", f"graph of {both}"]
 
 
 def test_queued_time_is_between_the_events_of_each_call(gpu: SimulatedGpu, stamps: Any) -> None:
@@ -113,9 +110,7 @@ def test_host_time_is_that_of_one_call(gpu: SimulatedGpu) -> None:
     assert gpu.log == ["synchronize", *["k 3"] * 4, "synchronize"]
 
 
-def test_host_time_waits_for_the_value_of_the_last_call(
-    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_host_time_waits_for_the_last_value(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     values: list[object] = []
     monkeypatch.setattr(batches, "finish", lambda value=None: values.append(value))
     HostBatch(lambda: "value", 2).run()
@@ -215,9 +210,7 @@ def test_replay_is_timed_without_the_hosts_launch(gpu: SimulatedGpu) -> None:
     assert replay_us(graph) == pytest.approx(7)
 
 
-def test_call_that_synchronises_cannot_be_captured(
-    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_synchronising_call_cannot_be_captured(gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[tuple[int, tuple[int, int]]] = []
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     monkeypatch.setattr(
@@ -253,9 +246,7 @@ def test_capture_of_nothing_is_refused() -> None:
 @pytest.mark.parametrize(
     ("host_us", "blocked_us"), [(1.0, 20_000), (30_000.0, 300_000), (1e6, 500_000)], ids=str
 )
-def test_call_that_waits_is_found(
-    gpu: SimulatedGpu, *, waits: bool, host_us: float, blocked_us: float
-) -> None:
+def test_waiting_call_is_found(gpu: SimulatedGpu, *, waits: bool, host_us: float, blocked_us: float) -> None:
     def fn() -> None:
         gpu.now += host_us - 1
         gpu.launch(0)

@@ -125,9 +125,7 @@ def test_uses_share_one_attachment(cupti: FakeCupti) -> None:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_exception_detaches_cupti(
-    cupti: FakeCupti, use: Callable[[], AbstractContextManager[object]]
-) -> None:
+def test_error_detaches_cupti(cupti: FakeCupti, use: Callable[[], AbstractContextManager[object]]) -> None:
     with pytest.raises(ZeroDivisionError), OWNER.kept(), use():
         raise ZeroDivisionError
     assert (cupti.finalised, cupti.subscriber, cupti.kinds) == (1, 0, set())
@@ -190,9 +188,7 @@ def test_torch_profiler_of_a_callable_can_subscribe(cupti: FakeCupti, client: Cl
     assert torch.autograd.profiler.profile.__init__ is make
 
 
-def test_watch_does_not_begin_once_proton_is_imported(
-    cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_watch_begins_once_proton_is_imported(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton.profiler", sys)
     with pytest.raises(CuptiError, match="proton is imported"), watched():
         raise AssertionError

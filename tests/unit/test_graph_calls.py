@@ -73,14 +73,8 @@ def test_sample_has_the_last_call_and_all_kinds(driver: Driver, monkeypatch: pyt
     numbers = itertools.count()
     calls = capture(driver, lambda: driver.kernel("work" if next(numbers) == 17 else "idle!"), 100)
     found = verifier.reruns_of(batch_of(calls, at_places=[lambda: None] * 3))
-    in_graph = [not one.live for one in found]
-    assert in_graph == [
-        True,
-        False,
-        False,
-        *[True] * (verifier.RERUN_CALLS - 1),
-        *[False] * verifier.PLAIN_CALLS,
-    ]
+    kept = [not one.live for one in found]
+    assert kept == [True, False, False, *[True] * (verifier.RERUN_CALLS - 1), *[False] * verifier.PLAIN_CALLS]
     for one in (found[0], found[3]):
         one._call()
     assert driver.launched == [["idle!"], ["work"]]

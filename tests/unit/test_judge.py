@@ -56,9 +56,7 @@ def test_other_kernel_at_the_same_time_passes_with_a_remark() -> None:
 def test_moved_counter_alone_passes_and_is_shown_with_a_change_of_time() -> None:
     known = baseline(5.3, {"l2_hit_rate": 80})
     assert verdict(record(main=measured(5.3, {"l2_hit_rate": 40.0})), known).findings == ()
-    (finding,) = verdict(
-        record(main=in_turn(measured(4.0, {"l2_hit_rate": 40.0}), -0.3, -0.3)), known
-    ).findings
+    (finding,) = verdict(record(main=in_turn(measured(4.0, {"l2_hit_rate": 40}), -0.3, -0.3)), known).findings
     assert finding.status is Status.IMPROVED
     assert finding.details[0].startswith("l2_hit_rate")
 
@@ -132,9 +130,7 @@ def test_kernel_time_of_a_call_that_waits_is_judged() -> None:
 
 @pytest.mark.parametrize("known", [KERNELS, baseline_of("host", "host"), baseline_of("queued")])
 def test_time_of_the_host_in_place_of_cupti_is_never_judged(known: TestBaseline) -> None:
-    now = waiting(
-        500.0, mode="host", source="host", other=OtherTime(not_recorded="torch.profiler holds CUPTI")
-    )
+    now = waiting(500, mode="host", source="host", other=OtherTime(not_recorded="torch.profiler holds CUPTI"))
     result = verdict(record(main=now), known)
     assert result.status is Status.INCONCLUSIVE
     assert result.findings[0].line.startswith("the time was taken host by host (it synchronises, ")

@@ -127,11 +127,7 @@ def test_counters_read_in_the_same_way_are_compared() -> None:
 @pytest.mark.parametrize(
     ("launches", "regex", "said"),
     [
-        (
-            "last",
-            "gemm",
-            "counters are of launches=last of kernels='gemm', the baseline's of launches=first of ",
-        ),
+        ("last", "gemm", "counters are of launches=last of kernels='gemm', the baseline's of launches=first"),
         ("first", "", "counters are of launches=first of all kernels, the baseline's of launches=first of k"),
         ("", "gemm", "counters are of launches=all of kernels='gemm', the baseline's of launches=first of "),
         ("first", "gemm", ""),

@@ -38,9 +38,7 @@ def test_nothing_is_replaced_at_first() -> None:
         (torch.Tensor, "zero_", "torch.Tensor.zero_"),
     ],
 )
-def test_replaced_function_is_named(
-    owner: object, name: str, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replacement_is_named(owner: object, name: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = Originals()
     monkeypatch.setattr(owner, name, replacement)
     assert before.patched() == f"{shown} (replaced by replacement in test_originals.py)"

@@ -171,9 +171,7 @@ def test_fresh_processes_settle_what_cannot_be_timed_in_turn(us: tuple[float, ..
 
 
 @given(st.lists(st.floats(1.5, 40), min_size=3, max_size=3), st.booleans())
-def test_fresh_processes_on_another_machine_need_a_larger_change(
-    changes_pct: list[float], same: bool
-) -> None:
+def test_fresh_processes_on_another_machine_need_a_large_change(changes_pct: list[float], same: bool) -> None:
     settlement = fresh(*(5.3 * math.exp(pct / 100) for pct in changes_pct))
     found = settled(settlement, driver="580" if same else "590")
     least = 0.5 if same else 100 * math.log1p(MACHINE_PCT / 100)

@@ -385,9 +385,7 @@ def test_time_by_events_keeps_its_spread_next_to_places(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("mode", "source"), [("hot", "events"), ("cold", "cupti")])
-def test_model_of_another_mode_or_source_is_not_taken(
-    bench: Bench, mode: TimingMode, source: TimingSource
-) -> None:
+def test_model_of_another_kind_is_not_taken(bench: Bench, mode: TimingMode, source: TimingSource) -> None:
     model = ClockModel(cycles=2000.0, fixed_us=3.0, reference_mhz=2000.0)
     batch = Blocks(lambda _: 5.0, mhz=lambda _: 2000.0, recorded_us=4.5)
     found = bench.time(batch, known=KnownTime(mode, source, model))
@@ -418,9 +416,7 @@ def test_time_of_the_other_source_has_its_own_clock(bench: Bench) -> None:
     clocks = itertools.chain([1500.0] * 10, itertools.repeat(2000.0))
     batch = Blocks(lambda _: 5.0, mhz=lambda _: next(clocks), recorded_us=4.5)
     batch.recorded_mhz = 1800.0
-    found = replace(
-        bench.time(batch), clock_model=ClockModel(cycles=4500.0, fixed_us=2.0, reference_mhz=1800.0)
-    )
+    found = replace(bench.time(batch), clock_model=ClockModel(cycles=4500, fixed_us=2.0, reference_mhz=1800))
     other = found.by("events")
     assert other is not None
     assert (found.source, found.sm_clock_mhz) == ("cupti", 1800)
