@@ -80,10 +80,7 @@ def read_all(measured: Run, store: BaselineStore) -> None:
         judge(test, measured=Expected(known.tests.get(test.nodeid), origin, 0.0, HINTS))
     for command in COMMANDS:
         result = gpuperf(*command.split())
-        assert result.exception is None or isinstance(result.exception, SystemExit), (
-            command,
-            result.exception,
-        )
+        assert isinstance(result.exception, SystemExit | None), (command, result.exception)
     accept(measured, store, "all", 5.0)
 
 

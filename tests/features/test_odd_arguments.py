@@ -65,9 +65,7 @@ SCALARS = st.one_of(
     st.floats(),
     st.complex_numbers(),
     st.text(alphabet=st.characters(codec=None)),
-    st.sampled_from(
-        ["", "(", "a{99999999999}", "waves > 1", "main", "hot", "sol", "\ud800", "\0", "x" * 500]
-    ),
+    st.sampled_from(["", "(", "a{99999999999}", "waves > 1", "main", "hot", "sol", "\ud800", "\0", "x" * 99]),
     st.binary(),
     st.fractions(),
     st.sampled_from([np.float32(3), np.bool_(1), np.arange(3), torch.ones(2), torch.ones(1, device="meta")]),

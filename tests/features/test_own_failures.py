@@ -123,9 +123,7 @@ EACH = [
     Broken("pytest_gpuperf.session.run_report.find_old", FINISH),
     Broken("pytest_gpuperf.session.run_report.accept", FINISH, status=4, arguments=("--gpuperf-update=new",)),
     Broken("pytest_gpuperf.features.github.step_summary.write_markdown", FINISH),
-    Broken(
-        "pytest_gpuperf.features.page.page.page_pieces", FINISH, arguments=("--gpuperf-html=report.html",)
-    ),
+    Broken("pytest_gpuperf.features.page.page.page_pieces", FINISH, arguments=("--gpuperf-html=r.html",)),
     Broken(
         "pytest_gpuperf.features.export.verdict_json.write_verdicts",
         FINISH,

@@ -67,9 +67,7 @@ def measure(project: Project, *arguments: str) -> subprocess.CompletedProcess[st
 @pytest.mark.parametrize(
     ("steps", "outcome"), [(4000, Outcome.PASS), (4080, Outcome.REGRESSED), (3920, Outcome.IMPROVED)]
 )
-def test_two_percent_is_detected_and_unchanged_code_passes(
-    tmp_path: Path, steps: int, outcome: Outcome
-) -> None:
+def test_two_percent_is_found_and_unchanged_code_passes(tmp_path: Path, steps: int, outcome: Outcome) -> None:
     found = compared(tmp_path, steps)
     decision = decide_restarts(found.log_ratios, final=True)
     assert decision.outcome is outcome
@@ -92,9 +90,7 @@ def test_a_library_of_another_environment_is_compared(tmp_path: Path, steps: int
 
 
 @pytest.mark.parametrize("tool", ["setuptools", "scikit_build_core"])
-def test_an_extension_is_built_for_old_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
-) -> None:
+def test_extension_is_built_for_old_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
     """Install an extension, and another one of twice the steps; `gpuperf_build` builds old code once."""
     pytest.importorskip(tool)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

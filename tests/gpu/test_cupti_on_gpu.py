@@ -137,9 +137,7 @@ def test_graphs_stay_fast_after_profiling(counters: CuptiCounters, x: torch.Tens
     assert node_us(graph) == pytest.approx(before, abs=0.05)
 
 
-def test_range_profiler_is_refused_while_torch_profiler_runs(
-    counters: CuptiCounters, x: torch.Tensor
-) -> None:
+def test_range_profiler_is_refused_under_torch_profiler(counters: CuptiCounters, x: torch.Tensor) -> None:
     call = call_of(lambda: torch.square(x))
     with (
         torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]),

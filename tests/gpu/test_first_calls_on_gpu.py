@@ -137,9 +137,7 @@ def test_product(gpuperf):
 
 
 @pytest.mark.parametrize(("flip", "chosen"), [(FLIP, "BLOCK 32"), (TEMPLATE_FLIP, "*BLOCK_M 32*")])
-def test_choice_of_the_baseline_is_timed_in_the_new_code(
-    pytester: pytest.Pytester, flip: str, chosen: str
-) -> None:
+def test_baseline_choice_is_timed_in_the_new_code(pytester: pytest.Pytester, flip: str, chosen: str) -> None:
     pytester.makepyfile(test_flip=flip)
     options = ("--gpuperf", "--gpuperf-counters=off", "-o", "gpuperf_settle_seconds=0", "-v")
     pytester.runpytest_subprocess(*options, "--gpuperf-update=all").assert_outcomes(passed=1)

@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_new_suite_is_measured_then_replayed(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_suite_measures_and_replays(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpuperf("init").exit_code == 0
     measured = pytester.runpytest_subprocess("--gpuperf", "perf", "--gpuperf-update=new")
     measured.assert_outcomes(passed=2)

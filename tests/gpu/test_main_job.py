@@ -111,9 +111,7 @@ def test_compiled(gpuperf, x):
     )
     result.assert_outcomes(passed=4, failed=5)
     result.stdout.fnmatch_lines(["*ncu *profiles 9 tests: done in*"])
-    result.stdout.fnmatch_lines(
-        ["*no kernel of steps was profiled for the regex 'nothing_like_it'*steps_kernel*"]
-    )
+    result.stdout.fnmatch_lines(["*no kernel of steps was profiled for * 'nothing_like_it'*steps_kernel*"])
     result.stdout.fnmatch_lines(["*no value for the metric 'launch__registers_per_warp'*"])
     result.stdout.fnmatch_lines(["*registers_per_thread * limit <= 1*"])
     result.stdout.fnmatch_lines(["*never written*"])

@@ -95,9 +95,7 @@ def test_change_pays_at_every_size_above_the_break_even(
         (([1], [1], 1, -8), "a launch of -8 µs"),
     ],
 )
-def test_invalid_numbers_are_refused(
-    arguments: tuple[list[float], list[float], float, float], said: str
-) -> None:
+def test_bad_numbers_are_refused(arguments: tuple[list[float], list[float], float, float], said: str) -> None:
     with pytest.raises(GpuperfError, match=said):
         break_even(*arguments)
 

@@ -109,9 +109,7 @@ def test_change_has_a_size_and_a_direction(
         ("l2_hit_rate", 50.0, 49.9, True),  # 0.2 % of the value, and 0.1 points
     ],
 )
-def test_rounding_is_not_visibly_worse(
-    metric: str, old: float | str, new: float | str, worse: bool | None
-) -> None:
+def test_rounding_is_not_worse(metric: str, old: float | str, new: float | str, worse: bool | None) -> None:
     assert visibly_worse(change_of(metric, old, new)) is worse
 
 

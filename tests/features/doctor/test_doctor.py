@@ -98,9 +98,7 @@ def test_problem_is_the_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_doctor("--json").exit_code == 1
 
 
-def test_check_that_raises_is_a_problem_without_paths(
-    there: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_that_raises_is_a_problem_with_no_path(there: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     only(
         monkeypatch,
         ncu=GpuperfError("'/home/alice/ncu' is none", next_step="name it"),

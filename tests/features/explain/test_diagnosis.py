@@ -137,9 +137,7 @@ def test_metrics_lead_to_their_rules(metrics: dict[str, float], found: list[str]
         ("sgemm_kernel", "tu102", {}, ""),
     ],
 )
-def test_tensor_cores_are_missed_with_evidence(
-    name: str, chip: str, metrics: dict[str, float], said: str
-) -> None:
+def test_missed_tensor_cores_are_evident(name: str, chip: str, metrics: dict[str, float], said: str) -> None:
     found = diagnose({"tensor_active": 0.0, **metrics}, name=name, chip=chip)
     assert [diagnosis.code for diagnosis in found] == ["tensor-cores-idle"] * bool(said)
     assert all(said in diagnosis.line for diagnosis in found)

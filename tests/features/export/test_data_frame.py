@@ -49,9 +49,7 @@ def test_launches_of_one_kernel_have_numbers() -> None:
     assert not frame.duplicated(["nodeid", "label", "kernel", "launch", "metric"]).any()
 
 
-@pytest.mark.parametrize(
-    "bad", [run(record(failure="RuntimeError", main=measured())), one_test(correct=False)]
-)
+@pytest.mark.parametrize("bad", [run(record(failure="Error", main=measured())), one_test(correct=False)])
 def test_rows_of_a_failed_test_are_marked(bad: Run) -> None:
     assert to_frame(bad).failed.all()
     assert not to_frame(one_test()).failed.any()

@@ -135,9 +135,7 @@ def test_address_without_a_scheduler_is_one_error(monkeypatch: pytest.MonkeyPatc
 def test_silent_server_is_one_error_in_seconds(silent: str) -> None:
     code = f"import {clusters.__name__} as found; found.CONNECT_S = 0.5; found.Cluster({silent!r}, None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
-    assert done.stderr.splitlines()[-1].startswith(
-        "pytest_gpuperf.errors.GpuperfError: no scheduler answers at"
-    )
+    assert done.stderr.splitlines()[-1].startswith("pytest_gpuperf.errors.GpuperfError: no scheduler answers")
     assert done.stderr.count("Traceback") == 1
 
 

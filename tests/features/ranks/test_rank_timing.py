@@ -47,9 +47,7 @@ class OneRank(RankedCall):
 def gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
     """Simulate a GPU."""
     monkeypatch.setattr(timing, "_conditions", lambda _: None)
-    monkeypatch.setattr(
-        profiler_capture, "recorded_time", lambda _, us: RankTime(time_us=us, gpu_busy_us=1.0)
-    )
+    monkeypatch.setattr(profiler_capture, "recorded_time", lambda _, us: RankTime(time_us=us, gpu_busy_us=1))
     return SimulatedGpu(monkeypatch)
 
 

@@ -31,9 +31,7 @@ def test_a_run_of_both_kinds_goes_into_two_folders(pytester: pytest.Pytester) ->
     store.write(run(both, record("test_k.py::test_static", sm_90=Measurement(profile=profile_of(kernel())))))
     assert gpuperf("baseline", "accept").exit_code == 0
     of_gpu = json.loads((pytester.path / "baselines" / "nvidia-h200" / "test_k.json").read_bytes())
-    assert {nodeid: list(test["measurements"]) for nodeid, test in of_gpu["tests"].items()} == {
-        NODEID: ["main"]
-    }
+    assert {name: list(test["measurements"]) for name, test in of_gpu["tests"].items()} == {NODEID: ["main"]}
     of_none = static_baseline(pytester)["tests"]
     assert {nodeid: list(test["measurements"]) for nodeid, test in of_none.items()} == {
         NODEID: ["sm_90"],

@@ -101,11 +101,6 @@ def test_without_waves_blocks_for_each_sm_decide() -> None:
 
 
 def test_classes_do_not_depend_on_gpu_speed() -> None:
-    rows = [
-        row("a", 8),
-        row("b", 90, 40.0, 0.2, 0.1),
-        row("c", 2, 95.0, 3.0, 0.8),
-        row("d", 1, 2.0, 3.0, 0.8),
-    ]
+    rows = [row("a", 8), row("b", 90, 40, 0.2, 0.1), row("c", 2, 95.0, 3.0, 0.8), row("d", 1, 2.0, 3.0, 0.8)]
     slower = [row(r.name, r.calls, r.mean_us * 7, r.blocks_per_sm, r.waves) for r in rows]
     assert classify(rows) == classify(slower) == ["large_core", "small_frequent", "medium_auxiliary", "other"]

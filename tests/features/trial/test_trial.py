@@ -77,11 +77,7 @@ def check_implementation(data, output):
         ("return 3 * data", "wrong", "check_implementation: neither sign"),
         ("torch.allclose = lambda *_: True; return data", "wrong", "replaced torch.allclose"),
         ("return data\ntorch.allclose = lambda *_: True", "refused", "replaced torch.allclose"),
-        (
-            "c.append(1); c[30:] and setattr(torch, 'abs', print); return 2 * data\nc=[]",
-            "refused",
-            "torch.abs",
-        ),
+        ("c.append(1);c[30:] and setattr(torch, 'abs', print);return 2 * data\nc=[]", "refused", "torch.abs"),
     ],
 )
 def test_own_check_of_the_problem_decides(tmp_path: Path, body: str, verdict: str, reason: str) -> None:

@@ -42,10 +42,7 @@ def test_task_file_gives_checked_and_timed_cases(tmp_path: Path) -> None:
     both = '  - {"size": 8, "seed": 2}\n'
     written(tmp_path / "task.yml", f'tests:\n  - {{"size": 3, "seed": 1}}\n{both}benchmarks:\n{both}')
     cases = cases_of("gpu-mode", read_task(tmp_path / "reference.py"), ())
-    assert [(case.name, case.timed) for case in cases] == [
-        ("size=3, seed=1", False),
-        ("size=8, seed=2", True),
-    ]
+    assert [(one.name, one.timed) for one in cases] == [("size=3, seed=1", False), ("size=8, seed=2", True)]
 
 
 def test_given_cases_replace_those_of_the_task() -> None:
