@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.statistics.sequential import Side
 
 
+CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+"""Variables whose folders hold compiled code to load: below the checkout it is not that of old code."""
 _FOLDERS = re.compile(r"(?<![\w./])(/[^/\s'\"()]+)+/")
 """The folders of an absolute path."""
 
@@ -133,8 +135,10 @@ class Sides:
         environment = dict(self._invocation.environment)
         if side == "A":
             # For programs that tests start; the process corrects its own path when it starts.
-            moved = {name: self._moved(value) for name, value in environment.items() if name != "HOME"}
-            environment |= moved
+            environment |= {name: self._moved(value) for name, value in environment.items() if name != "HOME"}
+            for name in CACHES:
+                if Path(environment.get(name, "")).is_absolute():
+                    environment[name] = str(self._place(Path(environment[name]), side))
             environment["PYTEST_ADDOPTS"] = self._in_text(environment.get("PYTEST_ADDOPTS", ""), side)
             # torch rebuilds an inline extension each time the other side has built one with its name.
             folder = self._old.folder if self._old is not None else self._folder

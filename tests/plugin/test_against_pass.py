@@ -266,13 +266,15 @@ def test_paths_in_the_command_line_are_mapped_to_old_code(project: Project) -> N
     assert found(project.compare(K, arguments=arguments, looks=(1,))).decision is not None
 
 
-def test_sides_have_variables_of_their_own(project: Project) -> None:
-    """A folder for inline extensions, compilers without a pool of processes, and no sign for nested runs."""
+def test_sides_have_variables_of_their_own(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders for compiled code, compilers without a pool of processes, and no sign for nested runs."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", f"{project.root}/.cache/triton")
     project.commit_test("""
         import os
 
         def test_k(gpuperf):
             assert "GPUPERF_SIDE" not in os.environ
+            assert os.environ["TRITON_CACHE_DIR"] == os.path.abspath(".cache/triton")
             threads = float(os.environ["TORCHINDUCTOR_COMPILE_THREADS"])
             gpuperf.time(lambda: 10.0 * threads + ("TORCH_EXTENSIONS_DIR" in os.environ))
         """)
