@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 BUILD_S = 1800.0
 """Seconds that the command may take: a library with many CUDA kernels takes minutes."""
 BUILDS_KEPT = 10
-FORMAT = 2
-"""Another number makes the builds of former versions unknown; those of 1 could contain files of new code."""
 DONE = "done"
 """File next to the packages of a build that has succeeded."""
 LAST_LINES = 3
@@ -123,7 +121,8 @@ def _key(root: Path, python: Path, command: str, capability: str, environment: M
     """
     compilers = [_identity(name, environment) for name in ("nvcc", "cc", "c++")]
     others = [one for one in installed(python).versions.items() if one[0] not in project_names(root)]
-    parts = [FORMAT, command, capability, platform.machine(), sorted(others), compilers]
+    # The number leaves out builds of former versions, which could contain files of new code.
+    parts = [2, command, capability, platform.machine(), sorted(others), compilers]
     return hashlib.sha256(repr([*parts, *map(environment.get, FLAGS)]).encode()).hexdigest()[:16]
 
 

@@ -101,10 +101,8 @@ class Modules:
         if _is_below(path, (self._other,)) and not _is_below(path, self._python):
             below = path[len(self._other) + 1 :]
             is_code = what.startswith("module ") or ".so" in Path(path).suffixes
-            if not any(
-                NOT_CODE.fullmatch(part) or (OF_TOOLS.fullmatch(part) and not is_code)
-                for part in Path(below).parts
-            ):
+            harmless = (NOT_CODE,) if is_code else (NOT_CODE, OF_TOOLS)
+            if not any(one.fullmatch(part) for one in harmless for part in Path(below).parts):
                 raise self._misplaced(what, below)
         if self._is_old and (what.removeprefix("module ") in self._packages or path in self._installed):
             raise GpuperfError(f"{what} is of the installed copy of the project", next_step=BUILDS)

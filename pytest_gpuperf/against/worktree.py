@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 PREFIX = "gpuperf-against-"
 MARK = "made-by-pytest-gpuperf"
 """File in the temporary folder of a worktree, locked by its run: only a folder that holds it is removed."""
-IMPORTABLE = (".py", ".so")
 
 
 @dataclass(frozen=True)
@@ -99,14 +98,10 @@ def link_ignored(repository: Repository, tree: OldTree) -> None:
 
     A build runs before: it could write through a link into the checkout, or take new code into its packages.
     """
-    try:
+    with suppress(GitError):
         which = ("--others", "--ignored", "--exclude-standard", "--directory", "--no-empty-directory")
-        listed = repository.git("ls-files", "-z", *which)
-    except GitError:
-        return
-    for name in filter(None, listed.split("\0")):
-        # A slash ends the name of a folder that git ignores as a whole: a virtual environment, a build.
-        if not name.endswith((*IMPORTABLE, ".egg-info/")):
-            continue
-        with suppress(OSError):  # the commit has that file, or not that folder
-            (tree.root / name).symlink_to(repository.root / name)
+        for name in repository.git("ls-files", "-z", *which).split("\0"):
+            # A slash ends the name of a folder that git ignores as a whole: a virtual environment, a build.
+            if name.endswith((".py", ".so", ".egg-info/")):
+                with suppress(OSError):  # the commit has that file, or not that folder
+                    (tree.root / name).symlink_to(repository.root / name)
