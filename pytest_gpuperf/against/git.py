@@ -101,7 +101,8 @@ class Repository:
             is_commit = note.dirty is False and _ID.fullmatch(note.commit)
             if is_commit and self._lines("merge-base", note.commit, "HEAD") == [note.commit]:
                 return Commit(note.commit[:7], note.commit)
-            found = self.git("log", f"-S{run}", "--format=%H %P", "HEAD", "--", "*.json").splitlines()
+            files = f":(glob)**/{file.parent.name}/*.json"
+            found = self.git("log", f"-S{run}", "--format=%H %P", "HEAD", "--", files).splitlines()
         except GitError as error:
             raise GpuperfError(f"no old code: {error}", next_step="commit the baseline file") from None
         commit, _, parents = found[-1].partition(" ") if found else ("", "", "")

@@ -16,8 +16,13 @@ import torch
 from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.correctness.call_tensors import PLAIN, mapped, tensors_of_arguments, values_in
-from pytest_gpuperf.measure.correctness.late_writes import is_installed
+from pytest_gpuperf.measure.correctness.call_tensors import (
+    PLAIN,
+    is_installed,
+    mapped,
+    tensors_of_arguments,
+    values_in,
+)
 from pytest_gpuperf.measure.device.memory import alias, bytes_of, fingerprint, free_bytes, twin
 from pytest_gpuperf.measure.device.originals import ProcessState, finish, library_unchanged
 
@@ -194,7 +199,8 @@ class Before:
         calls restored.
         """
         made = [leaf.grad for leaf, former in self._gradients if leaf.grad is not former]
-        new = [one for one in made if one is not None and one.untyped_storage().data_ptr() not in self._own]
+        dense = [one for one in made if one is not None and one.layout == torch.strided]
+        new = [one for one in dense if one.untyped_storage().data_ptr() not in self._own]
         of_calls = [alias(one).zero_() for one in new]
         _restore((*self._arguments, *self._of_gradients))
         self.put_back_gradients()
@@ -316,7 +322,7 @@ def _named(function: FunctionType) -> Iterator[object]:
 
 def _is_of_project(kind: type) -> bool:
     """Return True for a class of the project: those of libraries lead to tens of thousands of objects."""
-    package = kind.__module__.partition(".")[0]
+    package = _package(kind)
     return package not in {*_OTHERS, *sys.stdlib_module_names} and not is_installed(kind)
 
 
@@ -324,4 +330,9 @@ def _is_foreign(one: object) -> bool:
     """Return True for the variables of a module, and for objects of pytest, of this plugin and of Triton."""
     if type(one) is dict:
         return "__spec__" in one
-    return type(one).__module__.partition(".")[0] in ("_pytest", "pytest", "pytest_gpuperf", "triton")
+    return _package(type(one)) in ("_pytest", "pytest", "pytest_gpuperf", "triton")
+
+
+def _package(kind: type) -> str:
+    # A class may say anything, and one of an extension nothing.
+    return str(getattr(kind, "__module__", "")).partition(".")[0]

@@ -308,8 +308,10 @@ class Settler:
         if commit not in self._failed:
             try:
                 return self._engine.compare(test, self._repository, commit, tick), ""
-            except (GpuperfError, OSError) as error:
-                self._failed[commit] = _text(error)
+            except OSError as error:
+                return {}, _text(error)
+            except GpuperfError as error:
+                self._failed[commit] = str(error)
         return {}, self._failed[commit]
 
     def _in_turn(

@@ -24,7 +24,7 @@ SMALLEST = min(
     (path for path in RECORDINGS if "nvidia-h200" in path.parts), key=lambda path: path.stat().st_size
 )
 SERIOUS = ("serious", "critical")
-NEWEST = RECORDINGS[-1].stem
+LARGEST = max(RECORDINGS, key=lambda path: path.stat().st_size).stem
 NAMES = (*(path.stem for path in RECORDINGS), "two models")
 ROWS = "main .scroll > table > tbody:visible"
 
@@ -79,7 +79,9 @@ def test_page_has_no_serious_accessibility_fault(
     reports: dict[str, Path], opened: Callable[..., Page], name: str
 ) -> None:
     page = opened(reports[name], color_scheme="light")
-    page.locator(f"{ROWS} .name button").first.click()
+    first = page.locator(f"{ROWS} .name button").first
+    if first.get_attribute("aria-expanded") == "false":  # a failure is open
+        first.click()
     # Rows that look alike would take seconds.
     page.locator(ROWS).evaluate_all("all => all.slice(6).forEach((body) => body.remove())")
     page.wait_for_selector(".details .part")
@@ -89,7 +91,7 @@ def test_page_has_no_serious_accessibility_fault(
 
 
 def test_titles_sort_the_rows(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
-    page = opened(reports[NEWEST])
+    page = opened(reports[LARGEST])
     head = page.locator("thead th", has_text="time")
     times = page.locator(f"{ROWS} > tr:first-child > :nth-child(3)")
     for order, descending in (("descending", True), ("ascending", False)):
@@ -104,7 +106,7 @@ def test_titles_sort_the_rows(reports: dict[str, Path], opened: Callable[..., Pa
 
 
 def test_words_and_verdicts_filter_the_rows(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
-    page = opened(reports[NEWEST])
+    page = opened(reports[LARGEST])
     total = page.locator(ROWS).count()
     page.fill("input[type=search]", "liger RMS")
     assert [name for name in names_of(page) if "liger" not in name] == []
@@ -119,7 +121,7 @@ def test_words_and_verdicts_filter_the_rows(reports: dict[str, Path], opened: Ca
 
 
 def test_row_opens_and_closes_by_keyboard(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
-    page = opened(reports[NEWEST])
+    page = opened(reports[LARGEST])
     button = page.locator(f"{ROWS} .name button").first
     button.focus()
     page.keyboard.press("Enter")
@@ -168,14 +170,14 @@ def test_table_is_complete_without_javascript(reports: dict[str, Path], browser:
 def test_page_is_not_wider_than_its_window(
     reports: dict[str, Path], opened: Callable[..., Page], width: int
 ) -> None:
-    page = opened(reports[NEWEST], viewport={"width": width, "height": 800})
+    page = opened(reports[LARGEST], viewport={"width": width, "height": 800})
     page.locator(f"{ROWS} .name button").nth(3).click()
     page.wait_for_selector(".details .part")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_table_fits_a_phone_and_breaks_no_time(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
-    page = opened(reports[NEWEST], viewport={"width": 390, "height": 844})
+    page = opened(reports[LARGEST], viewport={"width": 390, "height": 844})
     box = page.locator("main .scroll")
     assert box.evaluate("one => one.scrollWidth - one.clientWidth") <= 0
     assert "\N{NO-BREAK SPACE}µs" in (page.locator(f"{ROWS} td.number").first.text_content() or "")

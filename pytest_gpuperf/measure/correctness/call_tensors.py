@@ -5,11 +5,13 @@ Arrays of other libraries (JAX, CuPy, numba-cuda, NumPy) are read as tensors tha
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from copy import copy as copy_of_object
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -188,7 +190,10 @@ class Arguments:
         """Addresses of the allocations of all tensors."""
         # A backward pass leaves gradients at the leaves of the graph.
         self._gradients = [(tensor, tensor.grad) for tensor in by_name.values() if tensor.is_leaf]
-        self._former = [(grad, grad.detach().clone()) for _, grad in self._gradients if grad is not None]
+        gradients = [grad for _, grad in self._gradients if grad is not None]
+        of_memory = {f"gradient {at}": one for at, one in enumerate(gradients) if one.layout == torch.strided}
+        self._gradient_memory = _memory_of(dict(named_tensors(of_memory, "gradients")))
+        self._former = [(one, one.detach().clone()) for one in gradients if one.layout != torch.strided]
 
     def fill_written(self, byte: int) -> None:
         """Fill the tensors of floating type that may be written to."""
@@ -208,7 +213,7 @@ class Arguments:
         try:
             yield
         finally:
-            for memory in self._memory.values():
+            for memory in (*self._memory.values(), *self._gradient_memory.values()):
                 memory.storage.copy_(memory.before)
             with torch.no_grad():
                 for gradient, former in self._former:
@@ -375,3 +380,15 @@ def values_in(tree: Any) -> list[Any]:
     found: list[Any] = []
     mapped(found.append, tree)
     return found
+
+
+def is_installed(kind: type) -> bool:
+    """Return True for a class of an installed package."""
+    name = str(getattr(kind, "__module__", ""))
+    module, root = sys.modules.get(name), sys.modules.get(name.partition(".")[0])
+    # The module of a class can be set to any text, so the class must be there.
+    known = getattr(module, kind.__name__, None) is kind
+    where = getattr(module, "__file__", None) or getattr(root, "__file__", None)
+    return (
+        known and where is not None and not {"site-packages", "dist-packages"}.isdisjoint(Path(where).parts)
+    )

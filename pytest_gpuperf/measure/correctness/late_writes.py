@@ -9,13 +9,18 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from inspect import getattr_static
 from itertools import chain
-from pathlib import Path
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.measure.correctness.call_tensors import PLAIN, is_on_gpu, named_tensors, values_in
+from pytest_gpuperf.measure.correctness.call_tensors import (
+    PLAIN,
+    is_installed,
+    is_on_gpu,
+    named_tensors,
+    values_in,
+)
 from pytest_gpuperf.measure.device import driver, originals
 from pytest_gpuperf.measure.device.memory import PATTERNS, bytes_of, poisoned_memory, streams_of_torch
 from pytest_gpuperf.measure.device.originals import finish, now
@@ -118,7 +123,6 @@ _LEAST_US = 5000.0
 _MOST_US = 25_000.0
 """The outputs of a call that takes the host so long that this is not enough are not looked at."""
 _ARRAYS = ("__dlpack__", "__cuda_array_interface__")
-_INSTALLED = ("site-packages", "dist-packages")
 
 
 def late_outputs(
@@ -248,17 +252,6 @@ def _is_plain_dataclass(kind: type) -> bool:
         return False
     found = (getattr_static(kind, field.name, None) for field in fields(kind))
     return all(isinstance(one, MemberDescriptorType) or not hasattr(one, "__get__") for one in found)
-
-
-def is_installed(kind: type) -> bool:
-    """Return True for a class of an installed package."""
-    module = sys.modules.get(kind.__module__)
-    # The module of a class can be set to any text, so the class must be there.
-    where = getattr(module, "__file__", None)
-    known = getattr(module, kind.__name__, None) is kind
-    root = sys.modules.get(kind.__module__.partition(".")[0])
-    where = where or getattr(root, "__file__", None)
-    return known and where is not None and any(part in _INSTALLED for part in Path(where).parts)
 
 
 def _text(name: str, kind: type, expected: str) -> str:

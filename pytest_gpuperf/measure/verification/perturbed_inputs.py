@@ -80,6 +80,7 @@ class Values:
         self._changeable = [] if factory else list(filter(None, map(self._how, self.tensors.values())))
         self.changeable = 1 if factory else len(self._changeable)
         """Tensors that get other values, each in its own way; those of a factory do so as one."""
+        self.rolls = self.changeable > 1 and any(one.rolled for one in self._changeable)
         # The callable must not know the values, so no generator that it can seed.
         self._first_roll = random.SystemRandom().randrange(2**31)
         self._others = 0

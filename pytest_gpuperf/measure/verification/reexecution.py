@@ -246,7 +246,7 @@ class Replay:
         """
         write()
         refers = callable(self._expected)
-        target = self._reference_for(before[0]) if refers else self._plain_target(write)
+        target = self._reference_for(before[0], after[0]) if refers else self._plain_target(write)
         for outputs in (*before, *after):
             leave_out(self._unwritten, outputs)
         self.found = replace(self.found, compared_with="expected" if refers else "call")
@@ -263,10 +263,10 @@ class Replay:
                 "timed calls did not compute their output: on other values in the same memory it holds what "
                 "it held before; let every call do all of its work, and keep no outputs"
             )
-        elif may_roll and self._values_or_fail().changeable > 1:
-            write = self._values_or_fail().another(halves=False)
-            after = [self._again(reruns[0], write)]
-            self._judge_others(reruns[:1], before[:1], after, write, may_roll=False)
+        elif may_roll and self._values_or_fail().rolls:
+            write, at = self._values_or_fail().another(halves=False), found[0]
+            after = [self._again(reruns[at], write)]
+            self._judge_others([reruns[at]], [before[at]], after, write, may_roll=False)
         else:
             self._doubt(
                 f"timed calls are wrong on other values: {found[1]}; let every call do all of its work, and "
@@ -344,9 +344,9 @@ class Replay:
         finish(value)
         return self._written if value is None else value
 
-    def _reference_for(self, outputs: Outputs) -> Outputs:
+    def _reference_for(self, *outputs: Outputs) -> Outputs:
         """Return copies of the reference's outputs: it may return a gradient, which is restored later."""
-        return {name: copy(one) for name, one in matched(self._refer(), outputs).items()}
+        return {name: copy(one) for name, one in matched(self._refer(), *outputs).items()}
 
     def _plain_call(
         self, write: Callable[[], None], memory: AbstractContextManager[None] | None = None
@@ -409,7 +409,7 @@ def wrong(got: Outputs, target: Outputs, tolerance: Tolerance) -> Wrong | None:
     return None
 
 
-def matched(reference: object, outputs: Outputs) -> Outputs:
+def matched(reference: object, outputs: Outputs, *others: Outputs) -> Outputs:
     """Map the tensors of a reference to the names of outputs.
 
     Raises:
@@ -419,7 +419,8 @@ def matched(reference: object, outputs: Outputs) -> Outputs:
     named = dict(named_tensors(moved(reference, device), "output"))
     if outputs.keys() <= named.keys():
         # Others may be empty, or lie in the memory of the host.
-        return {name: named[name] for name in outputs}
+        asked = set().union(outputs, *others)
+        return {name: one for name, one in named.items() if name in asked and one.numel()}
     if len(named) != len(outputs):
         raise GpuperfError("the reference returns another number of tensors than the timed calls")
     return dict(zip(outputs, named.values(), strict=True))
