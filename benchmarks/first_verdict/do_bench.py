@@ -1,4 +1,4 @@
-"""What people write without the plugin: the call of test_one.py, checked and timed."""
+"""The call of test_one.py, checked and timed without the plugin."""
 
 import torch
 from triton.testing import do_bench

@@ -1,1 +1,1 @@
-"""Plugins of pytest that change what each test begins without; see `benchmarks.costs`."""
+"""Plugins of pytest that keep compiled code between tests, or reset autotuners; see `benchmarks.costs`."""

@@ -117,7 +117,7 @@ class Lane:
                 raise
 
     def _stop(self) -> None:
-        """End all children; what they do is no crash."""
+        """End all children; their exits are not crashes."""
         self._is_over, self._end = True, time.monotonic()
         for child in [*self._children]:
             child.stop()
@@ -218,7 +218,7 @@ def shard(names: Sequence[str], part: str) -> list[str]:
     """Return a part of the names, such as `2/4`.
 
     Raises:
-        ValueError: It is no such part.
+        ValueError: The part does not exist.
     """
     number, of = map(int, part.split("/"))
     if not 1 <= number <= of:

@@ -196,7 +196,7 @@ def _complete(finding: Finding, label: str, hints: Hints) -> Finding:
     if finding.status is Status.NEW:
         line = f"{line}; {hints.no_baseline}"
     elif line.startswith(OTHER_CALL):
-        # Nothing but that decides it, so the command is also where a line has no lines below it.
+        # The command is the only remedy, and some outputs show nothing but this line.
         line = "; ".join(filter(None, [line, hints.accept]))
     elif finding.drift or finding.status is not Status.PASS:
         step = step or hints.accept

@@ -388,7 +388,5 @@ def is_installed(kind: type) -> bool:
     module, root = sys.modules.get(name), sys.modules.get(name.partition(".")[0])
     # The module of a class can be set to any text, so the class must be there.
     known = getattr(module, kind.__name__, None) is kind
-    where = getattr(module, "__file__", None) or getattr(root, "__file__", None)
-    return (
-        known and where is not None and not {"site-packages", "dist-packages"}.isdisjoint(Path(where).parts)
-    )
+    where = Path(getattr(module, "__file__", None) or getattr(root, "__file__", None) or "")
+    return known and not {"site-packages", "dist-packages"}.isdisjoint(where.parts)

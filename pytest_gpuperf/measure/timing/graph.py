@@ -115,9 +115,7 @@ def _capture(graph: torch.cuda.CUDAGraph, pool: Any = None) -> Any:
     return torch.cuda.graph(graph, pool=pool, stream=stream, capture_error_mode="thread_local")
 
 
-@cache
-def _stream(device: int) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+_stream = cache(torch.cuda.Stream)
 
 
 def _recover() -> None:
