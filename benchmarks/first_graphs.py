@@ -2,9 +2,9 @@
 
 python -m benchmarks.first_graphs    # on a GPU
 
-Printed are the microseconds of a call in the first graph of the process, replayed after each further graph is
-captured, and at last while CUPTI is attached. A call is a `torch.sort` (22 nodes of the graph on an H200) or a
-multiplication in place (one node). Each has a fresh process. Without an effect all are equal.
+Printed are the microseconds of a call in the first graph of the process, replayed after each further graph
+is captured, and at last while CUPTI is attached. A call is a `torch.sort` (22 nodes of the graph on an H200)
+or a multiplication in place (one node). Each has a fresh process. Without an effect all are equal.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from statistics import median
+from typing import TYPE_CHECKING
 
 import torch
 
 from pytest_gpuperf.measure.cupti.libcupti import OWNER, cupti
 from pytest_gpuperf.measure.timing.graph import replay_us
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 GRAPHS, CALLS, WARM, REPLAYS = 6, 20, 30, 40
 
@@ -25,7 +29,8 @@ def measure(name: str) -> list[float]:
     """Return the microseconds of a call after 1, 2, … graphs, and then with CUPTI."""
     integers = torch.randint(0, 1 << 30, (1 << 20,), device="cuda")
     floats = torch.randn(1 << 20, device="cuda")
-    call = {"sort": integers.sort, "multiplication": lambda: floats.mul_(1)}[name]
+    calls: dict[str, Callable[[], object]] = {"sort": integers.sort, "multiplication": lambda: floats.mul_(1)}
+    call = calls[name]
 
     def captured() -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
@@ -41,7 +46,7 @@ def measure(name: str) -> list[float]:
         return median(replay_us(graph) for _ in range(REPLAYS)) / CALLS
 
     call()
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     graph = captured()
     found = [us()]
     for _ in range(GRAPHS - 1):

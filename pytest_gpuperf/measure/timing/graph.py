@@ -125,7 +125,7 @@ def _stream(device: int) -> torch.cuda.Stream:
     From the fourth capture of a process on, the nodes of all its graphs take 0.2 to 0.3 µs longer each (H200,
     driver 580; `python -m benchmarks.first_graphs`): `torch.sort` 157.5 and then 165.1 µs.
     """
-    stream = torch.cuda.Stream(device)
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     for _ in range(_FIRST_GRAPHS):
         with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream, capture_error_mode="thread_local"):
             # Nothing that allocates, since torch may have been told not to cache memory.
