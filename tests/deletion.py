@@ -1,7 +1,7 @@
 """Delete features in a copy of the checkout: what is left must work.
 
-`tox run -e deletion` deletes each feature alone, then all of them, imports and lists what is left, and
-replays a suite. Then it runs tests of the core without features: those in `CORE`, or
+`tox run -e deletion` deletes each feature that another one names alone, then all, imports and lists what is
+left, and replays a suite. Then it runs tests of the core without features: those in `CORE`, or
 `tox run -e deletion -- tests/unit tests/plugin`, which takes minutes.
 """
 
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[1]
+NAMED = {
+    name
+    for path in ROOT.glob("pytest_gpuperf/features/*/*.py")
+    for name in re.findall(r"pytest_gpuperf\.features\.(\w+)", path.read_text(encoding="utf-8"))
+    if name != path.parent.name
+}
 BY_REGISTRY = re.compile(r"pytest_gpuperf\.(cli|plugin|registry|report|session|settings)\b")
 CORE = (
     *(
@@ -109,7 +115,7 @@ def main() -> int:
         copy(checkout)
         compile_dir(checkout / "pytest_gpuperf", quiet=2)  # once: the copies below have the results
         with ThreadPoolExecutor(2) as pool:
-            each = [*((name,) for name in FEATURES), tuple(FEATURES)]
+            each = [*((name,) for name in sorted(NAMED)), tuple(FEATURES)]
             worked = list(pool.map(partial(without, checkout=checkout), each))
         shutil.rmtree(checkout / "tests" / "features")
         worked.append(without(tuple(FEATURES), checkout, (*PYTEST, *(sys.argv[1:] or CORE))))

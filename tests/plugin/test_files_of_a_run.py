@@ -34,9 +34,8 @@ def enter(frame, event, _):
         entered.append(path)
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol():
-    entered.clear()
-    sys.setprofile(enter)
+def pytest_runtest_protocol(nextitem):
+    sys.setprofile(None if nextitem else enter)
     try:
         return (yield)
     finally:
