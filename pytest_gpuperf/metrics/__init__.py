@@ -40,9 +40,8 @@ __all__ = [
     "source_names",
 ]
 
-_SUM = Combining.SUM
 _KERNELS = Metric(
-    "kernels", "", "", "launches in the combined row", better="lower", tier=Tier.EXACT, combining=_SUM
+    "kernels", "", "launches in the combined row", better="lower", tier=Tier.EXACT, combining=Combining.SUM
 )
 
 METRICS: Mapping[str, Metric] = {

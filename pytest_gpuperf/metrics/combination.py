@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _BY_RAW_NAME = {metric.ncu: metric.combining for metric in METRICS.values() if metric.ncu} | {
     "launch__thread_count": Combining.SUM
 }
+_BY_SUFFIX = {"sum": Combining.SUM, "avg": Combining.SUM, "max": Combining.MAX, "min": Combining.MIN}
 _FOLDS: Mapping[Combining, Callable[[Sequence[float]], float]] = {
     Combining.SUM: math.fsum,
     Combining.MAX: max,
@@ -69,13 +70,8 @@ def combining_of(name: str) -> Combining:
         return metric.combining
     if name in _BY_RAW_NAME:
         return _BY_RAW_NAME[name]
-    suffix = name.partition(".")[2]
-    if suffix in ("sum", "max", "min"):
-        return Combining(suffix)
-    if suffix == "avg":
-        return Combining.SUM
-    if suffix:
-        return Combining.MEAN
+    if suffix := name.partition(".")[2]:
+        return _BY_SUFFIX.get(suffix, Combining.MEAN)
     return Combining.MAX if name.startswith("launch__") else Combining.SAME
 
 

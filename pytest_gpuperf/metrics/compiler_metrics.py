@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def _fact(name: str, unit: str, better: Better, explanation: str) -> Metric:
     explanation = f"compiled only: {explanation}"
-    return Metric(name, unit, "", explanation, better=better, tier=Tier.EXACT, combining=Combining.SAME)
+    return Metric(name, unit, explanation, better=better, tier=Tier.EXACT, combining=Combining.SAME)
 
 
 COMPILED = (

@@ -108,12 +108,12 @@ class Metric:
     name: str
     unit: str
     """`us`, `%`, `byte`, `block` …; empty for a pure number or a word."""
-    section: str
-    """Identifier of the ncu section that shows the metric, for `ncu --section`; empty if no section does."""
     explanation: str
     sources: tuple[Source, ...] = ()
     """The first source whose names all have values counts."""
     _: KW_ONLY
+    section: str = ""
+    """Identifier of the ncu section that shows the metric, for `ncu --section`; empty if no section does."""
     better: Better = ""
     """The direction that is an improvement; empty if neither is by itself."""
     tier: Tier = Tier.STATE

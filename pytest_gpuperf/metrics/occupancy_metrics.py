@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.metrics.metric import (
-    Better,
-    Combining,
-    Metric,
-    Preset,
-    Source,
-    Tier,
-    one,
-)
+from pytest_gpuperf.metrics.metric import Combining, Metric, Preset, Source, Tier, one
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _OCCUPANCY = "Occupancy"
+_SHARED = {"static": "code declares", "dynamic": "launch asks for", "driver": "driver takes"}
+"""Origin of each part of the shared memory."""
 
 _LIMITERS = ("warps", "blocks", "registers", "shared_mem", "barriers")
 """In the order for a tie: the limits that the hardware fixes come first, since code cannot change them."""
@@ -34,116 +29,104 @@ def _least(values: Sequence[float]) -> str:
 # ncu makes these facts from the launch and the limits of the chip: they need no pass, and every chip has
 # them.
 _WITH_EVERY_LAUNCH: tuple[Preset, ...] = ("default", "sol", "occupancy", "launch", "one-pass")
-_MIN, _MAX = Combining.MIN, Combining.MAX
-
-
-def _fact(
-    name: str,
-    unit: str,
-    better: Better,
-    combining: Combining,
-    explanation: str,
-    raw: str = "",
-    *,
-    section: str = "LaunchStats",
-    presets: tuple[Preset, ...] = _WITH_EVERY_LAUNCH,
-) -> Metric:
-    sources, tier = one(raw or f"launch__{name}"), Tier.EXACT
-    return Metric(
-        name,
-        unit,
-        section,
-        explanation,
-        sources,
-        better=better,
-        tier=tier,
-        combining=combining,
-        presets=presets,
-    )
-
-
-def _fits(name: str, unit: str, explanation: str, raw: str) -> Metric:
-    # The least of several launches, not a mean: with a weight that varies, an exact fact would vary too.
-    return _fact(name, unit, "higher", _MIN, explanation, raw, section=_OCCUPANCY)
-
-
-def _warps(
-    name: str, unit: str, section: str, raw: str, explanation: str, presets: tuple[Preset, ...]
-) -> Metric:
-    return Metric(name, unit, section, explanation, one(raw), better="higher", presets=presets)
-
-
-def _on_a_scheduler(name: str, raw: str, explanation: str) -> Metric:
-    raw = f"smsp__{raw}.avg.per_cycle_active"
-    return _warps(name, "warp", "SchedulerStats", raw, explanation, ("occupancy",))
-
-
-def _shared(part: str, origin: str) -> Metric:
-    raw, explanation = f"launch__shared_mem_per_block_{part}", f"shared memory of a block {origin}"
-    return _fact(f"shared_memory.{part}", "byte", "lower", _MAX, explanation, raw, presets=("launch",))
+_fact = partial(
+    Metric, section="LaunchStats", tier=Tier.EXACT, combining=Combining.MAX, presets=_WITH_EVERY_LAUNCH
+)
+# The least of several launches, not a mean: with a weight that varies, an exact fact would vary too.
+_fits = partial(_fact, section=_OCCUPANCY, better="higher", combining=Combining.MIN)
+_warps = partial(Metric, section="SchedulerStats", better="higher", presets=("occupancy",))
 
 
 OCCUPANCY = (
     _warps(
         "achieved_occupancy",
         "%",
-        _OCCUPANCY,
-        "sm__warps_active.avg.pct_of_peak_sustained_active",
         "warps resident, of the most that an SM can hold",
-        ("default", "occupancy", "one-pass"),
+        one("sm__warps_active.avg.pct_of_peak_sustained_active"),
+        section=_OCCUPANCY,
+        presets=("default", "occupancy", "one-pass"),
     ),
     _fits(
         "theoretical_occupancy",
         "%",
         "warps that fit, of the most that an SM can hold",
-        "sm__maximum_warps_per_active_cycle_pct",
+        one("sm__maximum_warps_per_active_cycle_pct"),
     ),
-    Metric(
+    _fact(
         "occupancy_limiter",
         "",
-        _OCCUPANCY,
         f"limit that allows the fewest blocks on an SM: {', '.join(_LIMITERS)}",
         # Older versions of ncu do not report barriers.
         tuple(Source(tuple(map(_limit, _LIMITERS[:count])), _least) for count in (5, 4)),
-        tier=Tier.EXACT,
+        section=_OCCUPANCY,
         combining=Combining.SAME,
-        presets=_WITH_EVERY_LAUNCH,
     ),
     *(
-        _fits(f"occupancy_limit.{one}", "block", f"blocks that fit on an SM by {one}", _limit(one))
-        for one in _LIMITERS
+        _fits(
+            f"occupancy_limit.{limiter}",
+            "block",
+            f"blocks that fit on an SM by {limiter}",
+            one(_limit(limiter)),
+        )
+        for limiter in _LIMITERS
     ),
-    _on_a_scheduler("warps_per_scheduler", "warps_active", "warps resident on a scheduler"),
-    _on_a_scheduler("eligible_warps", "warps_eligible", "warps of a scheduler that could issue in a cycle"),
-    _fact("registers_per_thread", "register", "lower", _MAX, "registers of a thread"),
+    _warps(
+        "warps_per_scheduler",
+        "warp",
+        "warps resident on a scheduler",
+        one("smsp__warps_active.avg.per_cycle_active"),
+    ),
+    _warps(
+        "eligible_warps",
+        "warp",
+        "warps of a scheduler that could issue in a cycle",
+        one("smsp__warps_eligible.avg.per_cycle_active"),
+    ),
+    _fact(
+        "registers_per_thread",
+        "register",
+        "registers of a thread",
+        one("launch__registers_per_thread"),
+        better="lower",
+    ),
     _fact(
         "shared_memory_per_block",
         "byte",
-        "lower",
-        _MAX,
         "shared memory of a block: static, dynamic and of the driver",
-        "launch__shared_mem_per_block",
+        one("launch__shared_mem_per_block"),
+        better="lower",
     ),
-    _shared("static", "that the code declares"),
-    _shared("dynamic", "that the launch asks for"),
-    _shared("driver", "that the driver takes"),
-    _fact("grid_size", "block", "", Combining.SUM, "blocks launched"),
-    _fact("block_size", "thread", "", _MAX, "threads of a block"),
-    _fact("cluster_size", "block", "", _MAX, "blocks of a cluster, 0 without", presets=("launch",)),
+    *(
+        _fact(
+            f"shared_memory.{part}",
+            "byte",
+            f"shared memory of a block that the {origin}",
+            one(f"launch__shared_mem_per_block_{part}"),
+            better="lower",
+            presets=("launch",),
+        )
+        for part, origin in _SHARED.items()
+    ),
+    _fact("grid_size", "block", "blocks launched", one("launch__grid_size"), combining=Combining.SUM),
+    _fact("block_size", "thread", "threads of a block", one("launch__block_size")),
+    _fact(
+        "cluster_size",
+        "block",
+        "blocks of a cluster, 0 without",
+        one("launch__cluster_size"),
+        presets=("launch",),
+    ),
     _fact(
         "waves",
         "",
-        "",
-        _MAX,
         "grid size over the blocks that the GPU holds at once",
-        "launch__waves_per_multiprocessor",
+        one("launch__waves_per_multiprocessor"),
     ),
     _fact(
         "sm_count",
         "SM",
-        "",
-        _MAX,
         "multiprocessors that the launch may use",
+        one("launch__sm_count"),
         presets=("occupancy", "launch"),
     ),
 )

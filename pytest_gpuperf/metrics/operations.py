@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import operator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.metrics.metric import EVERY_CHIP, Combining, Metric, Source, Tier, since, total
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.metrics.metric import Formula
-
-_ROOFLINE = "SpeedOfLight_RooflineChart"
-_TENSOR_ROOFLINE = "SpeedOfLight_HierarchicalTensorRooflineChart"
+    from collections.abc import Sequence
 
 # A multiply-add is two operations; a half-precision instruction does two of each.
 _WEIGHTS = {"fp16": ("h", (2, 2, 4)), "fp32": ("f", (1, 1, 2)), "fp64": ("d", (1, 1, 2))}
-
-
-def _operations(name: str, section: str, explanation: str, *sources: Source) -> Metric:
-    return Metric(
-        f"flops.{name}",
-        "op",
-        section,
-        explanation,
-        sources,
-        tier=Tier.NEAR_EXACT,
-        combining=Combining.SUM,
-        presets=("tensor", "roofline") if name.startswith("tensor_") else ("roofline",),
-    )
-
-
-def _from_rates(weights: tuple[int, ...]) -> Formula:
-    return lambda values: values[-1] * sum(map(operator.mul, values[:-1], weights))
+_operations = partial(Metric, tier=Tier.NEAR_EXACT, combining=Combining.SUM)
 
 
 def _on_cores(kind: str) -> Metric:
@@ -40,22 +21,36 @@ def _on_cores(kind: str) -> Metric:
         f"smsp__sass_thread_inst_executed_op_{letter}{op}_pred_on.sum" for op in ("add", "mul", "fma")
     )
     # The roofline sections of ncu collect rates: operations of all schedulers per cycle.
-    rates = tuple(f"{name}.per_cycle_elapsed" for name in names)
+    rates = (*(f"{name}.per_cycle_elapsed" for name in names), "smsp__cycles_elapsed.avg")
+
+    def weighted(values: Sequence[float]) -> float:
+        return sum(value * weight for value, weight in zip(values, weights, strict=False))
+
     return _operations(
-        kind,
-        _ROOFLINE,
+        f"flops.{kind}",
+        "op",
         f"{kind} operations without tensor cores; a multiply-add is two",
-        Source(names, lambda values: sum(map(operator.mul, values, weights))),
-        Source((*rates, "smsp__cycles_elapsed.avg"), _from_rates(weights), requested=False),
+        (
+            Source(names, weighted),
+            Source(rates, lambda values: values[-1] * weighted(values), requested=False),
+        ),
+        section="SpeedOfLight_RooflineChart",
+        presets=("roofline",),
     )
 
 
 def _on_tensor_cores(name: str, types: str, *spellings: tuple[frozenset[str], tuple[str, ...]]) -> Metric:
-    sources = (
-        Source(tuple(f"sm__ops_path_tensor_src_{part}.sum" for part in parts), total, chips)
-        for chips, parts in spellings
+    return _operations(
+        f"flops.tensor_{name}",
+        "op",
+        f"{types} operations of tensor cores",
+        tuple(
+            Source(tuple(f"sm__ops_path_tensor_src_{part}.sum" for part in parts), total, chips)
+            for chips, parts in spellings
+        ),
+        section="SpeedOfLight_HierarchicalTensorRooflineChart",
+        presets=("tensor", "roofline"),
     )
-    return _operations(f"tensor_{name}", _TENSOR_ROOFLINE, f"{types} operations of tensor cores", *sources)
 
 
 _GH100, _TU102 = frozenset({"gh100"}), frozenset({"tu102"})

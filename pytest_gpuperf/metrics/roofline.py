@@ -7,14 +7,13 @@ tensor cores, the ceiling is that of dense matrices.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.metrics.metric import EVERY_CHIP, Combining, Metric, Source, but, scaled, since
 from pytest_gpuperf.metrics.speed_of_light import OWN_MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_gpuperf.metrics.metric import Formula
 
 L1_BYTES, L2_BYTES = 128, 32
@@ -26,7 +25,7 @@ _SECTIONS = {
     "fp32": _SINGLE,
     "fp64": "SpeedOfLight_HierarchicalDoubleRooflineChart",
 }
-_L2 = "lts__lts2xbar_cycles_active"
+_L2, _L2_SENT = "lts__lts2xbar_cycles_active", "derived__lts__lts2xbar_bytes"
 _GH100, _TU102 = frozenset({"gh100"}), frozenset({"tu102"})
 _TCGEN05 = frozenset({"gb100", "gb110", "gb10b"})
 _GB10X = _TCGEN05 - {"gb110"}
@@ -36,11 +35,7 @@ _AMPERE = _SINCE_AMPERE - _SINCE_HOPPER
 
 def _rate(factor: float) -> Formula:
     """Make a formula for a value per cycle times cycles per second, times a factor."""
-
-    def product(values: Sequence[float]) -> float:
-        return values[0] * values[1] * factor
-
-    return product
+    return lambda values: values[0] * values[1] * factor
 
 
 def _peak(
@@ -51,20 +46,17 @@ def _peak(
     return Source(names, _rate(factor), chips, requested)
 
 
-def _ceiling(name: str, unit: str, section: str, explanation: str, *sources: Source) -> Metric:
-    return Metric(
-        f"ceiling.{name}", unit, section, explanation, sources, weight=("duration_us",), presets=("roofline",)
-    )
+_ceiling = partial(Metric, weight=("duration_us",), presets=("roofline",))
 
 
 def _memory(name: str, explanation: str, *sources: Source) -> Metric:
-    return _ceiling(name, "GB/s", _SINGLE, explanation, *sources)
+    return _ceiling(f"ceiling.{name}", "GB/s", explanation, sources, section=_SINGLE)
 
 
 def _cores(kind: str, letter: str, operations: int, types: str) -> Metric:
     source = _peak(f"sm__sass_thread_inst_executed_op_{letter}fma_pred_on", "sm", 1e-12 * operations)
     explanation = f"most {types} operations per second without tensor cores"
-    return _ceiling(kind, "TFLOP/s", _SECTIONS[kind], explanation, source)
+    return _ceiling(f"ceiling.{kind}", "TFLOP/s", explanation, (source,), section=_SECTIONS[kind])
 
 
 def _tensor(kind: str, types: str, *spellings: tuple[frozenset[str], str]) -> Metric:
@@ -72,10 +64,10 @@ def _tensor(kind: str, types: str, *spellings: tuple[frozenset[str], str]) -> Me
 
     Reports of newer chips hold the names of older ones, too, whose peak is that of sparse matrices.
     """
-    sources = (_peak(f"sm__ops_path_tensor_{name}", "sm", 1e-12, chips) for chips, name in spellings)
+    sources = tuple(_peak(f"sm__ops_path_tensor_{name}", "sm", 1e-12, chips) for chips, name in spellings)
     unit = "TOP/s" if kind == "int8" else "TFLOP/s"
     explanation = f"most dense {types} operations of tensor cores per second"
-    return _ceiling(f"tensor_{kind}", unit, _TENSOR, explanation, *sources)
+    return _ceiling(f"ceiling.tensor_{kind}", unit, explanation, sources, section=_TENSOR)
 
 
 def _same_on(kind: str) -> tuple[tuple[frozenset[str], str], ...]:
@@ -102,26 +94,24 @@ _L1 = (
 )
 
 
-def _traffic(name: str, explanation: str, *sources: Source) -> Metric:
-    combining = Combining.SUM
-    return Metric(name, "byte", _SINGLE, explanation, sources, combining=combining, presets=("roofline",))
+_traffic = partial(Metric, section=_SINGLE, combining=Combining.SUM, presets=("roofline",))
 
 
 CEILINGS = (
     _traffic(
         "l1_writeback_bytes",
+        "byte",
         "room of the cycles in which L1 returns data to registers (128 bytes each)",
-        *(traffic for traffic, _ in _L1),
+        tuple(traffic for traffic, _ in _L1),
     ),
     _traffic(
         "l2_sent_bytes",
+        "byte",
         "room of the cycles in which L2 sends data to the SMs (32 bytes each)",
-        Source((f"{_L2}.sum",), scaled(L2_BYTES)),
-        # Reports with ncu's own sections hold the rate only.
-        Source(
-            ("derived__lts__lts2xbar_bytes.sum.per_second", "gpu__time_duration.sum"),
-            _rate(1e-9),
-            requested=False,
+        (
+            Source((f"{_L2}.sum",), scaled(L2_BYTES)),
+            # Reports with ncu's own sections hold the rate only.
+            Source((f"{_L2_SENT}.sum.per_second", "gpu__time_duration.sum"), _rate(1e-9), requested=False),
         ),
     ),
     _memory("dram", "most bytes to and from DRAM per second", _peak("dram__bytes", "dram", 1e-9, OWN_MEMORY)),
@@ -129,7 +119,7 @@ CEILINGS = (
         "l2",
         "most bytes that L2 sends per second",
         _peak(_L2, "lts", 1e-9 * L2_BYTES),
-        _peak("derived__lts__lts2xbar_bytes", "lts", 1e-9, requested=False),
+        _peak(_L2_SENT, "lts", 1e-9, requested=False),
     ),
     _memory("l1", "most bytes that L1 returns to registers per second", *(ceiling for _, ceiling in _L1)),
     _cores("fp16", "h", 4, "float16"),

@@ -34,23 +34,15 @@ def _megahertz(values: Sequence[float]) -> float | None:
     return 1e3 * values[0] / values[1] if values[1] else None
 
 
-def _share(
-    name: str,
-    section: str,
-    raw: str,
-    explanation: str,
-    chips: frozenset[str] = EVERY_CHIP,
-    *,
-    presets: tuple[Preset, ...] = (),
-) -> Metric:
-    return Metric(name, "%", section, explanation, one(raw, chips=chips), better="higher", presets=presets)
+_share = partial(Metric, section=_COMPUTE, better="higher")
+_instructions = partial(Metric, section=_COMPUTE, tier=Tier.NEAR_EXACT, combining=Combining.SUM)
 
 
 def _pipe(
     name: str, raw: str, work: str, chips: frozenset[str] = EVERY_CHIP, *, presets: tuple[Preset, ...] = ()
 ) -> Metric:
-    explanation = f"{name} pipe, of its peak: {work}"
-    return _share(f"pipe.{name}", _COMPUTE, f"sm__{raw}.{_ELAPSED}", explanation, chips, presets=presets)
+    sources = one(f"sm__{raw}.{_ELAPSED}", chips=chips)
+    return _share(f"pipe.{name}", "%", f"{name} pipe, of its peak: {work}", sources, presets=presets)
 
 
 # The speed of light is made of these pipes, so they come in the same passes.
@@ -60,26 +52,17 @@ _of_light = partial(_pipe, presets=("default", "sol"))
 def _throughput(unit: str, raw: str, explanation: str, chips: frozenset[str] = EVERY_CHIP) -> Metric:
     """Return the share of a unit's peak; that of the SM is no memory."""
     presets: tuple[Preset, ...] = ("default", "sol") if unit == "sm" else ("default", "sol", "memory")
-    return _share(f"{unit}_throughput", _SOL, raw, explanation, chips, presets=presets)
-
-
-def _instructions(
-    name: str, raw: str, explanation: str, chips: frozenset[str] = EVERY_CHIP, *, presets: tuple[Preset, ...]
-) -> Metric:
-    sources = one(f"sm__{raw}.sum", chips=chips)
-    tier, combining = Tier.NEAR_EXACT, Combining.SUM
-    return Metric(
-        name, "inst", _COMPUTE, explanation, sources, tier=tier, combining=combining, presets=presets
-    )
+    sources = one(raw, chips=chips)
+    return _share(f"{unit}_throughput", "%", explanation, sources, section=_SOL, presets=presets)
 
 
 SPEED = (
     Metric(
         "duration_us",
         "us",
-        _SOL,
         "time under the profiler",
         one("gpu__time_duration.sum", scaled(1e-3)),
+        section=_SOL,
         better="lower",
         combining=Combining.SUM,
         presets=get_args(Preset),
@@ -96,7 +79,6 @@ SPEED = (
     Metric(
         "sm_clock_mhz",
         "MHz",
-        _SOL,
         "clock of the SMs under the profiler",
         (
             Source(("gpc__cycles_elapsed.avg.per_second",), scaled(1e-6)),
@@ -106,30 +88,31 @@ SPEED = (
                 for cycles in ("gpc__cycles_elapsed.max", "sm__cycles_elapsed.max")
             ),
         ),
+        section=_SOL,
         presets=("sol", "roofline"),
     ),
     Metric(
         "elapsed_cycles",
         "cycle",
-        _SOL,
         "cycles of the SM clock from start to end",
         one("gpc__cycles_elapsed.max"),
+        section=_SOL,
         better="lower",
         combining=Combining.SUM,
         presets=("sol",),
     ),
     _share(
         "tensor_active",
-        _COMPUTE,
-        f"sm__pipe_tensor_cycles_active.{_ACTIVE}",
+        "%",
         "cycles with the tensor pipe busy, of active cycles of the SM",
+        one(f"sm__pipe_tensor_cycles_active.{_ACTIVE}"),
         presets=("default", "sol", "tensor", "one-pass"),
     ),
     _share(
         "instruction_throughput",
-        _COMPUTE,
-        f"sm__inst_executed.{_ELAPSED}",
+        "%",
         "instructions executed, of the most that the SMs could execute in the time",
+        one(f"sm__inst_executed.{_ELAPSED}"),
         presets=("one-pass",),
     ),
     _of_light("alu", "pipe_alu_cycles_active", "integers and comparisons"),
@@ -155,33 +138,33 @@ SPEED = (
     _of_light("xu", "inst_executed_pipe_xu", "exp, sin, rsqrt and conversions"),
     _instructions(
         "tensor_pipe_instructions",
-        "inst_executed_pipe_tensor",
+        "inst",
         "warp instructions of the tensor pipe",
+        one("sm__inst_executed_pipe_tensor.sum"),
         presets=("tensor",),
     ),
     _instructions(
         "tma_instructions",
-        "inst_executed_pipe_tma",
+        "inst",
         "warp instructions that start copies by the Tensor Memory Accelerator",
-        HAVE_TMA,
+        one("sm__inst_executed_pipe_tma.sum", chips=HAVE_TMA),
         presets=("memory", "tensor"),
     ),
-    Metric(
+    _instructions(
         "instructions",
         "inst",
-        "InstructionStats",
         "warp instructions executed",
         one("smsp__inst_executed.sum"),
+        section="InstructionStats",
         better="lower",
-        tier=Tier.NEAR_EXACT,
-        combining=Combining.SUM,
         presets=("default", "stalls", "memory", "one-pass"),
     ),
     _share(
         "issue_active",
-        "SchedulerStats",
-        f"smsp__issue_active.{_ACTIVE}",
+        "%",
         "cycles that issued, of active cycles of a scheduler",
+        one(f"smsp__issue_active.{_ACTIVE}"),
+        section="SchedulerStats",
         presets=("default", "sol", "occupancy", "stalls"),
     ),
 )

@@ -65,12 +65,12 @@ def _share_of_cycles(reason: str, activity: str) -> Metric:
     return Metric(
         f"stall.{reason}",
         "%",
-        _SECTION,
         f"share of all warp cycles spent {activity}",
         (
             *(Source((name, whole), share, chips) for whole in _WHOLE),
             *(Source((name, *names), share_of_sum, requested=False) for names in _ALL if name in names),
         ),
+        section=_SECTION,
         weight=("instructions", "warp_cycles_per_instruction"),
         presets=("default", "stalls"),
     )
@@ -81,9 +81,9 @@ def _share_of_samples(reason: str, activity: str) -> Metric:
     return Metric(
         f"sampled.{reason}",
         "%",
-        "SourceCounters",
         f"share of all samples of warps {activity}",
         (Source((name, _SAMPLES), share, _ONLY_ON.get(reason, EVERY_CHIP)),),
+        section="SourceCounters",
         weight=("stall_samples",),
     )
 
@@ -92,9 +92,9 @@ STALLS = (
     Metric(
         "warp_cycles_per_instruction",
         "cycle",
-        _SECTION,
         "cycles of a warp for each instruction issued",
         one(_WARP_LATENCY),
+        section=_SECTION,
         better="lower",
         presets=("default", "stalls"),
     ),
@@ -102,9 +102,9 @@ STALLS = (
     Metric(
         "stall_samples",
         "sample",
-        "SourceCounters",
         "samples of the state of a warp",
         one(_SAMPLES),
+        section="SourceCounters",
         combining=Combining.SUM,
     ),
     *(_share_of_samples(reason, activity) for reason, activity in _REASONS.items()),
