@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import re
 import stat
-import zlib
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.records.files import HEAD_BYTES, unpacked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Kind: TypeAlias = Literal["run", "trace", "json", "other"]
 """A run file, a Chrome trace of torch.profiler, other JSON, or another file."""
-
-HEAD_BYTES = 1 << 16
-"""Number of bytes within which a run has its date, and a trace of a host with many GPUs its first event."""
 
 NCU_HEAD_BYTES = 1 << 20
 """Number of bytes within which ncu names itself, after the lines that the profiled program has printed."""
@@ -42,13 +38,8 @@ def type_of(path: Path) -> Literal["file", "folder", "other", ""]:
 def kind_of(path: Path) -> Kind:
     """Detect the kind of a file, gzipped or not; `other` if it cannot be read."""
     try:
-        with path.open("rb") as file:
-            if file.read(2) != b"\x1f\x8b":
-                file.seek(0)
-                return kind_of_content(file.read(HEAD_BYTES))
-        with gzip.open(path) as packed:
-            return kind_of_content(packed.read(HEAD_BYTES))
-    except (OSError, EOFError, zlib.error):
+        return kind_of_content(next(unpacked(path, ""), b""))
+    except GpuperfError:
         return "other"
 
 

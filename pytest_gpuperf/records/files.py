@@ -60,9 +60,8 @@ def show_path(path: Path) -> str:
 
 MOST_BYTES = 2**30
 """Largest unpacked size."""
-
-_MAGIC = b"\x1f\x8b"
-_CHUNK = 2**20
+HEAD_BYTES = 2**16
+"""Size of a piece: a run has its date in the first one, and a trace of many GPUs its first event."""
 
 
 def read_unpacked(path: Path, expected: str) -> bytes:
@@ -86,12 +85,12 @@ def unpacked(path: Path, expected: str) -> Iterator[bytes]:
     """
     try:
         with path.open("rb") as file:
-            if file.peek(2)[:2] != _MAGIC:
-                yield from iter(lambda: file.read(_CHUNK), b"")
+            if file.peek(2)[:2] != b"\x1f\x8b":
+                yield from iter(lambda: file.read(HEAD_BYTES), b"")
                 return
             left = MOST_BYTES
             with gzip.open(file) as content:
-                for chunk in iter(lambda: content.read(_CHUNK), b""):
+                for chunk in iter(lambda: content.read(HEAD_BYTES), b""):
                     left -= len(chunk)
                     if left < 0:
                         raise GpuperfError(
@@ -128,7 +127,8 @@ def write_files(files: Mapping[Path, Content]) -> None:
                     stream.writelines(pieces)
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
-            _refuse_protected(path)
+            if path.exists() and not os.access(path, os.W_OK):  # to replace it takes no permission
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
             # A name may have 255 bytes.
             handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.", suffix=".tmp")
             written[Path(name)] = path
@@ -167,12 +167,6 @@ def remove_leftovers(folder: Path) -> None:
         for path in folder.glob(".*.json*.tmp"):
             if _LEFTOVER.fullmatch(path.name) and path.stat().st_mtime < time.time() - 3600:
                 path.unlink()
-
-
-def _refuse_protected(target: Path) -> None:
-    # To replace a file takes no permission to write it.
-    if target.exists() and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
 
 
 def _mode(path: Path) -> int:

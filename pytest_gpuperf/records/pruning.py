@@ -9,22 +9,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_gpuperf.records.files import find_files
+from pytest_gpuperf.records.files import HEAD_BYTES, find_files
 from pytest_gpuperf.records.run_store import RUN_FILES, RUN_ID
 
 REPORTS = ("ncu", "sanitizer", "traces", "against", "code")
 """Folders of a run with reports, logs, traces and machine code."""
 REPORTS_KEPT = 3
 """Number of runs whose reports are kept: a report has the code of every kernel, often tens of megabytes."""
-UNFINISHED_KEPT_DAYS = 1
-"""Days after which a run without an end is old: until then another process may be measuring."""
+UNFINISHED_KEPT_S = 86_400
+"""Seconds after which a run without an end is old: until then another process may be measuring."""
 
 _REPORT = re.compile(
     r"plan\.json|events\.jsonl|report\.ncu-rep|(ncu|pytest|sanitizer|old|new)\.log|[\w-]+\.json\.gz|[0-9a-f]{64}\.bin"
 )
-_RUN_FILE = re.compile(r"run\.json(\.gz)?|passes\.msgpack|\.(run\.json|passes\.msgpack)\.[a-z0-9_]{8}\.tmp")
-_HEAD_BYTES = 2**16
-_DAY_S = 86400
+_RUN_FILE = re.compile(r"(\.)?(run\.json(\.gz)?|passes-\d+\.msgpack)(?(1)\.[a-z0-9_]{8}\.tmp)")
 
 
 class Old(NamedTuple):
@@ -96,9 +94,9 @@ def _is_unfinished(run: Path) -> bool:
     """Return True for a run that another process may be measuring."""
     packed, path = run / RUN_FILES[1], run / RUN_FILES[0]
     newest = max(place.lstat().st_mtime for place in (run, path) if place.exists())
-    if packed.is_file() or time.time() - newest > UNFINISHED_KEPT_DAYS * _DAY_S:
+    if packed.is_file() or time.time() - newest > UNFINISHED_KEPT_S:
         return False
     if not path.is_file():
         return any(run.iterdir())
     with path.open("rb") as file:
-        return b'"complete":false' in file.read(_HEAD_BYTES)
+        return b'"complete":false' in file.read(HEAD_BYTES)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.pruning import find_old
 from pytest_gpuperf.records.run_store import RunStore
 from run_builders import one_test, run
@@ -118,7 +119,8 @@ def test_run_that_may_be_going_on_stays(runs: Path) -> None:
 def test_folders_of_killed_runs_are_removed(runs: Path) -> None:
     left = runs / "20261101-000000-aaaa"
     left.mkdir()
-    (left / ".run.json.abcd1234.tmp").write_text("{")
+    for file in (".run.json.abcd1234.tmp", RESULTS_FILE.format(0)):
+        (left / file).write_text("{")
     days_ago(left, 2)
     prune(runs, 1)
     assert left.exists() is False
