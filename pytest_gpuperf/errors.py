@@ -77,10 +77,17 @@ def show_exception(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def without_control(text: str, but: str = "") -> str:
+    """Replace characters that cannot be printed by Unicode's sign for that, except those in `but`."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in but else "\ufffd" for char in text)
+
+
 def _one_line(form: Callable[[object], str], value: object, longest: int) -> str:
     try:
         text = form(value).partition("\n")[0]
     except Exception:  # a stranger's method, or an integer with too many digits
         return ""
-    text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    text = without_control(text)
     return text if len(text) <= longest else f"{text[:longest]}…"

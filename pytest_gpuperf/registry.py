@@ -45,11 +45,6 @@ class Option(NamedTuple):
     """Largest value of a number; 0 if the value is none, or the core checks it."""
 
     @property
-    def shown_default(self) -> str:
-        """The default in `--help`."""
-        return self.default or self.unset
-
-    @property
     def flag(self) -> str:
         """What a person types on the command line, without the value."""
         return f"-o {self.ini}" if self.key_only else f"--gpuperf-{self.name}"

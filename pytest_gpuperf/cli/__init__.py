@@ -17,14 +17,11 @@ from pytest_gpuperf.errors import GpuperfError, of_system
 from pytest_gpuperf.records.change import printable
 from pytest_gpuperf.registry import registry
 
-CORE = ("baseline", "record")
-"""The commands without those of features."""
-
 
 def commands() -> dict[str, str]:
     """Return the module of each command, which has it as `command`; only that of the typed one is loaded."""
-    own = {name: f"{__name__}.{name}_command" for name in CORE}
-    return dict(sorted((own | registry().commands).items()))
+    core = {name: f"{__name__}.{name}_command" for name in ("baseline", "record")}
+    return dict(sorted((core | registry().commands).items()))
 
 
 class _UserError(click.ClickException):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.compat.pytest_names import early_options
-from pytest_gpuperf.plugin.fixtures import gpu_timer, gpu_warmup, gpuperf, ncu
 from pytest_gpuperf.plugin.internal_errors import guarded
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.settings import options
@@ -17,8 +16,9 @@ from pytest_gpuperf.settings import options
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["gpu_timer", "gpu_warmup", "gpuperf", "ncu"]
+    from pytest_gpuperf.plugin.facade import Gpuperf, GpuTimer, GpuWarmUp, Ncu
 
+NOT_MEASURED = "measures a GPU kernel; run pytest with --gpuperf"
 FIRST_ON_PATH = sys.path[0] if sys.path else ""
 """The first import folder before pytest adds those of tests: the working directory for `python -m`."""
 
@@ -92,3 +92,39 @@ def pytest_configure(config: pytest.Config) -> None:
         activate(config, FIRST_ON_PATH)
     else:
         options.refuse_without_gpuperf(config)
+
+
+@pytest.fixture
+def gpuperf(request: pytest.FixtureRequest) -> Gpuperf:
+    """Check, time and profile callables on the GPU; judge them against limits and baselines.
+
+    Without `--gpuperf` the test is skipped, or only checks: `gpuperf_check`.
+    """
+    if not request.config.pluginmanager.has_plugin("gpuperf-hooks"):
+        if request.config.getini("gpuperf_check") == "auto":
+            pytest.skip(NOT_MEASURED)
+        from pytest_gpuperf.plugin.check_only import checking
+
+        return checking(request, NOT_MEASURED)
+    from pytest_gpuperf.plugin.facade import Gpuperf
+    from pytest_gpuperf.plugin.hooks import state_and_runner
+
+    return Gpuperf(*state_and_runner(request))
+
+
+@pytest.fixture
+def gpu_warmup(gpuperf: Gpuperf) -> GpuWarmUp:
+    """Run a callable until its time is steady: `gpu_warmup(fn, *args) -> WarmUp`."""
+    return gpuperf.warm_up
+
+
+@pytest.fixture
+def gpu_timer(gpuperf: Gpuperf) -> GpuTimer:
+    """Time a callable with CUDA events: `gpu_timer(fn, *args, bytes=0, flops=0) -> Timing`."""
+    return gpuperf.time
+
+
+@pytest.fixture
+def ncu(gpuperf: Gpuperf) -> Ncu:
+    """Read Nsight Compute metrics of a callable's kernels: `ncu(fn, *args, kernels=regex) -> Profile`."""
+    return gpuperf.profile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,14 +60,18 @@ def _activate(config: pytest.Config, settings: Settings, link: Link | None) -> N
         register(config, Worker(link, config, settings.timeout_s), "gpuperf-process")
     child = settings.profiling_pass or settings.sanitizing_pass
     if child is not None:
-        from pytest_gpuperf.plugin.watchdog import end_after_broken_test, limit_child
+        from pytest_gpuperf.plugin.watchdog import GpuWatch, Timeout
         from pytest_gpuperf.session.ncu_child import prepare_child
 
         prepare_child(config, child)
         slower = SLOWER_UNDER_NCU if settings.profiling_pass else SLOWER_UNDER_SANITIZER
-        limit_child(config, slower * settings.timeout_s)
+        if settings.timeout_s:
+            # The stack of a slow test goes to the log: pytest captures the descriptor itself meanwhile.
+            log = os.fdopen(os.dup(2), "w", encoding="utf-8")
+            register(config, Timeout(slower * settings.timeout_s, log), "gpuperf-timeout")
         if settings.profiling_pass:
-            end_after_broken_test(config)
+            # It ends after the test that breaks its GPU: its parent starts another one.
+            register(config, GpuWatch(), "gpuperf-watch")
     if settings.side is not None:
         from pytest_gpuperf.session.side_child import prepare_side
 

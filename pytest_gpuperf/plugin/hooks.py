@@ -56,11 +56,6 @@ def state_and_runner(request: pytest.FixtureRequest) -> tuple[ItemState, Runner]
     return state, request.config.stash[RUNNER]
 
 
-def _drop_properties(item: pytest.Item) -> None:
-    """Drop the JUnit properties of an earlier run of the test."""
-    item.user_properties[:] = [one for one in item.user_properties if not one[0].startswith("gpuperf.")]
-
-
 def _succeeded_unexpectedly(item: pytest.Item, raised: BaseException) -> bool:
     """Return True for a test with `unittest.expectedFailure` that raised nothing itself."""
     expects = "__unittest_expecting_failure__"
@@ -237,7 +232,9 @@ class Hooks:
         if STATE in item.stash:
             item.stash[STATE] = item.stash[STATE].fresh()
             forget_compiled_code()
-            _drop_properties(item)
+            # An earlier run of the test has left some.
+            others = [one for one in item.user_properties if not one[0].startswith("gpuperf.")]
+            item.user_properties[:] = others
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:

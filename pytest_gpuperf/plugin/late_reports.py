@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import faulthandler
 import os
-from functools import lru_cache, partial
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from warnings import WarningMessage
 
@@ -331,14 +332,9 @@ def properties(result: TestResult) -> list[tuple[str, str]]:
         if trace := measurement.trace:
             values |= {name: trace.values.get(name) for name in TRACED}
         written += [
-            (_named(label, name), value if isinstance(value, str) else f"{value:.4g}")
+            # All tests of a large run share the strings.
+            (sys.intern(f"gpuperf.{label}.{name}"), value if isinstance(value, str) else f"{value:.4g}")
             for name, value in values.items()
             if value is not None
         ]
     return written
-
-
-@lru_cache(maxsize=1024)
-def _named(label: str, value: str) -> str:
-    """Return one string for a name, which all tests of a large run share."""
-    return f"gpuperf.{label}.{value}"

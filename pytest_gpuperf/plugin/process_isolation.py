@@ -14,7 +14,7 @@ from pytest_gpuperf.compat.pytest_names import early_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.gpu_detection import may_measure
 from pytest_gpuperf.measure.device.visible_gpus import visible_gpus
-from pytest_gpuperf.settings.settings import PROFILING_PASS_ENV, SANITIZING_PASS_ENV, SIDE_ENV, WORKER_ENV
+from pytest_gpuperf.settings.settings import CHILD_ENV, WORKER_ENV
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -124,7 +124,7 @@ def auto_workers(config: pytest.Config) -> int | None:
 
 
 def _is_child() -> bool:
-    return any(os.environ.get(name) for name in (PROFILING_PASS_ENV, SANITIZING_PASS_ENV, SIDE_ENV))
+    return any(map(os.environ.get, CHILD_ENV))
 
 
 def _measures(config: pytest.Config, options: Namespace) -> bool:

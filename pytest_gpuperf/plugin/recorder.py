@@ -32,6 +32,7 @@ MODES = next(option.choices for option in OPTIONS if option.name == "mode")
 LONGEST_LABEL = 200
 # Half of a character, which no file can hold, is refused.
 _Label = Annotated[str, Meta(min_length=1, max_length=LONGEST_LABEL, pattern="^[^\ud800-\udfff]*$")]
+_Mode = Annotated[str, Meta(pattern=rf"^({'|'.join(MODES)})\Z")]
 _Duration = Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_S)]
 _Mutates = bool | list[Annotated[int, Meta(ge=0, lt=2**31)] | str]
 _STATIC = {
@@ -187,10 +188,7 @@ def check_label(label: object) -> None:
 
 def check_mode(mode: object, default: str) -> str:
     """Return the timing mode; the default for None."""
-    known = checked("mode", mode, str | None, f"one of {', '.join(MODES)}")
-    if known is not None and known not in MODES:
-        raise GpuperfError(f"mode={show_repr(mode)}", expected=f"one of {', '.join(MODES)}")
-    return default if known is None else str(known)
+    return str(checked("mode", default if mode is None else mode, _Mode, f"one of {', '.join(MODES)}"))
 
 
 def check_count(name: str, value: Any) -> int:

@@ -96,19 +96,6 @@ class Timeout:
         faulthandler.dump_traceback_later(max(self._seconds, 1e-3), exit=True, file=self._stacks)
 
 
-def limit_child(config: pytest.Config, seconds: float) -> None:
-    """End this child process if a test takes too long, with its stack in the log; 0 for any time."""
-    if seconds:
-        # pytest captures the descriptor itself while a test runs.
-        log = os.fdopen(os.dup(2), "w", encoding="utf-8")
-        register(config, Timeout(seconds, log), "gpuperf-timeout")
-
-
-def end_after_broken_test(config: pytest.Config) -> None:
-    """End this child process after the test that breaks its GPU: its parent starts another one."""
-    register(config, GpuWatch(), "gpuperf-watch")
-
-
 class Worker:
     """Ends this process once the GPU is broken; the controller starts another one.
 
@@ -119,27 +106,26 @@ class Worker:
     """
 
     def __init__(self, link: Link, config: pytest.Config, timeout_s: float) -> None:
+        from pytest_gpuperf.session.worker_messages import Broken
+
         self._link = link
         self._config = config
         own = OwnErrors.of(config)
         own.tell = lambda: link.tell(own.news)
-        self._watch = GpuWatch(self._broke)
+        self._watch = GpuWatch(lambda nodeid, error: link.tell(Broken(nodeid, error)))
         register(config, self._watch, "gpuperf-watch")
         self._stacks = Path(link.orders.stacks).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
         if timeout_s:
             register(config, Timeout(timeout_s, self._stacks), "gpuperf-timeout")
-        _end_with_parent()
+        if sys.platform == "linux":
+            # End at once if the controller is killed: nobody would read the results.
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         # It is the only worker: pytest-benchmark may time, and conftest.py needs no files of its own.
         if len(link.orders.cards) == 1:
             for name in XDIST_ENV:
                 os.environ.pop(name, None)
         # The first clean-up is the last one that pytest does.
         config.add_cleanup(_leave)
-
-    def _broke(self, nodeid: str, error: str) -> None:
-        from pytest_gpuperf.session.worker_messages import Broken
-
-        self._link.tell(Broken(nodeid, error))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def _told(self) -> Generator[None, object, object]:
@@ -209,12 +195,6 @@ class Worker:
             table = io.StringIO()
             session.display(reporter(self._config, table))
             self._link.tell(Benchmarks(table.getvalue()))
-
-
-def _end_with_parent() -> None:
-    """End this process at once if the controller is killed: nobody would read its results."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _leave() -> None:

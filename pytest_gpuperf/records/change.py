@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_gpuperf.errors import without_control
+
 if TYPE_CHECKING:
     from pytest_gpuperf.records.run import MetricValue
 
@@ -43,17 +45,12 @@ def printable(text: str) -> str:
     Names and messages come from pull requests and files. GitHub's runner executes a line that
     starts with `::`, spaces left out, as a workflow command, and the older `##[` anywhere in a line.
     """
-    if not text.isprintable():
-        text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-    return _COMMAND.sub(lambda match: " ".join(match[0]), text)
+    return _COMMAND.sub(lambda match: " ".join(match[0]), without_control(text))
 
 
 def printable_lines(text: str) -> str:
     """Return text as `printable` does, but with its lines: data that goes to a log."""
-    kept = "".join(
-        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
-    )
-    return _LINE_COMMAND.sub(lambda match: " ".join(match[0]), kept)
+    return _LINE_COMMAND.sub(lambda match: " ".join(match[0]), without_control(text, "\n\t"))
 
 
 def show_value(value: MetricValue, digits: int = 3) -> str:

@@ -26,18 +26,13 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
 INSTRUCTIONS = ("tensor_instructions", "copy_instructions")
 """Facts whose values are several words."""
 
-_LABEL = re.compile(r".*\[(?P<inner>sm_\d+[af]?)\]|(?P<alone>sm_\d+[af]?)", re.DOTALL)
+_ARCH = re.compile(r"sm_\d+[af]?(?=\]?\Z)")
+"""The end of a label."""
 
 
 def label_of(label: str, arch: str) -> str:
     """Return the label of a kernel: `sm_90`, or `backward[sm_90]` if the test has given a label."""
     return arch if label == "main" else f"{label}[{arch}]"
-
-
-def arch_of(label: str) -> str:
-    """Return the architecture in a label of `label_of`; empty for any other label."""
-    found = _LABEL.fullmatch(label)
-    return found["inner"] or found["alone"] if found else ""
 
 
 def profile_of(kernel: StaticKernel) -> Profile:
@@ -63,12 +58,12 @@ def kernels_of(measurements: Mapping[str, Measurement], label: str) -> dict[str,
         GpuperfError: A record, read from a file, has another form.
     """
     return {
-        arch: _kernel_of(measurement.profile, arch)
+        arch[0]: _kernel_of(measurement.profile, arch[0])
         for kept, measurement in measurements.items()
         if measurement.is_static
         and measurement.profile is not None
-        and (arch := arch_of(kept))
-        and label_of(label, arch) == kept
+        and (arch := _ARCH.search(kept))
+        and label_of(label, arch[0]) == kept
     }
 
 

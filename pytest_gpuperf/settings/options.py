@@ -198,20 +198,11 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(option.ini, text, default=option.default)
         if option.key_only:
             continue
-        shown = f"{option.help} (default: {option.shown_default}; ini: {option.ini})".replace("%", "%%")
-        if option.switch:
-            group.addoption(
-                option.flag, dest=option.ini, default=None, action="store_const", const="yes", help=shown
-            )
-        else:
-            group.addoption(
-                option.flag,
-                dest=option.ini,
-                default=None,
-                metavar=option.metavar or None,
-                choices=option.choices or None,
-                help=shown,
-            )
+        default = option.default or option.unset
+        shown = f"{option.help} (default: {default}; ini: {option.ini})".replace("%", "%%")
+        value = {"metavar": option.metavar or None, "choices": option.choices or None}
+        kind = {"action": "store_const", "const": "yes"} if option.switch else value
+        group.addoption(option.flag, dest=option.ini, default=None, help=shown, **kind)
 
 
 def whole_number(text: str) -> int | None:

@@ -24,6 +24,7 @@ SIDE_ENV = "GPUPERF_SIDE"
 """Variable of the side processes of `--gpuperf-against`: the file of their plan."""
 SANITIZING_PASS_ENV = "GPUPERF_SANITIZING_PASS"  # noqa: S105
 """Variable of the child pytest under compute-sanitizer: the folder of its plan."""
+CHILD_ENV = (PROFILING_PASS_ENV, SIDE_ENV, SANITIZING_PASS_ENV)
 WORKER_ENV = "GPUPERF_WORKER"
 """Variable of the processes that run the tests of a controller: their place among all."""
 
@@ -115,9 +116,7 @@ class Settings:
             if option.most:
                 number_of(option.ini, value, most=option.most)
             values[option.name] = value
-        profiling_pass = os.environ.get(PROFILING_PASS_ENV)
-        side = os.environ.get(SIDE_ENV)
-        sanitizing_pass = os.environ.get(SANITIZING_PASS_ENV)
+        plan = {name: Path(path) for name in CHILD_ENV if (path := os.environ.get(name))}
         sanitize = values.get("sanitize", "off")  # of a feature
         return cls(
             # A run with compute-sanitizer reads no counters.
@@ -126,7 +125,7 @@ class Settings:
             budget_s=number_of("gpuperf_budget", values["budget"], above_0=True),
             keep=runs_kept(values["keep"]),
             timeout_s=number_of("--gpuperf-timeout", values["timeout"], most=MAX_TIMEOUT_S),
-            shard=None if profiling_pass or side or sanitizing_pass else _shard(values["shard"]),
+            shard=None if plan else _shard(values["shard"]),
             tolerance_pct=number_of("gpuperf_tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
             strict=values["strict"] == "yes",
             verify=values["verify"],
@@ -134,7 +133,7 @@ class Settings:
             update=cast('Literal["never", "new", "changed", "all"]', values["update"]),
             replay=values["replay"],
             replay_gpu=values["replay-gpu"],
-            against="" if profiling_pass or side or sanitizing_pass else values["against"],
+            against="" if plan else values["against"],
             build=values["build"],
             settle_s=number_of("gpuperf_settle_seconds", values["settle-seconds"])
             if values["settle-seconds"]
@@ -147,9 +146,9 @@ class Settings:
             root=config.rootpath,
             state=Path(os.environ.get(STATE_ENV) or config.rootpath / STATE_FOLDER),
             first_on_path=first_on_path,
-            profiling_pass=Path(profiling_pass) if profiling_pass else None,
-            side=Path(side) if side else None,
-            sanitizing_pass=Path(sanitizing_pass) if sanitizing_pass else None,
+            profiling_pass=plan.get(PROFILING_PASS_ENV),
+            side=plan.get(SIDE_ENV),
+            sanitizing_pass=plan.get(SANITIZING_PASS_ENV),
             of_features={option.name: values[option.name] for option in registry().options},
         )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.plugin.fixtures import NOT_MEASURED
+from pytest_gpuperf.plugin.entry import NOT_MEASURED
 
 if TYPE_CHECKING:
     from pytest_gpuperf.features.ranks.facade import GpuperfRanks

@@ -174,7 +174,8 @@ def _aligned_rows(
     behind, middle = (sum(_width(one) + GAP for one in columns) for columns in (outcome, numbers))
     whole = _width(short) + middle + behind
     if whole <= screen.width or not numbers:
-        return _titled(_aligned([short, *numbers, *outcome], screen), whole)
+        title, *rows = _aligned([short, *numbers, *outcome], screen)
+        return [title, "-" * whole] if title.strip() else [], [[row] for row in rows]
     beside = [*(one for one in numbers if one.place == "unit"), *outcome]
     parts = _parts([one for one in numbers if one.place != "unit"], screen.width - INDENT)
     behind = sum(_width(one) + GAP for one in beside)
@@ -204,11 +205,6 @@ def _parts(numbers: Sequence[Column], room: int) -> list[list[Column]]:
             used = _width(column) + GAP
         parts[-1].append(column)
     return parts
-
-
-def _titled(lines: Sequence[str], width: int) -> tuple[list[str], list[list[str]]]:
-    title, *rows = lines
-    return [title, "-" * width] if title.strip() else [], [[row] for row in rows]
 
 
 def _beside(row: str, text: str, used: int, width: int) -> list[str]:
