@@ -23,7 +23,7 @@ from benchmarks.timing_accuracy import results
 from benchmarks.timing_accuracy import tables as accuracy
 from benchmarks.zoo import results as zoo
 from pytest_gpuperf.features.explain.diagnosis import RULES
-from pytest_gpuperf.features.sanitizer.assignment import assign
+from pytest_gpuperf.features.sanitizer.hit_assignment import assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
 from pytest_gpuperf.features.sanitizer.sanitizing_pass import HITS_KEPT
 from pytest_gpuperf.measure.cupti.chip_metrics import NoHostLibraryError, passes_each

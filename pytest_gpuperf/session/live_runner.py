@@ -12,7 +12,7 @@ from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
 from pytest_gpuperf.measure.device.gpu_detection import why_no_gpu
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
-from pytest_gpuperf.measure.device.packages import launching_packages
+from pytest_gpuperf.measure.device.launching_packages import launching_packages
 from pytest_gpuperf.measure.ncu.tool import NO_NCU, find_ncu
 from pytest_gpuperf.metrics.chips import chip_of
 from pytest_gpuperf.metrics.presets import DEFAULT, metrics_of

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.measure.device import environment, packages
+from pytest_gpuperf.measure.device import environment
+from pytest_gpuperf.measure.device import launching_packages as packages
 from pytest_gpuperf.measure.device.environment import git_state
 
 if TYPE_CHECKING:

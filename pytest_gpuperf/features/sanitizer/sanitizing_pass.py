@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.sanitizer.assignment import Assigned, assign
+from pytest_gpuperf.features.sanitizer.hit_assignment import Assigned, assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
 from pytest_gpuperf.features.sanitizer.tool import environment
 from pytest_gpuperf.processes.children import run_child
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.features.sanitizer.assignment import Hits
+    from pytest_gpuperf.features.sanitizer.hit_assignment import Hits
     from pytest_gpuperf.features.sanitizer.tool import Sanitizer
     from pytest_gpuperf.records.passes import Event, Invocation, OpenProgress, SelectedTest
 

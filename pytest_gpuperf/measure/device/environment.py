@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from pytest_gpuperf.measure.device.packages import launching_packages
+from pytest_gpuperf.measure.device.launching_packages import launching_packages
 from pytest_gpuperf.processes.git import GitError, run_git
 from pytest_gpuperf.records import Environment, Toolchain
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pytest_gpuperf.features.sanitizer.assignment import Assigned, assign
+from pytest_gpuperf.features.sanitizer.hit_assignment import Assigned, assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder

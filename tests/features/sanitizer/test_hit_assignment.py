@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.features.sanitizer.assignment import Assigned, assign
+from pytest_gpuperf.features.sanitizer.hit_assignment import Assigned, assign
 from pytest_gpuperf.features.sanitizer.markers import marker_name
 from pytest_gpuperf.records import SanitizerHit
 from pytest_gpuperf.records.passes import Event
