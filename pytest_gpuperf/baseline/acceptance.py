@@ -45,6 +45,8 @@ class UpdatePlan:
     """Complete new content of each file that changes."""
     entries: tuple[Effect, ...]
     """Effects on measurements, in the order in which the tests ran."""
+    missing: tuple[str, ...] = ()
+    """Tests of the same test files that have a baseline, and that no run has measured."""
 
     def of_kind(self, *kinds: str) -> list[Effect]:
         """Return the entries of these kinds."""
@@ -93,7 +95,7 @@ def plan(
     runs = in_order([runs] if isinstance(runs, Run) else runs)
     planner = _Planner(runs, store, which, tolerance_pct, compiled)
     entries = [entry for run in runs for test in run.tests for entry in planner.take(run, test)]
-    return UpdatePlan(planner.changed(), tuple(entries))
+    return UpdatePlan(planner.changed(), tuple(entries), tuple(planner.missing()))
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,13 @@ class _Planner:
             self.files[path] = known.tests, file
         return self.files[path][1]
 
+    def missing(self) -> Iterator[str]:
+        """Return the tests with a baseline in the test files of the runs that no run has."""
+        measured = {test.nodeid for run in self.runs for test in run.tests}
+        files = {nodeid.partition("::")[0] for nodeid in measured}
+        stored = (nodeid for tests, _ in self.files.values() for nodeid in tests if nodeid not in measured)
+        return (nodeid for nodeid in stored if nodeid.partition("::")[0] in files)
+
     def changed(self) -> dict[Path, Baseline]:
         """Return the files that change."""
         return {
@@ -184,13 +193,9 @@ class _Planner:
 
 
 def _note(run: Run) -> RunNote:
-    environment = run.environment
+    of, uuid = run.environment, run.environment.gpu.uuid
     return RunNote(
-        date=run.started_at,
-        commit=environment.commit,
-        dirty=environment.dirty,
-        gpu_uuid=environment.gpu.uuid,
-        toolchain=environment.toolchain,
+        date=run.started_at, commit=of.commit, dirty=of.dirty, gpu_uuid=uuid, toolchain=of.toolchain
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -44,8 +44,11 @@ def command() -> None:
 @click.option("--incomplete", is_flag=True, help="Accept a run that was interrupted.")
 @click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
 @click.option(
-    "--exit-code", is_flag=True, help="With --dry-run: exit with 1 if something is new, moved or refused."
+    "--exit-code",
+    is_flag=True,
+    help="With --dry-run: exit with 1 if something is new, moved, refused or missing.",
 )
+@click.option("--partial", is_flag=True, help="With --exit-code: some tests may be missing.")
 @output_form
 @project_options
 def accept_command(
@@ -55,6 +58,7 @@ def accept_command(
     incomplete: bool,
     dry_run: bool,
     exit_code: bool,
+    partial: bool,
     form: str,
 ) -> None:
     """Make RUNS the baselines of their GPUs.
@@ -68,7 +72,7 @@ def accept_command(
     paths = [path for ref in runs or (None,) for path in project.find_for_baseline(ref)]
     models = _load_runs(paths)
     recorded = any(project.baselines.absolute() in path.absolute().parents for path in paths)
-    change = plan if dry_run else partial(accept, incomplete=incomplete)
+    change = plan if dry_run else functools.partial(accept, incomplete=incomplete)
     plans = [
         change(measured, project.store, only, project.tolerance_pct, compiled=not recorded)
         for measured in models
@@ -76,7 +80,8 @@ def accept_command(
     _show_plans(project, list(zip(models, plans, strict=True)), form)
     if form == DEFAULT and not dry_run:
         _show_written(*plans)
-    if exit_code and any(each.of_kind("new", "changed", "refused") for each in plans):
+    missing = any(each.missing for each in plans) and not partial
+    if exit_code and (missing or any(each.of_kind("new", "changed", "refused") for each in plans)):
         raise click.exceptions.Exit(1)
 
 
@@ -129,7 +134,7 @@ def _report(project: Project, runs: Sequence[Run], plan: UpdatePlan) -> Report:
         for entry in plan.entries
     ]
     records = [{**row, "details": "; ".join(row["details"])} for row in facts]
-    data = {"runs": [run.id for run in runs], "gpu": gpu.name, "tests": facts}
+    data = {"runs": [run.id for run in runs], "gpu": gpu.name, "tests": facts, "missing": plan.missing}
     return Report([table], records, data)
 
 
@@ -147,4 +152,8 @@ def _notes(plan: UpdatePlan) -> list[str]:
     counts = [f"{kinds[kind]} {kind}" for kind in ("new", "changed", "refused") if kinds[kind]]
     within = plan.of_kind("refreshed")
     counts += [f"{len(within)} within the tolerance"] if within else []
-    return [", ".join(counts) or "nothing to accept"]
+    notes = [", ".join(counts) or "nothing to accept"]
+    if plan.missing:
+        missing = f"missing: {count_tests(plan.missing)} with a baseline, such as {plan.missing[0]}"
+        notes.append(f"{missing}; measure all, or type --partial, or remove old ones from the baseline file")
+    return notes

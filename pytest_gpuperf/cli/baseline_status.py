@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,34 +16,7 @@ from pytest_gpuperf.report.table import Column, Report, Table
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from pytest_gpuperf.records.baseline import Baseline, RunNote
-
-
-@dataclass(frozen=True)
-class _Suite:
-    """The baseline of a suite on a GPU."""
-
-    gpu: str
-    name: str
-    known: Baseline
-    not_in_run: tuple[str, ...]
-
-    @property
-    def sessions(self) -> tuple[int, int]:
-        """The fewest and the most sessions of a time; 0 without times."""
-        counts = [len(time.sessions) for time in self.known.times] or [0]
-        return min(counts), max(counts)
-
-    @property
-    def cards(self) -> int:
-        """Number of cards that measured the times."""
-        known = self.known
-        return len({card_of(one, known.runs) for time in known.times for one in time.sessions} - {""})
-
-    @property
-    def runs(self) -> list[RunNote]:
-        """The runs of its values, oldest first."""
-        return sorted(self.known.runs.values(), key=lambda note: note.date)
+    from pytest_gpuperf.records.baseline import RunNote
 
 
 @click.command("status")
@@ -59,49 +31,50 @@ def status_command(project: Project, run: str | None, form: str) -> None:
     }
     suites = list(_suites(project, missing))
     notes = [] if suites else [f"no baselines in {show_path(project.baselines)}"]
-    show(Report([Table(_columns(suites), notes=notes)], [_record(suite) for suite in suites]), form)
+    show(Report([Table(_columns(suites), notes=notes)], [record for record, _ in suites]), form)
 
 
-def _suites(project: Project, missing: Collection[tuple[str, str]]) -> Iterator[_Suite]:
+def _suites(
+    project: Project, missing: Collection[tuple[str, str]]
+) -> Iterator[tuple[dict[str, Any], list[RunNote]]]:
+    """Return the facts of each suite on each GPU, and the runs of its values, oldest first."""
     for slug in project.store.slugs():
         for name in project.store.suites(slug):
             if (known := project.store.load(slug, name)) is not None:
-                gone = tuple(nodeid for nodeid in known.tests if (slug, nodeid) in missing)
-                yield _Suite(slug, name, known, gone)
+                runs = sorted(known.runs.values(), key=lambda note: note.date)
+                counts = [len(time.sessions) for time in known.times] or [0]
+                cards = {card_of(one, known.runs) for time in known.times for one in time.sessions}
+                facts = {
+                    "gpu": slug,
+                    "suite": name,
+                    "tests": len(known.tests),
+                    "fewest_sessions": min(counts),
+                    "most_sessions": max(counts),
+                    "cards": len(cards - {""}),
+                    "newest": runs[-1].date if runs else "",
+                    "oldest": runs[0].date if runs else "",
+                    "not_in_run": tuple(nodeid for nodeid in known.tests if (slug, nodeid) in missing),
+                }
+                yield facts, runs
 
 
-def _columns(suites: Sequence[_Suite]) -> list[Column]:
-    newest = [_show_note(suite.runs[-1]) if suite.runs else "" for suite in suites]
-    oldest = [_show_note(suite.runs[0]) if len(suite.runs) > 1 else "" for suite in suites]
-    gone = ["\n".join(f"not in the run: {nodeid}" for nodeid in suite.not_in_run) for suite in suites]
-    sessions = [suite.sessions for suite in suites]
+def _columns(suites: Sequence[tuple[dict[str, Any], list[RunNote]]]) -> list[Column]:
+    facts, runs = [one for one, _ in suites], [notes for _, notes in suites]
+    newest = [_show_note(notes[-1]) if notes else "" for notes in runs]
+    oldest = [_show_note(notes[0]) if len(notes) > 1 else "" for notes in runs]
+    gone = ["\n".join(f"not in the run: {nodeid}" for nodeid in one["not_in_run"]) for one in facts]
+    sessions = [(one["fewest_sessions"], one["most_sessions"]) for one in facts]
     columns = [
-        Column("gpu", [suite.gpu for suite in suites], "group"),
-        Column("suite", [suite.name for suite in suites], "name", code=True),
-        Column("tests", [str(len(suite.known.tests)) for suite in suites]),
+        Column("gpu", [one["gpu"] for one in facts], "group"),
+        Column("suite", [one["suite"] for one in facts], "name", code=True),
+        Column("tests", [str(one["tests"]) for one in facts]),
         Column("sessions", [f"{low} to {high}" if low < high else str(high or "") for low, high in sessions]),
-        Column("cards", [str(suite.cards or "") for suite in suites]),
+        Column("cards", [str(one["cards"] or "") for one in facts]),
         Column("newest", newest, left=True),
         Column("oldest", oldest, left=True),
         Column("differences", gone, "detail"),
     ]
     return columns if suites else []
-
-
-def _record(suite: _Suite) -> dict[str, Any]:
-    fewest, most = suite.sessions
-    runs = suite.runs
-    return {
-        "gpu": suite.gpu,
-        "suite": suite.name,
-        "tests": len(suite.known.tests),
-        "fewest_sessions": fewest,
-        "most_sessions": most,
-        "cards": suite.cards,
-        "newest": runs[-1].date if runs else "",
-        "oldest": runs[0].date if runs else "",
-        "not_in_run": suite.not_in_run,
-    }
 
 
 def _show_note(note: RunNote) -> str:

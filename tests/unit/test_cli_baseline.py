@@ -59,12 +59,6 @@ def test_recording_is_not_accepted_unnamed(project: Path, newest: tuple[str, ...
     assert "there is no run in .gpuperf/runs; measure one with pytest --gpuperf" in result.output
 
 
-def test_accept_writes_to_the_named_folder(project: Path) -> None:
-    store(project, one_test())
-    assert gpuperf("baseline", "accept", "--baselines", "other").exit_code == 0
-    assert (project / "other" / "nvidia-h200" / "test_square.json").is_file()
-
-
 def test_accept_only_new_leaves_the_rest(project: Path) -> None:
     store(project, one_test(time_us=5.3))
     gpuperf("baseline", "accept")
@@ -109,24 +103,11 @@ suites/test_square.py::test_triton[1823x781]  changed
 
 1 changed
 """)
-    assert json.loads(gpuperf("baseline", "accept", "--dry-run", "--json").output) == snapshot(
-        {
-            "runs": ["29990101-000000-0000"],
-            "gpu": "NVIDIA H200",
-            "tests": [
-                {
-                    "test": "suites/test_square.py::test_triton[1823x781]",
-                    "label": "main",
-                    "effect": "changed",
-                    "details": [
-                        "time_us 5.30 -> 5.84 (+10.2 %)",
-                        "sessions 1 -> 1 (the time moved)",
-                        "l2_hit_rate 80 -> 40 % (-40.0 points)",
-                    ],
-                }
-            ],
-        }
-    )
+    found = json.loads(gpuperf("baseline", "accept", "--dry-run", "--json").output)
+    assert (found["runs"], found["gpu"], found["missing"]) == (["29990101-000000-0000"], "NVIDIA H200", [])
+    assert [(one["label"], one["effect"], len(one["details"])) for one in found["tests"]] == [
+        ("main", "changed", 3)
+    ]
     assert path.read_bytes() == before
 
 
@@ -183,19 +164,24 @@ nvidia-h200
 """)
 
 
-def test_status_names_tests_that_a_run_leaves_out(project: Path) -> None:
-    both = (record("t/test_a.py::old", main=measured()), record("t/test_a.py::kept", main=measured()))
-    store(project, run(*both))
+def test_tests_that_a_run_leaves_out_are_named_and_those_of_its_files_count(project: Path) -> None:
+    names = ("t/test_a.py::kept", "t/test_a.py::old", "u/test_a.py::other")
+    kept, *others = (record(name, main=measured()) for name in names)
+    store(project, run(kept, *others))
     gpuperf("baseline", "accept")
-    store(project, run(both[1], id="29990101-000000-0000"))
+    store(project, run(kept, id="29990101-000000-0000"))
     assert gpuperf("baseline", "status", "latest").output == snapshot("""\
   suite   tests  sessions  cards  newest
 ----------------------------------------------------
 nvidia-h200
-  test_a      2         1      1  2026-11-20 c0ffee1
+  test_a      3         1      1  2026-11-20 c0ffee1
       not in the run: t/test_a.py::old
+      not in the run: u/test_a.py::other
 """)
     assert status()[0]["not_in_run"] == []
+    missing = gpuperf("baseline", "accept", "--dry-run", "--exit-code", status=1).output
+    assert "missing: 1 test with a baseline, such as t/test_a.py::old;" in missing
+    gpuperf("baseline", "accept", "--dry-run", "--exit-code", "--partial", status=0)
 
 
 def test_status_of_an_empty_project(project: Path) -> None:
