@@ -37,11 +37,6 @@ Which: TypeAlias = Literal["new", "changed", "all"]
 that moved beyond their tolerance; `all`: everything."""
 Kind: TypeAlias = Literal["new", "changed", "refreshed", "refused"]
 """`refreshed`: moved within the tolerance only."""
-TAKES: Mapping[Which, tuple[Kind, ...]] = {
-    "new": ("new",),
-    "changed": ("new", "changed"),
-    "all": ("new", "changed", "refreshed"),
-}
 OF_PART: Mapping[str, tuple[str, ...]] = {
     "time": ("time", "code", "call"),
     "counters": ("kernels", "counters", "counters_run", "counters_by", "launches", "regex"),
@@ -107,13 +102,13 @@ def update(
     if added := _added(measurement, stored):
         lines.append(("new: " if stored != MeasurementBaseline() else "") + ", ".join(added))
     moved = finding is not None and finding.status is not Status.PASS
-    dropped = any(remark.status.fails for remark in counters.remarks)
+    dropped = any(remark.doubt or remark.status.fails for remark in counters.remarks)
     kind: Kind = "refreshed"
     if moved or why or dropped or counters.changes or counters.kernels or errors:
         kind = "changed"
     elif only_new.has_values or added:
         kind = "new" if only_new.has_values else "changed"
-    return (kind, lines, new) if kind in TAKES[which] else None
+    return (kind, lines, new) if which == "all" or kind in ("new", which) else None
 
 
 def _comparable(measurement: Measurement, stored: MeasurementBaseline) -> Measurement:

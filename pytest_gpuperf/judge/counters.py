@@ -67,11 +67,11 @@ def compare_counters(measurement: Measurement, baseline: MeasurementBaseline) ->
     """
     of_call = _moved(baseline.exact, measurement.exact)
     worse = [change for change in of_call if change.worse]
-    profile, known, remarks = measurement.profile, baseline.counters, []
+    profile, known, remarks = measurement.profile, baseline.counters, [*_unmeasured(measurement, baseline)]
     if profile is None or not known or profile.unavailable.startswith(COUNTERS_OFF):
-        return CounterComparison(tuple(of_call), tuple(worse))
+        return CounterComparison(tuple(of_call), tuple(worse), remarks=tuple(remarks))
     if (lost := _lost(profile, baseline)) is not None:
-        return CounterComparison(tuple(of_call), tuple(worse), remarks=(lost,))
+        return CounterComparison(tuple(of_call), tuple(worse), remarks=(*remarks, lost))
     if profile.read_by != baseline.counters_by:
         read = f"counters were read by {profile.read_by}, the baseline's by {baseline.counters_by}"
         remarks.append(Finding(Status.PASS, f"{read}: {LEFT_OUT}"))
@@ -107,7 +107,7 @@ def early_warning(compared: CounterComparison) -> Iterator[Finding]:
 
 
 def _lost(profile: Profile, baseline: MeasurementBaseline) -> Finding | None:
-    """Return a finding if counters of the baseline were not measured: by the machine, or the test drops them.
+    """Return a finding if the machine measured no counters, or the test those of other launches.
 
     If a test no longer chooses kernels, others than those of the baseline show as new ones instead.
     """
@@ -118,15 +118,29 @@ def _lost(profile: Profile, baseline: MeasurementBaseline) -> Finding | None:
     # As many launches as those chosen then: they are all.
     are_all = now[0] == "all" and profile.combined.get("kernels") == baseline.counters.get("kernels", 0)
     exchanged = now == (then[0], "") and (are_all or _compare_kernels(profile, baseline))
-    if baseline.launches and now != then and not exchanged:
-        shown, before = (show_selection(regex, launches) for launches, regex in (now, then))
-        return Finding(Status.INVALID, f"counters are of {shown}, the baseline's of {before}")
-    asked = metrics_of((profile.preset or DEFAULT).split(","))
-    dropped = baseline.counters.keys() - profile.combined.keys() - {*asked}
-    if not dropped or profile.read_by != baseline.counters_by:
+    if not baseline.launches or now == then or exchanged:
         return None
-    line = f"counters of the baseline, such as {min(dropped)}: not measured by this test"
-    return Finding(Status.INVALID, line)
+    shown, before = (show_selection(regex, launches) for launches, regex in (now, then))
+    return Finding(Status.INVALID, f"counters are of {shown}, the baseline's of {before}")
+
+
+def _unmeasured(measurement: Measurement, baseline: MeasurementBaseline) -> Iterator[Finding]:
+    """Name the values of a baseline that a part lacks now: a test that drops counters fails."""
+    profile, now, before = measurement.profile, measurement.accuracy, baseline.accuracy
+    absent = (name for name in baseline.exact if name not in measurement.exact)
+    lost = [name for name in absent if getattr(measurement, VALUES[name].part) is not None]
+    if now is not None and before is not None:
+        gone = before.by_output.keys() - now.by_output.keys()
+        lost += [f"accuracy of {name or 'the output'}" for name in sorted(gone)]
+    status = Status.PASS
+    if profile is not None and not profile.unavailable and profile.read_by == baseline.counters_by:
+        dropped = baseline.counters.keys() - profile.combined.keys()
+        lost += sorted(dropped)
+        if dropped - {*metrics_of((profile.preset or DEFAULT).split(","))}:
+            status = Status.INVALID
+    if lost:
+        names = ", ".join([*lost[:SHOWN_CHANGES], "…"][: len(lost)])
+        yield Finding(status, f"of the baseline, not measured by this test: {names}", doubt=True)
 
 
 def other_compiler(now: Measurement, known: MeasurementBaseline) -> str:

@@ -62,7 +62,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     drift: str = ""
     """What else than the code moved a time that is alike in turn: `driver 580 -> 590`."""
     doubt: bool = False
-    """True for a reason to doubt a time; the test is warned of."""
+    """True for a reason to warn of a test that passes: a doubted time, or values that it no longer has."""
 
     @property
     def more(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class TestResult(msgspec.Struct, frozen=True, gc=False, tag=True):
 
     @property
     def warning(self) -> str:
-        """Reason to warn of a test that does not fail: not decided, doubted, or drifted; else empty."""
+        """Reason to warn of a test that does not fail: not decided, in doubt, or drifted; else empty."""
         if self.fails:
             return ""
         undecided = Status.INCONCLUSIVE

@@ -134,12 +134,8 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def exact(self) -> dict[str, float]:
         """Values that are the same in every run of the same code: those of a trace, and memory."""
-        found: dict[str, float] = {**self.trace}
-        # That of the newest session that has it stays.
-        for session in self.time.sessions if self.time is not None else ():
-            if session.peak_memory_mb is not None:
-                found[PEAK_MEMORY] = session.peak_memory_mb
-        return found
+        newest = self.time.sessions[-1].peak_memory_mb if self.time is not None else None
+        return {**self.trace} if newest is None else {**self.trace, PEAK_MEMORY: newest}
 
     def missing_in(self, found: Measurement) -> list[str]:
         """Return the parts that a test did not measure: nothing guards them any more."""

@@ -269,16 +269,6 @@ def test_test_that_only_checks_needs_no_baseline(store: BaselineStore) -> None:
     assert (result.entries, result.files) == ((), {})
 
 
-@pytest.mark.parametrize("choice", [{"launches": "last"}, {"preset": "sol"}])
-def test_dropped_counters_go_when_they_are_accepted(store: BaselineStore, choice: dict[str, str]) -> None:
-    accepted(store, one_test(counters={"stall.barrier": 5.0, "sm_throughput": 50.0}))
-    fewer = msgspec.structs.replace(profile({"sm_throughput": 50.0}), **choice)
-    second = run(record(main=msgspec.structs.replace(measured(), profile=fewer)), id="second")
-    assert plan(second, store, "new", 0.0).entries == ()
-    content = accepted(store, second, "changed")
-    assert content["tests"][NODEID]["measurements"]["main"]["counters"] == {"sm_throughput": 50}
-
-
 def test_counters_that_are_not_finite_are_left_out(store: BaselineStore) -> None:
     counters = {"instructions": float("nan"), "dram_bytes": float("inf"), "registers_per_thread": 32.0}
     content = accepted(store, one_test(counters=counters))

@@ -14,9 +14,9 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.judge.counters import other_compiler
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.verdict import Expected, judge
-from pytest_gpuperf.records import Measurement, Profile
+from pytest_gpuperf.records import Accuracy, Correctness, Measurement, Profile
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
-from run_builders import measured, record, run
+from run_builders import measured, record, run, timing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,17 +74,44 @@ def test_compilers_differ_if_both_are_known(before: str | None, now: str | None,
     assert bool(other_compiler(measured(None, counters(now)), known)) is other
 
 
-@pytest.mark.parametrize("kept", [{"main": measured(5.0)}, {"sm_90": COMPILED}], ids=["gpu", "compiled"])
-def test_lost_part_fails_until_it_is_accepted(tmp_path: Path, kept: dict[str, Measurement]) -> None:
+def outputs(accuracy: Accuracy, *others: Accuracy) -> Measurement:
+    return Measurement(correctness=Correctness(passed=True, accuracy=replace(accuracy, others=others)))
+
+
+WITH_MEMORY = Measurement(timing=replace(timing(5.0), peak_memory_mb=8.0))
+ASKED: dict[str, MetricValue] = dict.fromkeys(
+    ("block_size", "grid_size", "instructions", "l1_hit_rate", "l2_hit_rate", "waves"), 9.0
+)
+OUTPUTS = [Accuracy(output=f"output[{at}]", rms_ulp=1.0) for at in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "lost"),
+    [
+        ({"main": measured(5.0), "sm_90": COMPILED}, {"main": measured(5.0)}, ""),
+        ({"main": measured(5.0), "sm_90": COMPILED}, {"sm_90": COMPILED}, ""),
+        ({"main": WITH_MEMORY}, {"main": measured(5.0)}, "peak_memory_mb"),
+        ({"main": outputs(*OUTPUTS)}, {"main": outputs(OUTPUTS[0])}, "accuracy of output[1]"),
+        (
+            {"main": measured(None, ASKED)},
+            {"main": measured(None, {"waves": 9.0})},
+            "block_size, grid_size, instructions, l1_hit_rate, …",
+        ),
+    ],
+    ids=["compiled", "measured", "memory", "output", "counters"],
+)
+def test_lost_part_fails_or_warns_until_it_is_accepted(
+    tmp_path: Path, before: dict[str, Measurement], now: dict[str, Measurement], lost: str
+) -> None:
     store = BaselineStore(tmp_path)
-    accept(run(record(main=measured(5.0), sm_90=COMPILED)), store, "all", 0.0)
-    lost = run(
-        replace(record(), measurements=kept),
-        id="20261121-173012-3f9a",
-        started_at="2026-11-21T17:30:12+00:00",
+    accept(run(replace(record(), measurements=before)), store, "all", 0.0)
+    second = run(
+        replace(record(), measurements=now), id="20261121-173012-3f9a", started_at="2026-11-21T17:30:12+00:00"
     )
-    (before,) = judge_run(lost, store)
-    assert before.status is Status.INVALID
-    accept(lost, store, "all", 0.0)
-    (after,) = judge_run(lost, store)
-    assert after.status is Status.PASS
+    (found,) = judge_run(second, store)
+    warning = f"of the baseline, not measured by this test: {lost}" if lost else ""
+    assert (found.status, found.warning) == (Status.PASS if lost else Status.INVALID, warning)
+    assert accept(second, store, "new", 0.0).files == {}
+    accept(second, store, "changed", 0.0)
+    (after,) = judge_run(second, store)
+    assert (after.status, after.warning) == (Status.PASS, "")
