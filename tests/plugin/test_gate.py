@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from command_line import gpuperf
+from present import present
 from pytest_gpuperf.baseline.acceptance import accept
 from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records import (
@@ -23,6 +24,7 @@ from pytest_gpuperf.records import (
     Measurement,
     Run,
     Timing,
+    Trace,
     Verification,
 )
 from run_builders import in_turn, measured, profile, queued, record, run, timing
@@ -40,6 +42,7 @@ TEST = "def test_k(gpuperf):\n    gpuperf.time(print)\n    gpuperf.profile(print
 TIMED = "def test_k(gpuperf):\n    gpuperf.time(print)"
 COUNTED = "def test_k(gpuperf): gpuperf.profile(print)"
 MARKED = f"import pytest\n@pytest.mark.gpuperf({{}})\n{TEST}"
+TRACED = "def test_k(gpuperf): gpuperf.trace(print)"
 CHECKED = "def test_k(gpuperf): gpuperf.check(print, expected=print)"
 
 
@@ -108,19 +111,8 @@ def accept_suggested(result: pytest.RunResult) -> None:
     gpuperf(*command.split(), status=0)
 
 
-def test_slower_test_fails_until_it_is_accepted(project: Project) -> None:
-    project.baseline(100.0)
-    slower = project.judged(105.0, log_ratio=0.05)
-    slower.assert_outcomes(failed=1)
-    slower.stdout.fnmatch_lines(
-        ["*gpuperf: 5.1 % slower: 99.9 → 105 µs (4.8 to 5.5 %; in turn, 2 restarts, old code 1a2b3c4)"]
-    )
-    accept_suggested(slower)
-    project.run().assert_outcomes(passed=1)
-
-
-def checked(rms_ulp: float) -> Correctness:
-    error = Accuracy(reference="float64", dtype="float32", elements=10**6, rms_ulp=rms_ulp)
+def checked(rms_ulp: float, dtype: str = "float32") -> Correctness:
+    error = Accuracy(reference="float64", dtype=dtype, elements=10**6, rms_ulp=rms_ulp)
     return Correctness(passed=True, accuracy=error)
 
 
@@ -132,20 +124,46 @@ def called(*arguments: str) -> Measurement:
     return Measurement(timing=timing(100.0), call=Fingerprint(arguments=arguments, mode="hot"))
 
 
+def settled(*log_ratios: float, **settlement: Any) -> Measurement:
+    slower = in_turn(Measurement(timing=timing(105.0)), *log_ratios, sessions=("20261101-120000-aaaa",))
+    return replace(slower, settlement=replace(present(slower.settlement), **settlement))
+
+
+def with_memory(megabytes: float) -> Measurement:
+    return Measurement(timing=replace(timing(100.0), peak_memory_mb=megabytes))
+
+
+TIME = Measurement(timing=timing(100.0))
+FRESH = (105.0, 105.1, 105.2)
+
+
 @pytest.mark.parametrize(
     ("before", "now", "body"),
     [
+        (TIME, settled(0.05, 0.0501), TIMED),
+        (TIME, settled(0.0, 0.0001, fresh_us=FRESH), TIMED),
+        (TIME, settled(how="fresh", reason="not committed", fresh_us=FRESH), TIMED),
+        (TIME, settled(-0.02, 0.03, 0.02, -0.03), TIMED),
+        (TIME, settled(how="impossible", reason="no time"), TIMED),
+        (with_memory(8.0), with_memory(9.0), TIMED),
+        (Measurement(trace=Trace(launches=1)), Measurement(trace=Trace(launches=2)), TRACED),
+        (Measurement(correctness=checked(0.3)), Measurement(correctness=checked(0.3, "float16")), CHECKED),
+        (Measurement(timing=timing(100.0), correctness=checked(0.3)), TIME, TIMED),
+        (Measurement(timing=timing(100.0), trace=Trace(launches=1)), TIME, TIMED),
+        (TIME, Measurement(timing=replace(timing(100.0), source="cupti")), TIMED),
         (measured(100.0, {"registers_per_thread": 32}), measured(100.0, {"registers_per_thread": 64}), TEST),
         (Measurement(correctness=checked(0.3)), Measurement(correctness=checked(9.0)), CHECKED),
-        (Measurement(timing=timing(100.0)), queued("it synchronises"), TIMED),
+        (TIME, queued("it synchronises"), TIMED),
         (called("float32"), called(), TIMED),
-        (measured(100.0, {"waves": 1.0}), Measurement(timing=timing(100.0)), TIMED),
+        (measured(100.0, {"waves": 1.0}), TIME, TIMED),
         (measured(100.0, {"waves": 1.0}), Measurement(profile=profile({"waves": 1.0})), COUNTED),
-        (Measurement(timing=timing(100.0)), Measurement(timing=timing(200.0, "cold")), TIMED),
+        (TIME, Measurement(timing=timing(200.0, "cold")), TIMED),
         (measured(100.0, {"stall.barrier": 1.0}), chosen(preset="launch"), MARKED.format("preset='launch'")),
         (measured(100.0, {"waves": 1.0}), chosen(launches="last"), MARKED.format("launches='last'")),
     ],
     ids=[
+        *("slower in turn", "toolchain", "fresh processes", "unclear in turn", "not settled", "memory"),
+        *("launches", "narrower type", "lost accuracy", "lost trace", "another source"),
         *("exact counter", "accuracy", "no longer captured", "another call", "lost counters", "lost time"),
         *("another mode", "another preset", "other launches"),
     ],
@@ -156,6 +174,7 @@ def test_failure_goes_away_by_the_command_that_it_suggests(
     first, second = (
         replace(project.session(None, {}), tests=(record(NODEID, main=one),)) for one in (before, now)
     )
+    first.environment.toolchain.packages["kernels"], second.environment.toolchain.packages["kernels"] = "12"
     accept(first, project.store, "all", 0.0)
     pytester.makepyfile(test_k=body)
     failed = project.recorded(second, "--gpuperf-strict")
@@ -181,7 +200,7 @@ def test_plain_test_outside_of_the_rootdir_is_left_alone(project: Project, tmp_p
     project.judged(100.0, "--rootdir=.", "test_k.py", str(other)).assert_outcomes(passed=2)
 
 
-def test_undecided_time_warns_and_fails_only_if_strict(project: Project) -> None:
+def test_undecided_time_warns(project: Project) -> None:
     project.baseline(100.0)
     expect(
         project.judged(101.0),
@@ -190,10 +209,6 @@ def test_undecided_time_warns_and_fails_only_if_strict(project: Project) -> None
         passed=1,
         warnings=1,
     )
-    strict = project.run("--gpuperf-strict")
-    strict.assert_outcomes(failed=1)
-    accept_suggested(strict)
-    project.run("--gpuperf-strict").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("end", ["pytest.skip('x')", "pytest.xfail('x')", "raise unittest.SkipTest('x')"])
@@ -217,29 +232,25 @@ def test_doubted_time_warns_and_is_counted(project: Project, pytester: pytest.Py
     project.run("-Werror").assert_outcomes(failed=1)
 
 
-def test_drifted_time_passes_with_the_command_that_renews_it(project: Project) -> None:
-    project.baseline(100.0)
-    drifted = project.judged(103.0, "--gpuperf-strict", "-v", card="GPU-2", log_ratio=0.0)
-    drifted.assert_outcomes(passed=1, warnings=1)
-    drifted.stdout.fnmatch_lines(
-        ["*pass (drifted)*", "gpuperf: 1 test moved by 3 %, another card: gpuperf baseline accept base*"]
-    )
-    accept_suggested(drifted)
-    project.run("--gpuperf-strict").assert_outcomes(passed=1, warnings=0)
-
-
-def test_stored_session_that_is_off_goes_when_accepted(project: Project, pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize(
+    ("card", "cause"), [("GPU-2", "another card"), ("GPU-1", "the stored session is off")]
+)
+def test_drifted_time_passes_with_the_command_that_renews_it(
+    project: Project, pytester: pytest.Pytester, card: str, cause: str
+) -> None:
     pytester.makepyfile(test_k=TIMED)
     code = LaunchedCode(kernels=(LaunchedKernel(name="k", code="a" * 64),))
     first, second = (
         replace(one, tests=(record(NODEID, main=replace(one.tests[0].measurements["main"], code=code)),))
-        for one in (project.session(timing(100.0), {}), project.session(timing(103.0), {}, log_ratio=0.0))
+        for one in (project.session(timing(100.0), {}), project.session(timing(103.0), {}, card, 0.0))
     )
     accept(first, project.store, "all", 0.0)
-    off = project.recorded(second, "--gpuperf-strict", "-v")
-    off.assert_outcomes(passed=1, warnings=1)
-    off.stdout.fnmatch_lines(["gpuperf: 1 test moved by 3 %, the stored session is off: gpuperf baseline*"])
-    accept_suggested(off)
+    drifted = project.recorded(second, "--gpuperf-strict", "-v")
+    drifted.assert_outcomes(passed=1, warnings=1)
+    drifted.stdout.fnmatch_lines(
+        ["*pass (drifted)*", f"gpuperf: 1 test moved by 3 %, {cause}: gpuperf baseline accept base*"]
+    )
+    accept_suggested(drifted)
     project.run("--gpuperf-strict").assert_outcomes(passed=1, warnings=0)
 
 

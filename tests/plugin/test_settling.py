@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from against_project import Project
+from command_line import gpuperf
+from pytest_gpuperf.judge.times import BY_SESSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -388,6 +390,26 @@ def test_baseline_has_packages_that_tests_import_late(project: Project, isolated
 def test_what_is_accepted_anyway_is_not_settled(project: Project, strict: tuple[str, ...]) -> None:
     done = project.session("--gpuperf-update=all", *strict)
     assert (done.returncode, project.settlements()) == (0, {}), done.stdout
+
+
+UNTIMED = TEST.replace("(gpuperf):\n    gpuperf.time(kernel)", "(): pass")
+
+
+@pytest.mark.parametrize(
+    ("us", "test", "options"),
+    [(12.0, TEST, ()), (12.0, UNTIMED, ()), (10.0, TEST, ("--gpuperf-against=main",))],
+)
+def test_suggested_command_makes_a_live_failure_go_away(
+    project: Project, us: float, test: str, options: tuple[str, ...]
+) -> None:
+    project.commit({"kernels.py": "raise ImportError\n"})
+    project.write({"kernels.py": f"def kernel(): return {us}\n", "test_k.py": test})
+    failed = project.session("--gpuperf-strict", *options)
+    step = BY_SESSIONS if options else "if this is intended: gpuperf baseline accept\n"
+    assert (failed.returncode, step in failed.stdout) == (1, True), failed.stdout
+    if not options:
+        gpuperf("baseline", "accept", "--root", project.root, status=0)
+    assert project.session("--gpuperf-strict").returncode == 0
 
 
 def test_each_card_settles_its_own(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

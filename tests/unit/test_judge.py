@@ -173,24 +173,6 @@ def test_limit_is_checked_on_each_label_that_has_the_value() -> None:
     assert result.status is Status.LIMIT
 
 
-@pytest.mark.parametrize(
-    ("counters", "choice"),
-    [
-        ({"sm_throughput": 50.0}, {"preset": "sol"}),
-        ({"sm_throughput": 50.0, "stall.barrier": 5.0}, {}),
-        ({"sm_throughput": 50.0, "stall.barrier": 5.0, "a__raw": 1.0}, {"regex": "square"}),
-    ],
-    ids=["preset", "metrics", "kernels"],
-)
-def test_counters_that_a_test_drops_fail_it(counters: dict[str, MetricValue], choice: dict[str, str]) -> None:
-    now = replace(measured(), profile=replace(profile(counters), **choice))
-    known = baseline(5.3, {"sm_throughput": 50, "stall.barrier": 5, "a__raw": 1})
-    of_all = replace(known.measurements["main"], launches="all")
-    result = verdict(record(main=now), replace(known, measurements={"main": of_all}))
-    assert result.status is Status.INVALID
-    assert result.findings[0].next_step == "accept it with: gpuperf baseline accept"
-
-
 def test_error_comes_first_and_is_not_repeated() -> None:
     result = verdict(
         record(main=measured(5.84)),

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("triton")
 
+from command_line import gpuperf
 from pytest_gpuperf.features.static import nvcc, nvrtc
 from pytest_gpuperf.records import Measurement
 from pytest_gpuperf.records.static_profiles import label_of, profile_of
@@ -69,6 +70,8 @@ def test_accepted_facts_are_compared_exactly(pytester: pytest.Pytester, compiler
         "*if this is intended: gpuperf baseline accept",
         failed=1,
     )
+    gpuperf("baseline", "accept", status=0)
+    pytester.runpytest("--gpuperf").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
