@@ -74,10 +74,5 @@ def _session(run: str, timing: Timing, reference_mhz: float) -> Session:
 
 
 def _rounded(model: ClockModel) -> ClockModel:
-    return replace(
-        model,
-        cycles=round_to_digits(model.cycles, TIME_DIGITS),
-        fixed_us=round_to_digits(model.fixed_us, TIME_DIGITS),
-        reference_mhz=round_to_digits(model.reference_mhz, TIME_DIGITS),
-        share_error=round_to_digits(model.share_error, 2),
-    )
+    digits = {"cycles": TIME_DIGITS, "fixed_us": TIME_DIGITS, "reference_mhz": TIME_DIGITS, "share_error": 2}
+    return replace(model, **{name: round_to_digits(getattr(model, name), digits[name]) for name in digits})

@@ -232,18 +232,14 @@ def _read(path: Path) -> Baseline | None:
             expected=path.parent.name,
             next_step=f"move the file to {show_path(path.parent.parent / baseline.gpu.slug / path.name)}",
         )
-    for nodeid, test in baseline.tests.items():
-        _check_limits(test, f"{shown}, limits of {nodeid}")
-    return baseline
-
-
-def _check_limits(test: TestBaseline, where: str) -> None:
     try:
-        parse_limits(test.limits)
+        for nodeid, test in baseline.tests.items():
+            where = f"{shown}, limits of {nodeid}"
+            parse_limits(test.limits)
     except GpuperfError as error:
-        raise GpuperfError(
-            f"{where}: {error.found}", expected=error.expected, next_step=error.next_step
-        ) from None
+        found = f"{where}: {error.found}"
+        raise GpuperfError(found, expected=error.expected, next_step=error.next_step) from None
+    return baseline
 
 
 def encode_baseline(baseline: Baseline) -> bytes:

@@ -30,7 +30,7 @@ from pytest_gpuperf.judge.settled_suspects import SpeedUp, speed_up
 from pytest_gpuperf.judge.times import process_spread_pct
 from pytest_gpuperf.metrics.presets import metrics_of
 from pytest_gpuperf.records.change import show_pair, show_value
-from pytest_gpuperf.records.value_names import COMPILE, PEAK_MEMORY, VALUES, is_of
+from pytest_gpuperf.records.value_names import COMPILE, PEAK_MEMORY, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -315,11 +315,10 @@ def _is_asked(limit: Limit, measurement: Measurement) -> bool:
 def _known_value(name: str, baseline: MeasurementBaseline | None) -> MetricValue | None:
     if baseline is None:
         return None
-    if name == "time_us":
-        return baseline.time.mean_us if baseline.time is not None else None
-    if is_of(name, "correctness"):
-        return baseline.accuracy.values.get(name) if baseline.accuracy is not None else None
-    return baseline.exact.get(name, baseline.counters.get(name))
+    known = {**baseline.counters, **baseline.exact}
+    known |= baseline.accuracy.values if baseline.accuracy is not None else {}
+    known |= {"time_us": baseline.time.mean_us} if baseline.time is not None else {}
+    return known.get(name)
 
 
 def _value(limit: Limit, measurement: Measurement) -> MetricValue | SpeedUp | _Missing:
