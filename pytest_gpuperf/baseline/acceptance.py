@@ -74,6 +74,7 @@ def plan(
     which: Which,
     tolerance_pct: float,
     *,
+    incomplete: bool = False,
     compiled: bool = True,
 ) -> UpdatePlan:
     """Plan the changes from accepting runs, one after the other; writes nothing.
@@ -87,12 +88,19 @@ def plan(
         which: The values to accept.
         tolerance_pct: Slowdown that counts as none, in %; the tolerance of a test in the baseline file comes
             first, then the one in its record.
+        incomplete: True to take runs that were interrupted.
         compiled: False to leave out compiled kernels: those of a recording are of a compiler of its time.
 
     Raises:
-        GpuperfError: A baseline file is broken.
+        GpuperfError: A run is incomplete, or a baseline file is broken.
     """
     runs = in_order([runs] if isinstance(runs, Run) else runs)
+    for run in runs:
+        if not (run.complete or incomplete):
+            raise GpuperfError(
+                f"the run {run.id} was interrupted before its end",
+                next_step="run it again, or take what there is with `gpuperf baseline accept --incomplete`",
+            )
     planner = _Planner(runs, store, which, tolerance_pct, compiled)
     entries = [entry for run in runs for test in run.tests for entry in planner.take(run, test)]
     return UpdatePlan(planner.changed(), tuple(entries), tuple(planner.missing()))
@@ -218,20 +226,12 @@ def accept(
 ) -> UpdatePlan:
     """Make runs the baseline, all of them or none, and return the changes; see `plan`.
 
-    A run that was interrupted is accepted only if `incomplete` is True.
-
     Raises:
         GpuperfError: `CI` is set, a run is incomplete, a baseline file is broken, or another process writes.
     """
     refuse_in_ci()
-    for run in [runs] if isinstance(runs, Run) else runs:
-        if not run.complete and not incomplete:
-            raise GpuperfError(
-                f"the run {run.id} was interrupted before its end",
-                next_step="run it again, or take what there is with `gpuperf baseline accept --incomplete`",
-            )
     with store.locked():
-        result = plan(runs, store, which, tolerance_pct, compiled=compiled)
+        result = plan(runs, store, which, tolerance_pct, incomplete=incomplete, compiled=compiled)
         if result.files:
             store.write(result.files)
     return result

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -48,7 +48,7 @@ def command() -> None:
     is_flag=True,
     help="With --dry-run: exit with 1 if something is new, moved, refused or missing.",
 )
-@click.option("--partial", is_flag=True, help="With --exit-code: some tests may be missing.")
+@click.option("--partial", "some", is_flag=True, help="With --exit-code: some tests may be missing.")
 @output_form
 @project_options
 def accept_command(
@@ -58,7 +58,7 @@ def accept_command(
     incomplete: bool,
     dry_run: bool,
     exit_code: bool,
-    partial: bool,
+    some: bool,
     form: str,
 ) -> None:
     """Make RUNS the baselines of their GPUs.
@@ -72,15 +72,12 @@ def accept_command(
     paths = [path for ref in runs or (None,) for path in project.find_for_baseline(ref)]
     models = _load_runs(paths)
     recorded = any(project.baselines.absolute() in path.absolute().parents for path in paths)
-    change = plan if dry_run else functools.partial(accept, incomplete=incomplete)
-    plans = [
-        change(measured, project.store, only, project.tolerance_pct, compiled=not recorded)
-        for measured in models
-    ]
+    change = partial(plan if dry_run else accept, incomplete=incomplete, compiled=not recorded)
+    plans = [change(measured, project.store, only, project.tolerance_pct) for measured in models]
     _show_plans(project, list(zip(models, plans, strict=True)), form)
     if form == DEFAULT and not dry_run:
         _show_written(*plans)
-    missing = any(each.missing for each in plans) and not partial
+    missing = any(each.missing for each in plans) and not some
     if exit_code and (missing or any(each.of_kind("new", "changed", "refused") for each in plans)):
         raise click.exceptions.Exit(1)
 

@@ -162,18 +162,6 @@ def test_tolerance_comes_from_file_then_test_then_session(store: BaselineStore) 
     assert len(plan(tolerant, BaselineStore(store.root), "changed", 5.0).entries) == 1
 
 
-def test_plan_lists_changes_and_writes_nothing(store: BaselineStore) -> None:
-    accepted(store, one_test(time_us=5.3, counters={"registers_per_thread": 32.0}))
-    path = store.path("nvidia-h200", "test_square")
-    before = path.read_bytes()
-    result = plan(one_test(time_us=5.84, counters={"registers_per_thread": 40.0}), store, "all", 5.0)
-    (entry,) = result.entries
-    assert entry.kind == "changed"
-    assert entry.lines == ("time_us 5.30 -> 5.84 (+10.2 %)", "registers_per_thread 32 -> 40 (+25.0 %)")
-    assert list(result.files) == [path]
-    assert path.read_bytes() == before
-
-
 def test_values_of_a_run_that_no_longer_serves_are_forgotten(store: BaselineStore) -> None:
     accepted(store, one_test(time_us=5.3, counters={"sm_throughput": 50.0}))
     unread = msgspec.structs.replace(measured(6.0), profile=profile({}, unavailable="no ncu"))

@@ -79,7 +79,8 @@ def test_accept_in_ci_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch,
 
 def test_accept_of_an_interrupted_run_needs_a_flag(project: Path) -> None:
     store(project, run(record(main=measured()), complete=False))
-    assert gpuperf("baseline", "accept").exit_code == 2
+    for dry_run in (["--dry-run", "--exit-code"], []):
+        assert gpuperf("baseline", "accept", *dry_run).exit_code == 2
     assert gpuperf("baseline", "accept", "--incomplete").exit_code == 0
 
 
