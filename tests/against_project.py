@@ -165,7 +165,7 @@ class Project:
         def tick(text: str) -> None:
             say(text)
             if left_s() <= 0:
-                raise OutOfTimeError
+                raise OutOfTimeError("no time is left")
 
         repository = Repository.around(self.root)
         commit = replace(repository.commit(ref), python=python)

@@ -12,7 +12,7 @@ from dataclasses import replace as with_fields
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_gpuperf.against.build import build
 from pytest_gpuperf.against.messages import Ended
@@ -41,6 +41,8 @@ NAMES: Mapping[Side, str] = {"A": "old", "B": "new"}
 ORDERS: tuple[tuple[Side, ...], ...] = (("A", "B"), ("B", "A"))
 """Orders of the sides in a restart. The side that allocates first changes a time by tenths of a percent, so
 both orders come equally often."""
+Tick: TypeAlias = "Callable[[str], None]"
+"""Takes the text of the progress; raises `OutOfTimeError` to end it."""
 MOST_TREES = 3
 """Number of worktrees at once; the entries of a baseline have commits of their own."""
 
@@ -67,7 +69,7 @@ class TimedTest:
 
 
 class OutOfTimeError(Exception):
-    """The time for settling is spent."""
+    """The time for settling is spent; its text says how much that was."""
 
 
 class Engine:
@@ -97,6 +99,8 @@ class Engine:
         """Facts that a reader of the results should know."""
         self.built_s = 0.0
         """Seconds of builds: the limit of time for settling leaves them out, as the next run has them."""
+        self.setups_s: list[float] = []
+        """Seconds of a side in each restart, without those of the blocks."""
         self._root = root
         # A side that compiles would start a pool of processes, which import torch, and wait for its end.
         variables = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **invocation.environment}
@@ -127,7 +131,7 @@ class Engine:
             self._launcher = self._folder = None
 
     def compare(
-        self, test: TimedTest, repository: Repository | None, commit: Commit, tick: Callable[[str], None]
+        self, test: TimedTest, repository: Repository | None, commit: Commit, tick: Tick
     ) -> dict[str, Series]:
         """Time a test on both sides until each label is decided, or cannot be.
 
@@ -135,7 +139,7 @@ class Engine:
             test: The test.
             repository: The repository of the checkout; None if old code is the checkout.
             commit: The old code.
-            tick: Called with the progress, many times a second; raises `OutOfTimeError` to end it.
+            tick: Called many times a second.
 
         Raises:
             GpuperfError: git makes no worktree, or old code cannot be built.
@@ -156,17 +160,12 @@ class Engine:
                 taken = self._restart(start, restart, recorded, follows=restart not in LOOKS)
             except LostError as lost:
                 whose = f"code of {commit}" if lost.side == "A" else "present code"
-                why = self._lost(lost, whose, test, sides)
-                for label in labels:
-                    series[label].reason = why
-                break
-            except OutOfTimeError:
+                taken = RestartResult(void=self._lost(lost, whose, test, sides))
+            except OutOfTimeError as spent:
                 # What is decided stays.
                 if len(labels) == len(series):
                     raise
-                for label in labels:
-                    series[label].reason = "the seconds of gpuperf_settle_seconds are spent"
-                break
+                taken = RestartResult(void=str(spent))
             for label in labels:
                 series[label].take(taken, label, commit)
                 why = series[label].reason or self._why_not_same(test, taken, label, commit)
@@ -176,13 +175,13 @@ class Engine:
         return series
 
     def fresh(
-        self, test: TimedTest, tick: Callable[[str], None], count: int = FRESH
+        self, test: TimedTest, tick: Tick, count: int = FRESH
     ) -> tuple[dict[str, list[tuple[SideBlock, ...]]], str]:
         """Time a test by fresh processes of new code; return their blocks by label, or why there are none.
 
         Args:
             test: The test.
-            tick: Called with the progress, many times a second; raises `OutOfTimeError` to end it.
+            tick: Called many times a second.
             count: Number of processes.
 
         Raises:
@@ -248,7 +247,7 @@ class Engine:
         test: TimedTest,
         labels: Sequence[str],
         orders: Sequence[tuple[Side, ...]],
-        tick: Callable[[str], None],
+        tick: Tick,
         restart: int,
     ) -> None:
         """Start the processes of the next restart; the side that goes first comes first."""
@@ -280,11 +279,16 @@ class Engine:
             # While these import, those of the last restart end.
             _stop(self._going)
             self._going, self._ahead = self._ahead, {}
-            taken = self._not_collected()
-            if taken is None:
-                if follows:
-                    start(restart + 1)
-                taken = Turns(self._going, self._rng, self._budget_s).play(recorded)
+            begin, turns = time.monotonic(), Turns(self._going, self._rng, self._budget_s)
+            try:
+                taken = self._not_collected()
+                if taken is None:
+                    if follows:
+                        start(restart + 1)
+                    taken = turns.play(recorded)
+            finally:
+                seconds = time.monotonic() - begin - turns.blocks_s
+                self.setups_s.append(seconds / len(self._going))
             for process in self._going.values():
                 process.let_go()
             return taken
@@ -293,7 +297,7 @@ class Engine:
                 self._end(grace_s=0)
             raise
 
-    def _launch(self, python: Path, tick: Callable[[str], None]) -> None:
+    def _launch(self, python: Path, tick: Tick) -> None:
         """Start the servers, which import while git makes the old code."""
         if self._launcher is None:
             programs, each = {str(python), sys.executable}, partial(tick, "imports")
@@ -310,7 +314,7 @@ class Engine:
         for side, process in self._going.items():
             answer = process.answer()
             if isinstance(answer, Ended):
-                return RestartResult(failures={side: answer.failure}, misplaced=answer.misplaced)
+                return RestartResult(failures={side: answer.failure}, void=answer.misplaced)
         return None
 
     def _why_not_same(self, test: TimedTest, taken: RestartResult, label: str, commit: Commit) -> str:

@@ -65,7 +65,7 @@ class Series:
 
     def take(self, taken: RestartResult, label: str, commit: Commit) -> None:
         """Add the blocks of a restart, or the reason why there are none."""
-        if label in taken.blocks and not taken.misplaced:
+        if label in taken.blocks and not taken.void:
             self.recorded = taken.recorded[label]
             if (old := taken.ready["A"][label]).code is not None:
                 self.code, self.autotuned = old.code, old.autotuned
@@ -128,8 +128,8 @@ class Series:
 
 def _why_not_timed(taken: RestartResult, label: str, commit: Commit) -> str:
     old, new = taken.ready["A"].get(label), taken.ready["B"].get(label)
-    if taken.misplaced:
-        return taken.misplaced
+    if taken.void:
+        return taken.void
     if old is not None and new is not None and old.call != new.call:
         return f"another call on {commit}: {old.call.difference(new.call)}"
     if "A" in taken.failures:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
-    from pytest_gpuperf.against.messages import Command
+    from pytest_gpuperf.against.messages import Answer, Command
     from pytest_gpuperf.against.side_process import SideProcess
     from pytest_gpuperf.statistics.sequential import Side
 
@@ -26,8 +28,8 @@ class RestartResult:
     """The calls of a side by label, in their order."""
     failures: dict[Side, str] = field(default_factory=dict)
     """How the test ended early, by side."""
-    misplaced: str = ""
-    """Why code or data of a side were not its own; empty if they were."""
+    void: str = ""
+    """Why no time of it counts, such as code or data that were not the side's own; empty if they do."""
     blocks: dict[str, tuple[SideBlock, ...]] = field(default_factory=dict)
     """Blocks by label, in quads."""
     recorded: dict[str, bool] = field(default_factory=dict)
@@ -40,13 +42,13 @@ class RestartResult:
         if isinstance(answer, Ready):
             self.ready[side][answer.label] = answer
             return
-        self.misplaced = self.misplaced or answer.misplaced
+        self.void = self.void or answer.misplaced
         if answer.failure:
             self.failures[side] = answer.failure
 
 
 class _EndedEarlyError(Exception):
-    """A test has ended although a block of it was due; with its side and answer."""
+    """A test has ended although a block of it was due."""
 
 
 class Turns:
@@ -62,6 +64,11 @@ class Turns:
         self._players = players
         self._rng = rng
         self._budget_s = budget_s
+        self._taken = RestartResult(new_first=next(iter(players)) == "B")
+        self._at: dict[Side, Ready | Ended] = {}
+        """The last answer of each side."""
+        self.blocks_s = 0.0
+        """Seconds of the blocks so far."""
 
     def play(self, recorded: Mapping[str, bool]) -> RestartResult:
         """Run the test of both sides, one side at a time.
@@ -72,49 +79,46 @@ class Turns:
         Raises:
             LostError: A side process has ended, or hangs.
         """
-        taken = RestartResult(new_first=next(iter(self._players)) == "B")
-        at = {side: self._move(side, Begin(), taken) for side in self._players}
-        while any(isinstance(place, Ready) for place in at.values()):
-            old, new = at.get("A"), at["B"]
-            moving = [side for side in self._players if isinstance(at[side], Ready)]
-            if isinstance(new, Ready) and (old is None or _is_same(old, new)):
-                shorts = [place.short for place in at.values() if isinstance(place, Ready)]
-                taken.recorded[new.label] = recorded.get(new.label, all(shorts))
-                try:
-                    self._measure(new.label, taken, old is None)
-                except _EndedEarlyError as early:
-                    side, ended = early.args
-                    at[side] = ended
-                    taken.keep(side, ended)
-                    moving.remove(side)
-            elif isinstance(old, Ready) and isinstance(new, Ready) and old.label != new.label:
+        for side in self._players:
+            self._ask(side, Begin())
+        while ready := {side: place for side, place in self._at.items() if isinstance(place, Ready)}:
+            old, new = self._at.get("A"), ready.get("B")
+            if new is not None and (old is None or _is_same(old, new)):
+                shorts = [place.short for place in ready.values()]
+                self._taken.recorded[new.label] = recorded.get(new.label, all(shorts))
+                begin = time.monotonic()
+                with suppress(_EndedEarlyError):
+                    self._measure(new.label, by_itself=old is None)
+                self.blocks_s += time.monotonic() - begin
+            elif len({place.label for place in ready.values()}) > 1:
                 # Old code lacks the label of new code, or has it later.
-                moving = ["B"]
-            for side in moving:
-                at[side] = self._move(side, GoOn(), taken)
-        return taken
+                del ready["A"]
+            for side in ready:
+                if isinstance(self._at[side], Ready):
+                    self._ask(side, GoOn())
+        return self._taken
 
-    def _move(self, side: Side, command: Command, taken: RestartResult) -> Ready | Ended:
-        """Let a side run to its next call of `time`, or to the end of the test."""
+    def _ask(self, side: Side, command: Command) -> Answer:
+        """Let a side time a block, or run to its next call of `time` or to the end of the test."""
         answer = self._players[side].ask(command)
-        assert isinstance(answer, (Ready, Ended))
-        taken.keep(side, answer)
+        if isinstance(answer, (Ready, Ended)):
+            self._at[side] = answer
+            self._taken.keep(side, answer)
         return answer
 
-    def _measure(self, label: str, taken: RestartResult, by_itself: bool) -> None:
-        block = partial(self._block, recorded=taken.recorded[label])
+    def _measure(self, label: str, *, by_itself: bool) -> None:
+        block = partial(self._block, recorded=self._taken.recorded[label])
         if by_itself:
-            taken.blocks[label] = alone(partial(block, "B"), self._budget_s)
+            self._taken.blocks[label] = alone(partial(block, "B"), self._budget_s)
         else:
             # Events load the GPU better than CUPTI, which it waits for.
             warm_up(self._block, self._budget_s)
-            taken.blocks[label] = in_turn(block, self._rng, self._budget_s)
+            self._taken.blocks[label] = in_turn(block, self._rng, self._budget_s)
 
     def _block(self, side: Side, *, recorded: bool = False) -> SideBlock:
-        answer = self._players[side].ask(RunBlock(recorded))
-        if isinstance(answer, Ended):
-            raise _EndedEarlyError(side, answer)
-        assert isinstance(answer, BlockTime)
+        answer = self._ask(side, RunBlock(recorded))
+        if not isinstance(answer, BlockTime):
+            raise _EndedEarlyError
         return SideBlock(side, answer.time_us, answer.sm_clock_mhz)
 
 

@@ -180,6 +180,8 @@ def judge_time(
             time, drift = judge_settlement(time, settlement, known, same, origin, tolerance_pct)
     if time is None or (time.outcome is Outcome.PASS and not time.why):
         return time, None
+    if settlement is not None and settlement.setup_s and not time.suspect:
+        time = msgspec.structs.replace(time, why=(*time.why, f"{settlement.setup_s} s of set-up a process"))
     noisy = time.too_noisy and time.outcome is Outcome.INCONCLUSIVE
     step = AGAIN if noisy else ""
     return time, Finding(

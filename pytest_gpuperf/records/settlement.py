@@ -69,6 +69,8 @@ class Settlement(Record, frozen=True, kw_only=True):
     """Run ids of the baseline's sessions when it was settled; empty if a commit was named."""
     seconds: Seconds = 0.0
     """Wall time, with all that the processes repeat: imports, fixtures, compilers."""
+    setup_s: Seconds = 0.0
+    """Mean seconds of a process for these: all but its blocks."""
 
     @property
     def names_code(self) -> bool:

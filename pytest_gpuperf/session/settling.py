@@ -10,7 +10,8 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
@@ -30,9 +31,10 @@ from pytest_gpuperf.statistics.decision import Outcome, trimmed_mean
 from pytest_gpuperf.statistics.thresholds import FRESH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_gpuperf.against.blocks import SideBlock
+    from pytest_gpuperf.against.engine import Tick
     from pytest_gpuperf.against.restart_series import Series
     from pytest_gpuperf.records import LaunchedCode, Measurement
     from pytest_gpuperf.records.baseline import MeasurementBaseline
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.session.progress import Display
     from pytest_gpuperf.settings.settings import Settings
 
+Known: TypeAlias = "Mapping[str, MeasurementBaseline]"
+"""The baseline of a test, by label."""
 LEAST_S = 300.0
 """Seconds that a card may spend on settling in any case, by default."""
 SHARE = 2.0
@@ -118,21 +122,21 @@ class Settler:
         self._against = against
         self._is_last = is_last
         self._asked_s = settings.settle_s
-        self._no_git = ""
+        self._no_git, root = "", settings.root.resolve()
         self._repository: Repository | None = None
         try:
-            self._repository = against.repository if against is not None else Repository.around(settings.root)
+            found = against.repository if against is not None else Repository.around(root)
+            root = found.root if found is not None else root
+            if found is not None and not invocation.cwd.resolve().is_relative_to(root):
+                raise GpuperfError(
+                    "pytest was started outside the checkout, but old code has to run the same command",
+                    next_step=f"type it in {show_path(root)}",
+                )
+            self._repository = found
         except GpuperfError as error:
-            self._no_git = str(error)
-        root = self._repository.root if self._repository is not None else settings.root.resolve()
-        if self._repository is not None and not invocation.cwd.resolve().is_relative_to(root):
-            outside = GpuperfError(
-                "pytest was started outside the checkout, but old code has to run the same command",
-                next_step=f"type it in {show_path(root)}",
-            )
             if against is not None:
-                raise outside
-            self._repository, self._no_git = None, str(outside)
+                raise
+            self._no_git = str(error)
         capability = judge.environment.gpu.compute_capability
         self._engine = Engine(
             root, invocation, logs, settings.budget_s, settings.build, capability, display.progress
@@ -180,22 +184,22 @@ class Settler:
                 groups.setdefault(old, []).append(label)
         for (commits, why), labels in groups.items():
             begin, built_s = time.monotonic(), self._engine.built_s
+            self._engine.setups_s.clear()
             with ended_in_order(), self._closed_on_error():
                 _free_memory(state)
                 found = self._group(state, commits, why, labels, known)
             seconds = time.monotonic() - begin
             self._spent_s += seconds - (self._engine.built_s - built_s)
+            each_s, setup_s = seconds / len(labels), fmean(self._engine.setups_s or [0.0])
             for label, settlement in found.items():
                 sessions = _runs(known.get(label)) if self._against is None else ()
-                seconds_each = round(seconds / len(labels), 1)
                 self._settled[state.nodeid, label] = replace(
-                    settlement, sessions=sessions, seconds=seconds_each
+                    settlement, sessions=sessions, seconds=round(each_s, 1), setup_s=round(setup_s, 1)
                 )
-        settled = {label: self._settled[state.nodeid, label] for label in suspects}
-        return {
-            label: replace(one, settlement=settled.get(label, one.settlement))
-            for label, one in state.measurements.items()
-        }
+        measured = dict(state.measurements)
+        for label in suspects:
+            measured[label] = replace(measured[label], settlement=self._settled[state.nodeid, label])
+        return measured
 
     @contextmanager
     def _closed_on_error(self) -> Iterator[None]:
@@ -231,12 +235,7 @@ class Settler:
         return self._codes[file, run]
 
     def _group(
-        self,
-        state: ItemState,
-        commits: tuple[Commit, ...],
-        no_commit: str,
-        labels: Sequence[str],
-        known: Mapping[str, MeasurementBaseline],
+        self, state: ItemState, commits: Sequence[Commit], no_commit: str, labels: Sequence[str], known: Known
     ) -> dict[str, Settlement]:
         """Settle labels that have the same old code."""
         found: dict[str, Settlement] = {}
@@ -248,7 +247,7 @@ class Settler:
         def tick(text: str) -> None:
             self._show(f"{state.nodeid}: settled, {text}")
             if time.monotonic() >= end + self._engine.built_s - built_s:
-                raise OutOfTimeError
+                raise OutOfTimeError(f"the {allowed_s:.0f} s of gpuperf_settle_seconds are spent")
 
         try:
             for commit in commits:
@@ -282,9 +281,9 @@ class Settler:
                     elif failure not in why[label]:
                         why[label] += f"; {failure}"
         except (OutOfTimeError, GpuperfError, OSError) as error:
-            ended = _text(error) or f"the {allowed_s:.0f} s of gpuperf_settle_seconds are spent"
-            missing = [label for label in able if label not in found]
-            why |= {label: "; ".join(filter(None, [why[label], ended])) for label in missing}
+            for label in able:
+                if label not in found and _text(error) not in why[label]:
+                    why[label] = "; ".join(filter(None, [why[label], _text(error)]))
         named = self._against.commit if self._against is not None else None
         none = AgainstTiming(ref=named.ref, commit=named.id) if named is not None else None
         return {
@@ -302,9 +301,7 @@ class Settler:
             return "its call is not known"
         return ""
 
-    def _compare(
-        self, test: TimedTest, commit: Commit, tick: Callable[[str], None]
-    ) -> tuple[dict[str, Series], str]:
+    def _compare(self, test: TimedTest, commit: Commit, tick: Tick) -> tuple[dict[str, Series], str]:
         if commit not in self._failed:
             try:
                 return self._engine.compare(test, self._repository, commit, tick), ""
@@ -315,13 +312,7 @@ class Settler:
         return {}, self._failed[commit]
 
     def _in_turn(
-        self,
-        state: ItemState,
-        label: str,
-        commit: Commit,
-        series: Series,
-        known: Mapping[str, MeasurementBaseline],
-        tick: Callable[[str], None],
+        self, state: ItemState, label: str, commit: Commit, series: Series, known: Known, tick: Tick
     ) -> Settlement:
         """Return the restarts of a label, and the times of new code in each.
 
@@ -344,11 +335,7 @@ class Settler:
         return Settlement(how="in turn", against=series.record(commit), fresh_us=fresh_us)
 
     def _test(
-        self,
-        state: ItemState,
-        labels: Sequence[str],
-        known: Mapping[str, MeasurementBaseline],
-        commit: Commit | None = None,
+        self, state: ItemState, labels: Sequence[str], known: Known, commit: Commit | None = None
     ) -> TimedTest:
         measured = {label: state.measurements[label] for label in labels}
 

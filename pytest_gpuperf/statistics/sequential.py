@@ -52,7 +52,7 @@ def decide_restarts(
     a loss of 1 % ruled out. Early looks have a tenth of the level (Haybittle, Br. J. Radiol. 44 (1971) 793).
     From four restarts on, code is also alike by the latter half of them: the first ones find the GPU's memory
     as the run has left it (in 7 of 8 hot suspects that took more than four, one of the first two is apart).
-    Two restarts that are a large change apart (14 of 91 suspects of unchanged code) count as their own spread.
+    Two restarts that are a large change apart (14 of 91 suspects of unchanged code) show a spread.
 
     Both sides share the machine, so a lower clock on one side is an effect of its code: slower by either of
     the times as measured and those at one clock is slower. Before the last look both have to agree.

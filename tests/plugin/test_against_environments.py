@@ -57,7 +57,7 @@ def test_a_library_that_became_slower_fails_with_what_differs(project: Project, 
     done = run(project, environments, f"python:{environments}/old")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "gpuperf: 20.0 % slower: 10 → 12 µs (" in done.stdout
-    assert "in turn, 2 restarts, old code python:old)" in done.stdout
+    assert "in turn, 2 restarts, old code python:old, " in done.stdout
     assert "    copy_kernel: registers per thread 32 -> 40" in done.stdout
     assert "python:old: fast-kernels 1 -> 2\n" in done.stdout
     assert project.leftovers() == []

@@ -132,14 +132,8 @@ NO_PORT = "import pytest\n@pytest.fixture\ndef port(): raise OSError('Address al
     [
         ("", "there is no such test"),
         ("def test_other(): pass\n", "there is no such test"),
-        (
-            f"import gone\n{TEST}",
-            "test_k.py cannot be collected: ModuleNotFoundError: No module named 'gone'",
-        ),
-        (
-            NO_PORT + TEST.replace("gpuperf)", "gpuperf, port)", 1),
-            "its setup ended with OSError: Address already in use",
-        ),
+        (f"import gone\n{TEST}", "test_k.py cannot be collected: ModuleNotFoundError: No module named"),
+        (NO_PORT + TEST.replace("gpuperf)", "gpuperf, port)", 1), "its setup ended with OSError: Address"),
     ],
     ids=["no file", "no test", "import", "port"],
 )
@@ -207,7 +201,7 @@ def test_what_is_decided_stays_after_the_time_is_spent(project: Project) -> None
     )
     assert (decision := found(paired, label="a").decision) is not None
     assert decision.outcome is Outcome.REGRESSED
-    assert reason(paired, label="b") == "the seconds of gpuperf_settle_seconds are spent"
+    assert reason(paired, label="b") == "no time is left"
 
 
 def test_a_label_that_is_gone_leaves_the_other_ones(project: Project) -> None:
@@ -242,14 +236,9 @@ def test_options_that_stop_or_write_have_no_effect(project: Project) -> None:
     project.commit({"test_k.py": tests})
     basetemp = project.root.parent / "basetemp"
     (basetemp / "kept").mkdir(parents=True)
-    paired = project.compare(
-        K,
-        arguments=(
-            *("-x", "--pdb", "--lf", "--junitxml=out/x.xml", f"--basetemp={basetemp}"),
-            *("--gpuperf-update=all", "--gpuperf-against=main"),
-        ),
-        looks=(2,),
-    )
+    options = ("-x", "--pdb", "--lf", "--junitxml=out/x.xml", f"--basetemp={basetemp}")
+    ours = ("--gpuperf-update=all", "--gpuperf-against=main")
+    paired = project.compare(K, arguments=(*options, *ours), looks=(2,))
     assert len(found(paired).restarts) == 2
     assert (basetemp / "kept").exists()
     assert {path.name for path in project.root.iterdir()}.isdisjoint({"out", "baselines", ".pytest_cache"})

@@ -54,6 +54,8 @@ def start_again(project: Project, files: Mapping[str, str]) -> None:
 
 def test_suspect_is_settled_by_the_code_of_its_baseline(project: Project) -> None:
     commit = project.git("rev-parse", "HEAD")
+    waits = "import pytest, time\n@pytest.fixture(autouse=True)\ndef model(): time.sleep(0.6)\n"
+    project.write({"conftest.py": waits})
     done = project.session()
     assert done.returncode == 1, done.stdout
     assert "1 suspect settled in " in done.stdout
@@ -64,7 +66,9 @@ def test_suspect_is_settled_by_the_code_of_its_baseline(project: Project) -> Non
     assert (against.commit, against.old_us, against.new_us) == (commit, 10.0, 12.0)
     assert found["test_k"].fresh_us == (12.0,) * len(against.log_ratios)
     assert len(found["test_k"].sessions) == 1
-    assert found["test_k"].seconds > 0
+    # Only new code has the fixture.
+    assert 0.3 <= (setup_s := found["test_k"].setup_s) < found["test_k"].seconds
+    assert f"old code {commit[:7]}, {setup_s} s of set-up a process)" in done.stdout
     assert project.leftovers() == []
 
 
@@ -337,15 +341,14 @@ NO_TIME = """
 from pytest_gpuperf.against import engine
 
 def fresh(*_):
-    raise engine.OutOfTimeError
+    raise engine.OutOfTimeError("no time is left")
 
 engine.Engine.fresh = fresh
 """
 
 
 @pytest.mark.parametrize(
-    ("conftest", "how", "more"),
-    [("", "fresh", ""), (NO_TIME, "impossible", "; the 300 s of gpuperf_settle_seconds are spent")],
+    ("conftest", "how", "more"), [("", "fresh", ""), (NO_TIME, "impossible", "; no time is left")]
 )
 def test_without_git_fresh_processes_settle(project: Project, conftest: str, how: str, more: str) -> None:
     (project.root / ".git").rename(project.root / "git")

@@ -49,11 +49,7 @@ class ScriptedSide:
         if isinstance(command, RunBlock):
             self._stage.append(self._side + "r" * command.recorded)
             time_us = next(self._times, None)
-            return (
-                Ended("its call ended with RuntimeError: x")
-                if time_us is None
-                else BlockTime(time_us, 1980.0)
-            )
+            return Ended("its call ended with Error: x") if time_us is None else BlockTime(time_us, 1980.0)
         assert isinstance(command, (Begin, GoOn))
         self._stage.append(self._side.lower())
         return next(self._calls, None) or Ended(self._failure)
@@ -157,14 +153,14 @@ def test_comparisons_before_a_failure_count() -> None:
 
 def test_code_of_the_other_side_makes_all_times_void() -> None:
     taken, _ = play(hot("a"), hot("a"))
-    taken.misplaced = "module pkg was loaded from pkg.py of the checkout"
-    assert series("a", taken).reason == taken.misplaced
+    taken.void = "module pkg was loaded from pkg.py of the checkout"
+    assert series("a", taken).reason == taken.void
 
 
 def test_failure_during_timing_affects_one_call_only() -> None:
     taken, _ = play(hot("a", "b"), hot("a", "b"), old_times=iter([10.0] * 5))
     assert taken.blocks == {}
-    assert series("a", taken).reason == "on main (1a2b3c4) its call ended with RuntimeError: x"
+    assert series("a", taken).reason == "on main (1a2b3c4) its call ended with Error: x"
 
 
 @pytest.mark.parametrize(("old", "new"), [(True, True), (True, False), (False, True)])

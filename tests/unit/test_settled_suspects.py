@@ -67,10 +67,11 @@ def test_test_that_fails_otherwise_has_no_suspects() -> None:
 
 
 def test_slower_in_turn_has_regressed_with_one_next_step() -> None:
-    found = settled(in_turn(*SLOWER))
+    found = settled(in_turn(*SLOWER, setup_s=1.2))
     assert found.status is Status.REGRESSED
     assert found.message().splitlines() == [
-        "gpuperf: 49.9 % slower: 5.30 → 7.95 µs (49.5 to 50.4 %; in turn, 2 restarts, old code 1a2b3c4)",
+        "gpuperf: 49.9 % slower: 5.30 → 7.95 µs (49.5 to 50.4 %; in turn, 2 restarts, old code 1a2b3c4, "
+        "1.2 s of set-up a process)",
         "    accept it with: gpuperf baseline accept",
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from msgspec.structs import replace
@@ -55,6 +55,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
     class Engine:
         built_s = 0.0
+        setups_s: ClassVar[list[float]] = []
         cost_s = FIRST_S
 
         def __init__(self, *_: object) -> None: ...
