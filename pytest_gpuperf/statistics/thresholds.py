@@ -27,7 +27,8 @@ FRESH = 3
 below it and 3 of 190 cold ones, and 97 % of those at full clock with 1 % more work."""
 LARGE_PCT = 4.0
 """Change in turn that needs little evidence, two restarts: none of 8,593 couples of restarts of unchanged
-code, one of each order, has both beyond 2 % on the same side. Equal hashes explain none that is larger."""
+code, one of each order, has both beyond 2 % on the same side. Equal hashes explain none that is larger, and
+two restarts that are further apart from each other need more."""
 ALIKE_PCT = 0.15
 """Largest change in turn that counts as none, and the least spread between restarts of one order. Means of
 ten restarts of unchanged kernels differ from 0 by 0.08 % on three cards and 0.17 % on a fourth; nine in ten

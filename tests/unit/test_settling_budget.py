@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_gpuperf.against.blocks import SideBlock
+from pytest_gpuperf.against.engine import OutOfTimeError
 from pytest_gpuperf.against.git import Commit, Repository
 from pytest_gpuperf.against.restart_series import Series
 from pytest_gpuperf.compat.compiler_names import INDUCTOR
@@ -44,6 +45,8 @@ class Clock:
         self.first_call: FirstCall | None = None
         self.imports: list[Sequence[str]] = []
         self.failure: GpuperfError | None = None
+        self.spent = ""
+        self.reasons: list[str] = []
 
     def monotonic(self) -> float:
         return self.now
@@ -61,6 +64,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         def __init__(self, *_: object) -> None: ...
 
         def fresh(self, *_: object) -> tuple[dict[str, Any], str]:
+            if made.spent:
+                raise OutOfTimeError(made.spent)
             return {}, "not tried"
 
         def compare(
@@ -72,7 +77,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
             if made.failure is not None:
                 raise made.failure
             tick("restart 2 of at most 10")
-            series = Series()
+            series = Series(reason=made.spent)
             for new_first in (False, True):
                 series.add(BLOCKS, "hot", new_first=new_first)
             series.judge(0.0, final=False)
@@ -114,7 +119,9 @@ def settled(
             measured = Measurement(call=Fingerprint(mode="hot"), timing=timed)
             state = ItemState(f"test_k.py::test_{number}", Marker(), measurements={"main": measured})
             one = settler.settle(state, ["main"])["main"].settlement
-            found += one is not None and one.how == "in turn"
+            assert one is not None
+            clock.reasons.append(one.reason)
+            found += one.how == "in turn"
     return found
 
 
@@ -128,6 +135,13 @@ def test_a_long_run_may_settle_for_twice_its_own_time(tmp_path: Path, clock: Clo
 
 def test_accidents_end_at_the_limit(tmp_path: Path, clock: Clock) -> None:
     assert settled(tmp_path, clock, 100, test_s=0.1) == 1 + (300 - FIRST_S) // NEXT_S
+
+
+def test_spent_time_is_named_once(tmp_path: Path, clock: Clock) -> None:
+    """Spend it after another label of the test was decided: the engine and its next step both say so."""
+    clock.spent = "no time is left"
+    settled(tmp_path, clock, 1, test_s=0.1)
+    assert clock.reasons == [clock.spent]
 
 
 @pytest.mark.parametrize(("settle_s", "compared"), [(None, 100), (0.0, 100), (30.0, 1)])
