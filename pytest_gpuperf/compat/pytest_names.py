@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
 
+def leave_assertions() -> None:
+    """Take this package from `_must_rewrite` of pytest's finder; else it is rewritten as test files are.
+
+    That is slow, and happens in each run if Python may not write its bytecode, as in many containers.
+    """
+    for finder in sys.meta_path:
+        getattr(finder, "_must_rewrite", set()).discard("pytest_gpuperf")
+
+
 def early_options(config: pytest.Config) -> Namespace | None:
     """Return `known_args_namespace`, the first options; else None: the run has one process."""
     return getattr(config, "known_args_namespace", None)

@@ -1,4 +1,7 @@
-"""The entry point for pytest: options, marker and fixtures; `--gpuperf` loads the rest."""
+"""The entry point for pytest: options, marker and fixtures; `--gpuperf` loads the rest.
+
+pytest does not warn that it has not rewritten this module: PYTEST_DONT_REWRITE.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.compat.pytest_names import early_options
+from pytest_gpuperf.compat.pytest_names import early_options, leave_assertions
 from pytest_gpuperf.plugin.internal_errors import guarded
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.settings import options
@@ -25,6 +28,7 @@ FIRST_ON_PATH = sys.path[0] if sys.path else ""
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare `--gpuperf` and its family, and load the fixtures and hooks of the features."""
+    leave_assertions()
     options.add_options(parser)
     for name in registry().plugins:
         pluginmanager.register(import_module(name), name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_gpuperf.plugin.worker_fork import IMPORTS
 from run_results import expect
 
 if TYPE_CHECKING:
@@ -17,22 +18,27 @@ if TYPE_CHECKING:
 HEAVY = ("torch", "numpy", "pandas", "scipy", "triton", "msgspec", "rich", "pynvml", "pytest_gpuperf.session")
 
 
-def test_without_the_flag_nothing_heavy_is_imported(pytester: pytest.Pytester) -> None:
+def test_without_the_flag_nothing_heavy_is_imported_or_rewritten(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_PLUGINS", "marks,pytest_gpuperf.plugin.entry")
     pytester.makepyfile(
-        f"""
+        marks="import pytest\npytest.register_assert_rewrite('pytest_gpuperf')  # as for an installed plugin",
+        test_k=f"""
         import sys
 
         def test_modules():
             assert "pytest_gpuperf.plugin.entry" in sys.modules
             assert [name for name in {HEAVY!r} if name in sys.modules] == []
-        """
+            assert "_pytest" not in str(sys.modules["pytest_gpuperf.registry"].__loader__)
+        """,
     )
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
 def test_torch_is_left_to_what_computes_with_it() -> None:
     """The controller has no use for it, and the tests' fake GPU replaces it."""
-    modules = ("plugin.hook_selection", "plugin.controller", "session.late_work", "session.live_source")
+    modules = ("plugin.hook_selection", "plugin.controller", "session.late_work", *IMPORTS)
     imports = ", ".join(f"pytest_gpuperf.{name}" for name in modules)
     code = f"import sys, {imports}; sys.exit(str({{'torch', 'numpy', 'scipy'}} & {{*sys.modules}}))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
