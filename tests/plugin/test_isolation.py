@@ -195,6 +195,32 @@ def test_broken_file_ends_the_run_before_its_tests(pytester: pytest.Pytester) ->
     expect(result, "*Interrupted: 1 error during collection*", errors=1)
 
 
+@pytest.mark.parametrize("has_thread", [False, True])
+def test_process_of_the_tests_is_a_fork_if_it_lacks_no_thread(
+    pytester: pytest.Pytester, has_thread: bool
+) -> None:
+    pytester.makepyfile(
+        early=f"""
+        import os, threading, time
+        from pytest_gpuperf.measure.device import gpu_detection
+
+        gpu_detection.may_measure = lambda: True
+        if {has_thread}: threading.Thread(target=time.sleep, args=(9,), daemon=True).start()
+
+        def pytest_configure(config):
+            if not hasattr(config, "workerinput"): os.environ["SET_BY"] = "controller"
+        """,
+        test_k=f"""
+        import os, sys
+
+        def test_k():
+            assert (os.environ["SET_BY"], "-m" in sys.orig_argv) == ("controller", {not has_thread})
+        """,
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "early", "--gpuperf"]
+    assert b"1 passed" in subprocess.run(command, capture_output=True).stdout
+
+
 @pytest.mark.parametrize("option", ["-s", "--pdb", "-n0", "-pno:xdist"])
 def test_options_keep_the_tests_in_this_process(pytester: pytest.Pytester, option: str) -> None:
     pytester.makepyfile(
