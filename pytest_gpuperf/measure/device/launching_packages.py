@@ -31,9 +31,11 @@ def launching_packages(loaded: Mapping[str, Any]) -> dict[str, str]:
         loaded: The modules, as in `sys.modules`.
     """
     used = set()
-    for module in [*loaded.values()]:
+    # After each test: torch's own modules, a thousand, are left out, and the shorter side is gone through.
+    for module in [one for name, one in [*loaded.items()] if name.partition(".")[0] not in _ITSELF]:
         values = getattr(module, "__dict__", {})
-        if not _LAUNCHERS.isdisjoint(values) and (file := _INSTALLED.search(str(values.get("__file__")))):
+        launches = not values.keys().isdisjoint(_LAUNCHERS)
+        if launches and (file := _INSTALLED.search(str(values.get("__file__")))):
             used.add(file[1])
     # Python 3.10 knows only packages with a `top_level.txt`; of others, most have the name of their module.
     names = {package for name in used - _ITSELF for package in _packages().get(name) or (name,)} - _ITSELF
