@@ -63,8 +63,8 @@ def find_old(state: Path, keep: int) -> list[Old]:
     """
     named = [path for path in find_files(state / "runs", "*") if RUN_ID.fullmatch(path.name)]
     runs = [path for path in named if path.is_dir() and not path.is_symlink()]
-    reports = {run: {name: _reports(run / name) for name in REPORTS} for run in runs}
-    kept = {name: [run for run in runs if reports[run][name]][-REPORTS_KEPT:] for name in REPORTS}
+    reports = {run: {one.name: files for one in run.iterdir() if (files := _reports(one))} for run in runs}
+    kept = {name: [run for run in runs if name in reports[run]][-REPORTS_KEPT:] for name in REPORTS}
     found = []
     for number, run in enumerate(reversed(runs)):
         is_old = 0 < keep <= number and not _is_unfinished(run)
@@ -79,8 +79,8 @@ def find_old(state: Path, keep: int) -> list[Old]:
 
 
 def _reports(folder: Path) -> list[Path]:
-    """Return the files that this tool made in a folder of reports; none if it is a link."""
-    if folder.is_symlink():
+    """Return the files that this tool made in a folder of reports; none if it is another one, or a link."""
+    if folder.name not in REPORTS or folder.is_symlink():
         return []
     places = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
     return [path for path in places if _REPORT.fullmatch(path.name) and _is_own(path)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from pytest_gpuperf.records import pruning
 from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.pruning import find_old
 from pytest_gpuperf.records.run_store import RunStore
@@ -69,10 +70,14 @@ def test_newest_runs_and_reports_are_kept(runs: Path) -> None:
     assert find_old(runs.parent, 2) == []
 
 
-def test_zero_keeps_all_runs(runs: Path) -> None:
+def test_zero_keeps_all_runs_and_reads_none_without_reports(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prune(runs, 0)
     assert len(with_file(runs, "run.json")) == 8
     assert len(with_file(runs, FILES[0])) == 3
+    monkeypatch.setattr(pruning, "_is_unfinished", lambda run: pytest.fail(f"{run} was read"))
+    assert find_old(runs.parent, 0) == []
 
 
 def test_missing_folder_has_nothing_old(tmp_path: Path) -> None:
