@@ -263,21 +263,13 @@ _MODULE_LOADED = 6
 class _Module(ctypes.Structure):
     """CUpti_ModuleResourceData."""
 
-    _fields_ = (
-        ("id", ctypes.c_uint32),
-        ("size", ctypes.c_size_t),
-        ("cubin", ctypes.c_void_p),
-    )
+    _fields_ = (("id", ctypes.c_uint32), ("size", ctypes.c_size_t), ("cubin", ctypes.c_void_p))
 
 
 class _Resource(ctypes.Structure):
     """CUpti_ResourceData."""
 
-    _fields_ = (
-        ("context", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
-        ("descriptor", ctypes.c_void_p),
-    )
+    _fields_ = (("context", ctypes.c_void_p), ("stream", ctypes.c_void_p), ("descriptor", ctypes.c_void_p))
 
 
 @contextmanager

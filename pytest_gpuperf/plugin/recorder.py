@@ -170,8 +170,7 @@ def check_inputs(inputs: object, args: tuple[Any, ...], kwargs: Mapping[str, Any
         return
     if not callable(inputs):
         raise GpuperfError(
-            f"inputs={show_repr(inputs)}",
-            expected="a callable that takes a seed and returns the arguments",
+            f"inputs={show_repr(inputs)}", expected="a callable that takes a seed and returns the arguments"
         )
     if args or kwargs:
         raise GpuperfError(

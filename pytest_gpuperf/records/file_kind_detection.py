@@ -62,9 +62,7 @@ def refuse_ncu(content: bytes, shown: str, expected: str) -> None:
     head = content[:NCU_HEAD_BYTES]
     if head.startswith(b"NVR\0") or (not _JSON.match(head) and _OF_NCU.search(head)):
         raise GpuperfError(
-            f"{shown} is from Nsight Compute (ncu)",
-            expected=expected,
-            next_step=f"gpuperf ncu {shown}",
+            f"{shown} is from Nsight Compute (ncu)", expected=expected, next_step=f"gpuperf ncu {shown}"
         )
 
 

@@ -129,17 +129,9 @@ def _metrics(value: object, where: str) -> Sequence[str]:
     return metrics
 
 
-def _gpus(value: object, where: str) -> int:
-    return int(checked("gpus", value, _Gpus, f"a whole number from 1 to {MOST_GPUS}", where))
-
-
 def _tolerance(value: object, where: str) -> float:
     expected = f"a number of percent, above 0 and at most {MAX_TOLERANCE_PCT}"
     return float(checked("tolerance", value, Tolerance, expected, where))
-
-
-def _benchmark(value: object, where: str) -> bool:
-    return bool(checked("benchmark", value, bool, "True or False", where))
 
 
 MARKER_CHECKS: Mapping[str, Callable[[Any, str], Any]] = {
@@ -149,8 +141,8 @@ MARKER_CHECKS: Mapping[str, Callable[[Any, str], Any]] = {
     "tolerance": _tolerance,
     "preset": _preset,
     "metrics": _metrics,
-    "benchmark": _benchmark,
-    "gpus": _gpus,
+    "benchmark": lambda value, at: checked("benchmark", value, bool, "True or False", at),
+    "gpus": lambda value, at: checked("gpus", value, _Gpus, f"a whole number from 1 to {MOST_GPUS}", at),
 }
 """Check of each keyword of the marker."""
 

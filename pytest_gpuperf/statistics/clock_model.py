@@ -102,10 +102,7 @@ def fit(
     if share_error > MOST_SHARE_ERROR:
         return None
     return ClockModel(
-        cycles=moving_us * reference,
-        fixed_us=fixed_us,
-        reference_mhz=reference,
-        share_error=share_error,
+        cycles=moving_us * reference, fixed_us=fixed_us, reference_mhz=reference, share_error=share_error
     )
 
 
