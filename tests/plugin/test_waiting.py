@@ -37,65 +37,27 @@ def gpu(pytester: pytest.Pytester) -> Iterator[str]:
     GpuLock(name)._path().unlink(missing_ok=True)
 
 
-@pytest.mark.usefixtures("forked_runs")
-def test_run_holds_the_lock_to_its_end(pytester: pytest.Pytester, gpu: str) -> None:
-    pytester.makepyfile(
-        test_k=f"""
-        import os
-        from pytest_gpuperf.measure.device.gpu_lock import GpuLock
-
-        def test_k(gpuperf):
-            gpuperf._keep("main")
-            assert GpuLock({gpu!r}).holder().pid == os.getpid()
-        """
-    )
-    result = pytester.runpytest_subprocess(*RUN)
-    result.assert_outcomes(passed=1)
-    assert "waiting" not in result.stdout.str()
-    assert GpuLock(gpu).holder() is None
-
-
-@pytest.mark.usefixtures("forked_runs")
-def test_lock_is_held_before_ncu_starts(pytester: pytest.Pytester, gpu: str) -> None:
+def test_lock_is_held_from_the_passes_to_the_end_of_the_run(pytester: pytest.Pytester, gpu: str) -> None:
     pytester.makeconftest(
         GPU.format(uuid=gpu)
         + f"""
+import atexit, os
 from pytest_gpuperf.measure.device.gpu_lock import GpuLock
 from pytest_gpuperf.session.live_runner import LiveRunner
 
-def run_passes(*_):
-    assert GpuLock({gpu!r}).holder() is not None
-    print("locked")
-
-LiveRunner._run_passes = run_passes
-"""
-    )
-    pytester.runpytest_subprocess(*RUN, "-s").stdout.fnmatch_lines(["*locked"])
-
-
-def test_lock_is_released_before_the_process_ends(pytester: pytest.Pytester, gpu: str) -> None:
-    pytester.makeconftest(
-        GPU.format(uuid=gpu)
-        + f"""
-import atexit
-from pytest_gpuperf.measure.device.gpu_lock import GpuLock
-from pytest_gpuperf.session.live_runner import LiveRunner
-
-def show():
-    print("held by", GpuLock({gpu!r}).holder())
+def show(*_):
+    holder = GpuLock({gpu!r}).holder()
+    print("held here:", holder and holder.pid == os.getpid())
 
 end = LiveRunner.end
-
-def shown(runner):
-    show()
-    end(runner)
-
-LiveRunner.end = shown
+LiveRunner._run_passes = show
+LiveRunner.end = lambda runner: [show(), end(runner)]
 atexit.register(show)
 """
     )
     result = pytester.runpytest_subprocess(*RUN, "-s")
-    result.stdout.fnmatch_lines(["*held by pid *", "held by None"])
+    result.stdout.fnmatch_lines(["*held here: True", "*held here: True", "held here: None"])
+    assert "waiting" not in result.stdout.str()
 
 
 def test_log_has_two_lines_for_a_wait(pytester: pytest.Pytester, gpu: str) -> None:
@@ -104,12 +66,11 @@ def test_log_has_two_lines_for_a_wait(pytester: pytest.Pytester, gpu: str) -> No
         lines = until_waiting(process.stdout)
         let_go(other)
         lines += [line.decode() for line in process.stdout]
-    said = [line.rstrip() for line in lines if line.startswith("gpuperf: wait")]
+    begun, ended = [line for line in lines if line.startswith("gpuperf: wait")]
     process.wait()
-    assert len(said) == 2
     waiting = f"gpuperf: waiting for {gpu[:8]}…: pid {other.pid} (pytest) has been measuring for "
-    assert said[0].startswith(waiting)
-    assert ": done in " in said[1]
+    assert begun.startswith(waiting)
+    assert ": done in " in ended
 
 
 def test_ctrl_c_ends_the_wait(pytester: pytest.Pytester, gpu: str) -> None:
