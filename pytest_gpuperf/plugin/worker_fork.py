@@ -29,8 +29,10 @@ FORK = pytest.StashKey[tuple[Popen[bytes] | None, dict[str, str]]]()
 
 
 def fork_worker() -> Popen[bytes] | None:
-    """Fork the process; None if it would lack a thread, be traced, or get a torch that may have used CUDA."""
-    if native_threads() > 1 or "torch" in sys.modules or sys.gettrace() is not None:
+    """Fork the process; None if it would lack a thread or a profiler, or if torch may have used CUDA."""
+    # nsys and others are loaded by a variable, and follow processes from the start of their program on.
+    tool = sys.gettrace() or os.environ.get("LD_PRELOAD")
+    if tool or native_threads() > 1 or "torch" in sys.modules:
         return None
     # A program follows only if this function returns, and it does not.
     become = partial(_become_worker, _descriptors())

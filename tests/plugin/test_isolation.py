@@ -73,6 +73,7 @@ def test_waits(gpuperf):
 def test_last(gpuperf):
     gpuperf.time(lambda: 6.0)
 """
+THREAD = "threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"
 
 
 def measured(run: Run) -> list[str]:
@@ -195,17 +196,15 @@ def test_broken_file_ends_the_run_before_its_tests(pytester: pytest.Pytester) ->
     expect(result, "*Interrupted: 1 error during collection*", errors=1)
 
 
-@pytest.mark.parametrize("has_thread", [False, True])
-def test_process_of_the_tests_is_a_fork_if_it_lacks_no_thread(
-    pytester: pytest.Pytester, has_thread: bool
-) -> None:
+@pytest.mark.parametrize("prevents", ["", THREAD, "os.environ['LD_PRELOAD'] = ' '"])
+def test_tests_run_in_a_fork_if_nothing_prevents_it(pytester: pytest.Pytester, prevents: str) -> None:
     pytester.makepyfile(
         early=f"""
         import os, threading, time
         from pytest_gpuperf.measure.device import gpu_detection
 
         gpu_detection.may_measure = lambda: True
-        if {has_thread}: threading.Thread(target=time.sleep, args=(9,), daemon=True).start()
+        {prevents}
 
         def pytest_configure(config):
             if not hasattr(config, "workerinput"): os.environ["SET_BY"] = "controller"
@@ -214,7 +213,7 @@ def test_process_of_the_tests_is_a_fork_if_it_lacks_no_thread(
         import os, sys
 
         def test_k():
-            assert (os.environ["SET_BY"], "-m" in sys.orig_argv) == ("controller", {not has_thread})
+            assert (os.environ["SET_BY"], "-m" in sys.orig_argv) == ("controller", {not prevents})
         """,
     )
     command = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "early", "--gpuperf"]
