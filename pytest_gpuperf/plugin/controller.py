@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import gc
-import os
 import shlex
 import signal
 import subprocess
@@ -21,23 +20,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.compat import pytest_names, xdist_names
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.judge.result import TestResult
 from pytest_gpuperf.plugin.internal_errors import OwnErrors
-from pytest_gpuperf.plugin.worker_fork import FORK
+from pytest_gpuperf.plugin.xdist_scheduler import InOrder
+from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.run_store import RunStore
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.session.progress import Display, News
-from pytest_gpuperf.session.worker_messages import (
-    Benchmarks,
-    Broken,
-    Deselected,
-    Facts,
-    Orders,
-    Refused,
-    decode,
-)
+from pytest_gpuperf.session.expected_durations import load_cards, load_durations
+from pytest_gpuperf.session.worker_messages import Orders
 from pytest_gpuperf.settings.settings import WORKER_ENV
 
 if TYPE_CHECKING:
@@ -50,9 +42,8 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
     from pytest_gpuperf.plugin.late_reports import Reports
-    from pytest_gpuperf.plugin.xdist_scheduler import InOrder
     from pytest_gpuperf.session.run_report import RunReport
-    from pytest_gpuperf.session.worker_messages import Message
+    from pytest_gpuperf.session.worker_messages import Facts, Message, TerminalLine
     from pytest_gpuperf.settings.settings import Settings
 
     Location = tuple[str, int | None, str]
@@ -99,7 +90,7 @@ class Controller:
         self._benchmarks = ""
         self._blames: list[str] = []
         self._own = OwnErrors.of(config)
-        self._patch = pytest.MonkeyPatch()
+        self._ready = threading.Event()
         self._taking = threading.Lock()
         self._folder = TemporaryDirectory(prefix="gpuperf-")
         if hasattr(config.option, "benchmark_disable"):
@@ -116,47 +107,38 @@ class Controller:
         manager = self._config.pluginmanager
         xdist_names.silence_distribution(manager)
         self._reporter = manager.get_plugin("terminalreporter")
-        self._display = Display(self._own.news, self._reporter)
         if self._reporter is not None:
             self._reporter.showfspath = False if self._several else None
             self._reporter.pytest_collection()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Get ready for results and the summary, while the process of the tests imports."""
-        import_module("pytest_gpuperf.session.judge")
-        import_module("pytest_gpuperf.session.run_report")
+        """Get ready for messages and for the summary, while the process of the tests starts."""
+        from pytest_gpuperf.session.progress import Display
+        from pytest_gpuperf.session.worker_messages import decode
+
+        self._display = Display(self._own.news, self._reporter)
+        self._decode = decode
+        self._ready.set()
         import_module("pytest_gpuperf.report.terminal_summary")
         if self._config.pluginmanager.hasplugin("hypothesispytest"):
             # Its part of the summary imports it.
             import_module("hypothesis")
 
-    @pytest.hookimpl(trylast=True)
     def pytest_xdist_setupnodes(self, specs: list[XSpec]) -> None:
-        """Give each worker its GPU, before anything is imported there; a fork may be ready for one."""
-        fork, environment = self._config.stash.get(FORK, (None, {}))
+        """Give each worker its GPU, before anything is imported there."""
         self._orders = replace(self._orders, cards=[gpu.uuid for gpu in self._gpus] or [""] * len(specs))
         for place, spec in enumerate(specs):
             more = f"//env:CUDA_VISIBLE_DEVICES={self._gpus[place].uuid}" if self._gpus else ""
             specs[place] = type(spec)(f"{spec}//env:{WORKER_ENV}={place}{more}")
             specs[place].id = spec.id
-        if fork is not None:
-            self._patch.setattr(subprocess, "Popen", lambda *_, **__: fork)
-            specs[0].env.update(dict(os.environ.items() - environment.items()))
         if len(self._gpus) < 2:
             return
-        from pytest_gpuperf.baseline.store import BaselineStore
-        from pytest_gpuperf.session.expected_durations import load_cards, load_durations
-
         store, slug = BaselineStore(self._settings.baselines, state=self._settings.state), self._gpus[0].slug
         # Without durations each worker gets as many tests. The tests of a broken file end the run.
         with suppress(GpuperfError):
             seconds, homes = load_durations(store, slug), load_cards(store, slug)
             self._orders = replace(self._orders, seconds=seconds, homes=homes)
-
-    def pytest_xdist_newgateway(self) -> None:
-        """Let others start processes again."""
-        self._patch.undo()
 
     def pytest_configure_node(self, node: WorkerController) -> None:
         """Give a worker its orders."""
@@ -174,8 +156,6 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> InOrder:
         """Return the scheduler."""
-        from pytest_gpuperf.plugin.xdist_scheduler import InOrder
-
         passes = self._settings.counters == "ncu" or self._settings.sanitize != "off"
         return InOrder(config, log, self._begun, self._orders.spread, _place, shares=not passes)
 
@@ -273,10 +253,15 @@ class Controller:
 
     def _receive(self, worker: str, data: bytes) -> None:
         """Take a message, in a thread of execnet."""
+        self._ready.wait()
         with self._taking:
-            self._own.run("a message", lambda: self._take(decode(data), worker))
+            self._own.run("a message", lambda: self._take(self._decode(data), worker))
 
     def _take(self, message: Message, worker: str) -> None:
+        from pytest_gpuperf.judge.result import TestResult
+        from pytest_gpuperf.session.progress import News
+        from pytest_gpuperf.session.worker_messages import Benchmarks, Broken, Deselected, Facts, Refused
+
         report = self._reports.report
         if isinstance(message, Facts):
             if report is None:
@@ -296,8 +281,8 @@ class Controller:
             self._deselected[worker] = self._deselected.get(worker, 0) + message.count
         elif isinstance(message, Benchmarks):
             self._benchmarks += message.text
-        elif (shows := self._display if message.method == "show" else self._reporter) is not None:
-            getattr(shows, message.method)(*message.text, **message.options)
+        else:
+            self._print(message)
 
     def _collect(self, facts: Facts) -> RunReport:
         from pytest_gpuperf.session.judge import Judge
@@ -310,9 +295,21 @@ class Controller:
         report.update(facts)
         return report
 
-    @pytest.hookimpl(tryfirst=True)
+    def _print(self, message: TerminalLine) -> None:
+        if self._reporter is None:
+            return
+        if message.method == "show":
+            self._display.show(message.text)
+        elif message.method == "rewrite":
+            self._reporter.rewrite(message.text, erase=True)
+        elif message.method == "write_line":
+            self._reporter.write_line(message.text)
+            self._reporter.flush()
+        else:
+            self._reporter.ensure_newline()
+
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the run and the baselines, while the last process ends."""
+        """Write the run and the baselines, after the last worker has ended."""
         # Spares pytest's last garbage collections: no test has run in this process.
         gc.freeze()
         report = self._reports.report
@@ -327,8 +324,6 @@ class Controller:
 
     def _forget_results(self, folder: Path | None) -> None:
         if folder is not None:
-            from pytest_gpuperf.records.passes import RESULTS_FILE
-
             for place in range(len(self._orders.cards)):
                 (folder / RESULTS_FILE.format(place)).unlink(missing_ok=True)
 

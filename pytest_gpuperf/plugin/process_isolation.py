@@ -14,7 +14,6 @@ from pytest_gpuperf.compat.pytest_names import early_options
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device.gpu_detection import may_measure
 from pytest_gpuperf.measure.device.visible_gpus import visible_gpus
-from pytest_gpuperf.plugin.worker_fork import FORK, fork_worker
 from pytest_gpuperf.settings.settings import CHILD_ENV, WORKER_ENV
 
 if TYPE_CHECKING:
@@ -24,7 +23,15 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
 
-NO_TEST = ("collectonly", "help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
+NO_TEST = (
+    "collectonly",
+    "help",
+    "version",
+    "markers",
+    "showfixtures",
+    "show_fixtures_per_test",
+    "cacheshow",
+)
 """Options of which each runs no test, by `dest`."""
 ONE_PROCESS = (
     *("usepdb", "trace", "setuponly", "setupshow", "setupplan", "looponfail"),
@@ -41,23 +48,25 @@ def isolate(early_config: pytest.Config, args: list[str]) -> None:
         early_config: pytest's, before the command line is read completely.
         args: The command line.
     """
-    options, has_xdist = early_options(early_config), early_config.pluginmanager.hasplugin("xdist")
+    options = early_options(early_config)
     if _is_child():
-        if has_xdist:
+        if early_config.pluginmanager.hasplugin("xdist"):
             # The command line is that of the parent, whose processes have one child each.
             args.append("-n0")
             if options is not None:
                 options.numprocesses = 0
         return
-    # Without options `Hooks` says so, where the tests run in this process.
-    if options is None or not has_xdist or os.environ.get(WORKER_ENV) or not _measures(early_config, options):
+    if options is None:
+        return  # `Hooks` says so, where the tests run in this process
+    if os.environ.get(WORKER_ENV) or not _measures(early_config, options):
+        return
+    if not early_config.pluginmanager.hasplugin("xdist"):
         return
     alone = why_one_process(options) or runs_no_test(options)
     if options.numprocesses is None and not _spread_otherwise(options) and not alone:
         args[:] = ["-n", "1", *args]
         # pytest-cov looks here.
         options.numprocesses = 1
-        early_config.stash[FORK] = fork_worker(), dict(os.environ)
 
 
 def why_one_process(options: Namespace) -> str:
@@ -108,8 +117,10 @@ def gpus_of_workers(config: pytest.Config) -> list[VisibleGpu]:
 
 def auto_workers(config: pytest.Config) -> int | None:
     """Return the number of workers for `-n auto`: that of the GPUs; None if nothing is measured."""
-    measures = not _is_child() and _measures(config, config.option)
-    return len(visible_gpus()) if measures else None
+    options = config.option
+    if _is_child() or not _measures(config, options):
+        return None
+    return len(visible_gpus())
 
 
 def _is_child() -> bool:

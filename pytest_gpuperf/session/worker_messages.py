@@ -86,11 +86,10 @@ class Deselected(msgspec.Struct, tag=True):
 
 
 class TerminalLine(msgspec.Struct, tag=True):
-    """A call of a method of the terminal, about progress."""
+    """A line of the terminal, about progress."""
 
     method: str
-    text: list[str]
-    options: dict[str, bool]
+    text: str = ""
 
 
 class Benchmarks(msgspec.Struct, tag=True):

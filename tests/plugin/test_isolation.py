@@ -73,7 +73,6 @@ def test_waits(gpuperf):
 def test_last(gpuperf):
     gpuperf.time(lambda: 6.0)
 """
-THREAD = "threading.Thread(target=time.sleep, args=(9,), daemon=True).start()"
 
 
 def measured(run: Run) -> list[str]:
@@ -194,30 +193,6 @@ def test_broken_file_ends_the_run_before_its_tests(pytester: pytest.Pytester) ->
     result = pytester.runpytest_subprocess(*RUN)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     expect(result, "*Interrupted: 1 error during collection*", errors=1)
-
-
-@pytest.mark.parametrize("prevents", ["", THREAD, "os.environ['LD_PRELOAD'] = ' '"])
-def test_tests_run_in_a_fork_if_nothing_prevents_it(pytester: pytest.Pytester, prevents: str) -> None:
-    pytester.makepyfile(
-        early=f"""
-        import os, threading, time
-        from pytest_gpuperf.measure.device import gpu_detection
-
-        gpu_detection.may_measure = lambda: True
-        {prevents}
-
-        def pytest_configure(config):
-            if not hasattr(config, "workerinput"): os.environ["SET_BY"] = "controller"
-        """,
-        test_k=f"""
-        import os, sys
-
-        def test_k():
-            assert (os.environ["SET_BY"], "-m" in sys.orig_argv) == ("controller", {not prevents})
-        """,
-    )
-    command = [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "early", "--gpuperf"]
-    assert b"1 passed" in subprocess.run(command, capture_output=True).stdout
 
 
 @pytest.mark.parametrize("option", ["-s", "--pdb", "-n0", "-pno:xdist"])

@@ -38,9 +38,7 @@ def test_torch_must_be_built_for_the_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: None, cuda: str, may: bool
 ) -> None:
     torch_built_for(tmp_path, monkeypatch, cuda, hip="None")
-    ended: list[object] = []
-    monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: ended.append(ended))
-    assert (may_measure(), len(ended)) == (may, int(cuda != "None"))
+    assert may_measure() is may
 
 
 def test_torch_for_rocm_cannot_measure_and_says_what_runs(

@@ -28,9 +28,7 @@ def may_measure() -> bool:
     try:
         pynvml.nvmlInit()
         driver: int = pynvml.nvmlSystemGetCudaDriverVersion()
-        count: int = pynvml.nvmlDeviceGetCount()
-        pynvml.nvmlShutdown()  # a fork of this process has to begin with NVML itself
-        return bool(count) and driver // 1000 >= built_for
+        return bool(pynvml.nvmlDeviceGetCount()) and driver // 1000 >= built_for
     except pynvml.NVMLError:
         # A Jetson has no NVML, or a part of it; a machine without a driver is not worth the question.
         return not why_no_gpu() and bool(visible_gpus())
