@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_gpuperf.plugin.worker_fork import IMPORTS
 from run_results import expect
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def test_without_the_flag_nothing_heavy_is_imported_or_rewritten(
 
 def test_torch_is_left_to_what_computes_with_it() -> None:
     """The controller has no use for it, and the tests' fake GPU replaces it."""
-    modules = ("plugin.hook_selection", "plugin.controller", "session.late_work", *IMPORTS)
+    modules = ("plugin.hook_selection", "plugin.controller", "session.late_work", "session.live_source")
     imports = ", ".join(f"pytest_gpuperf.{name}" for name in modules)
     code = f"import sys, {imports}; sys.exit(str({{'torch', 'numpy', 'scipy'}} & {{*sys.modules}}))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
