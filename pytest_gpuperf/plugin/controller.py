@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
     from pytest_gpuperf.plugin.late_reports import Reports
     from pytest_gpuperf.session.run_report import RunReport
-    from pytest_gpuperf.session.worker_messages import Facts, Message, TerminalLine
+    from pytest_gpuperf.session.worker_messages import Facts, Message
     from pytest_gpuperf.settings.settings import Settings
 
     Location = tuple[str, int | None, str]
@@ -281,8 +281,8 @@ class Controller:
             self._deselected[worker] = self._deselected.get(worker, 0) + message.count
         elif isinstance(message, Benchmarks):
             self._benchmarks += message.text
-        else:
-            self._print(message)
+        elif (shows := self._display if message.method == "show" else self._reporter) is not None:
+            getattr(shows, message.method)(*message.text, **message.options)
 
     def _collect(self, facts: Facts) -> RunReport:
         from pytest_gpuperf.session.judge import Judge
@@ -294,19 +294,6 @@ class Controller:
         report = RunReport(judge, self._own.news, file, replayed_from=recorded)
         report.update(facts)
         return report
-
-    def _print(self, message: TerminalLine) -> None:
-        if self._reporter is None:
-            return
-        if message.method == "show":
-            self._display.show(message.text)
-        elif message.method == "rewrite":
-            self._reporter.rewrite(message.text, erase=True)
-        elif message.method == "write_line":
-            self._reporter.write_line(message.text)
-            self._reporter.flush()
-        else:
-            self._reporter.ensure_newline()
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Write the run and the baselines, after the last worker has ended."""

@@ -14,7 +14,7 @@ from pytest_gpuperf.compat.pytest_names import write_past_capture
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from _pytest.terminal import TerminalReporter
 
@@ -231,27 +231,8 @@ class RemoteTerminal:
         self.isatty = link.orders.isatty
         self._link = link
 
-    def _tell(self, method: str, text: str = "") -> None:
+    def __getattr__(self, method: str) -> Callable[..., None]:
+        """Return a method of the controller's terminal, or of its `Display`."""
         from pytest_gpuperf.session.worker_messages import TerminalLine
 
-        self._link.tell(TerminalLine(method, text))
-
-    def ensure_newline(self) -> None:
-        """Begin a new line."""
-        self._tell("ensure_newline")
-
-    def write_line(self, text: str) -> None:
-        """Write a line."""
-        self._tell("write_line", text)
-
-    def rewrite(self, text: str, *, erase: bool) -> None:
-        """Replace the present line."""
-        assert erase
-        self._tell("rewrite", text)
-
-    def show(self, text: str) -> None:
-        """Replace the line below the present one."""
-        self._tell("show", text)
-
-    def flush(self) -> None:
-        """Do nothing: the controller flushes each line."""
+        return lambda *text, **options: self._link.tell(TerminalLine(method, list(text), options))

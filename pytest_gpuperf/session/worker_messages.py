@@ -86,10 +86,11 @@ class Deselected(msgspec.Struct, tag=True):
 
 
 class TerminalLine(msgspec.Struct, tag=True):
-    """A line of the terminal, about progress."""
+    """A call of a method of the terminal, about progress."""
 
     method: str
-    text: str = ""
+    text: list[str]
+    options: dict[str, bool]
 
 
 class Benchmarks(msgspec.Struct, tag=True):
