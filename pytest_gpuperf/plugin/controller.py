@@ -20,16 +20,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.compat import pytest_names, xdist_names
 from pytest_gpuperf.errors import GpuperfError
+from pytest_gpuperf.judge.result import TestResult
 from pytest_gpuperf.plugin.internal_errors import OwnErrors
-from pytest_gpuperf.plugin.xdist_scheduler import InOrder
-from pytest_gpuperf.records.passes import RESULTS_FILE
 from pytest_gpuperf.records.run_store import RunStore
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.session.expected_durations import load_cards, load_durations
-from pytest_gpuperf.session.worker_messages import Orders
+from pytest_gpuperf.session.progress import Display, News
+from pytest_gpuperf.session.worker_messages import (
+    Benchmarks,
+    Broken,
+    Deselected,
+    Facts,
+    Orders,
+    Refused,
+    decode,
+)
 from pytest_gpuperf.settings.settings import WORKER_ENV
 
 if TYPE_CHECKING:
@@ -42,8 +48,9 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
     from pytest_gpuperf.plugin.late_reports import Reports
+    from pytest_gpuperf.plugin.xdist_scheduler import InOrder
     from pytest_gpuperf.session.run_report import RunReport
-    from pytest_gpuperf.session.worker_messages import Facts, Message
+    from pytest_gpuperf.session.worker_messages import Message
     from pytest_gpuperf.settings.settings import Settings
 
     Location = tuple[str, int | None, str]
@@ -90,7 +97,6 @@ class Controller:
         self._benchmarks = ""
         self._blames: list[str] = []
         self._own = OwnErrors.of(config)
-        self._ready = threading.Event()
         self._taking = threading.Lock()
         self._folder = TemporaryDirectory(prefix="gpuperf-")
         if hasattr(config.option, "benchmark_disable"):
@@ -107,19 +113,16 @@ class Controller:
         manager = self._config.pluginmanager
         xdist_names.silence_distribution(manager)
         self._reporter = manager.get_plugin("terminalreporter")
+        self._display = Display(self._own.news, self._reporter)
         if self._reporter is not None:
             self._reporter.showfspath = False if self._several else None
             self._reporter.pytest_collection()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Get ready for messages and for the summary, while the process of the tests starts."""
-        from pytest_gpuperf.session.progress import Display
-        from pytest_gpuperf.session.worker_messages import decode
-
-        self._display = Display(self._own.news, self._reporter)
-        self._decode = decode
-        self._ready.set()
+        """Get ready for results and the summary, while the process of the tests starts."""
+        import_module("pytest_gpuperf.session.judge")
+        import_module("pytest_gpuperf.session.run_report")
         import_module("pytest_gpuperf.report.terminal_summary")
         if self._config.pluginmanager.hasplugin("hypothesispytest"):
             # Its part of the summary imports it.
@@ -134,6 +137,9 @@ class Controller:
             specs[place].id = spec.id
         if len(self._gpus) < 2:
             return
+        from pytest_gpuperf.baseline.store import BaselineStore
+        from pytest_gpuperf.session.expected_durations import load_cards, load_durations
+
         store, slug = BaselineStore(self._settings.baselines, state=self._settings.state), self._gpus[0].slug
         # Without durations each worker gets as many tests. The tests of a broken file end the run.
         with suppress(GpuperfError):
@@ -156,6 +162,8 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> InOrder:
         """Return the scheduler."""
+        from pytest_gpuperf.plugin.xdist_scheduler import InOrder
+
         passes = self._settings.counters == "ncu" or self._settings.sanitize != "off"
         return InOrder(config, log, self._begun, self._orders.spread, _place, shares=not passes)
 
@@ -253,15 +261,10 @@ class Controller:
 
     def _receive(self, worker: str, data: bytes) -> None:
         """Take a message, in a thread of execnet."""
-        self._ready.wait()
         with self._taking:
-            self._own.run("a message", lambda: self._take(self._decode(data), worker))
+            self._own.run("a message", lambda: self._take(decode(data), worker))
 
     def _take(self, message: Message, worker: str) -> None:
-        from pytest_gpuperf.judge.result import TestResult
-        from pytest_gpuperf.session.progress import News
-        from pytest_gpuperf.session.worker_messages import Benchmarks, Broken, Deselected, Facts, Refused
-
         report = self._reports.report
         if isinstance(message, Facts):
             if report is None:
@@ -311,6 +314,8 @@ class Controller:
 
     def _forget_results(self, folder: Path | None) -> None:
         if folder is not None:
+            from pytest_gpuperf.records.passes import RESULTS_FILE
+
             for place in range(len(self._orders.cards)):
                 (folder / RESULTS_FILE.format(place)).unlink(missing_ok=True)
 

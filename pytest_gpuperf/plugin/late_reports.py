@@ -18,7 +18,6 @@ from pytest_gpuperf.records.passes import Invocation
 from pytest_gpuperf.records.run import top_stall
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.session.lost_baselines import name_of_file
-from pytest_gpuperf.session.run_report import End
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
     from pytest_gpuperf.judge.result import TestResult
-    from pytest_gpuperf.session.run_report import RunReport
+    from pytest_gpuperf.session.run_report import End, RunReport
     from pytest_gpuperf.settings.settings import Settings
 
 NOTHING_JUDGED = "no test was judged; expected one that asks for the gpuperf fixture, or leave out --gpuperf"
@@ -189,6 +188,8 @@ class Reports:
     def _write(
         self, write: Callable[[RunReport, End], None], session: pytest.Session, *, complete: bool
     ) -> None:
+        from pytest_gpuperf.session.run_report import End
+
         assert self.report is not None
         # An error of the file before has changed the status.
         write(self.report, End(complete, int(session.exitstatus), self._failed))
