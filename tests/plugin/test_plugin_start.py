@@ -35,11 +35,18 @@ def test_without_the_flag_nothing_heavy_is_imported_or_rewritten(
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
-def test_torch_is_left_to_what_computes_with_it() -> None:
-    """The controller has no use for it, and the tests' fake GPU replaces it."""
-    modules = ("plugin.hook_selection", "plugin.controller", "session.late_work", "session.live_source")
+@pytest.mark.parametrize(
+    ("modules", "late"),
+    [
+        (("plugin.hook_selection", "plugin.controller"), {"pytest_gpuperf.metrics", "xdist.scheduler"}),
+        (("plugin.hooks", "session.late_work", "session.live_runner"), {"torch", "numpy", "scipy"}),
+    ],
+    ids=["controller, before the process of the tests starts", "process of the tests"],
+)
+def test_what_is_needed_later_is_imported_later(modules: tuple[str, ...], late: set[str]) -> None:
+    """The controller has no use for torch, and the tests' fake GPU replaces it."""
     imports = ", ".join(f"pytest_gpuperf.{name}" for name in modules)
-    code = f"import sys, {imports}; sys.exit(str({{'torch', 'numpy', 'scipy'}} & {{*sys.modules}}))"
+    code = f"import sys, {imports}; sys.exit(str({late!r} & {{*sys.modules}}))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.stderr == "set()\n"
 
