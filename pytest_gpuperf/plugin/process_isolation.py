@@ -23,15 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
 
-NO_TEST = (
-    "collectonly",
-    "help",
-    "version",
-    "markers",
-    "showfixtures",
-    "show_fixtures_per_test",
-    "cacheshow",
-)
+NO_TEST = ("collectonly", "help", "version", "markers", "showfixtures", "show_fixtures_per_test", "cacheshow")
 """Options of which each runs no test, by `dest`."""
 ONE_PROCESS = (
     *("usepdb", "trace", "setuponly", "setupshow", "setupplan", "looponfail"),
@@ -48,19 +40,16 @@ def isolate(early_config: pytest.Config, args: list[str]) -> None:
         early_config: pytest's, before the command line is read completely.
         args: The command line.
     """
-    options = early_options(early_config)
+    options, has_xdist = early_options(early_config), early_config.pluginmanager.hasplugin("xdist")
     if _is_child():
-        if early_config.pluginmanager.hasplugin("xdist"):
+        if has_xdist:
             # The command line is that of the parent, whose processes have one child each.
             args.append("-n0")
             if options is not None:
                 options.numprocesses = 0
         return
-    if options is None:
-        return  # `Hooks` says so, where the tests run in this process
-    if os.environ.get(WORKER_ENV) or not _measures(early_config, options):
-        return
-    if not early_config.pluginmanager.hasplugin("xdist"):
+    # Without options `Hooks` says so, where the tests run in this process.
+    if options is None or not has_xdist or os.environ.get(WORKER_ENV) or not _measures(early_config, options):
         return
     alone = why_one_process(options) or runs_no_test(options)
     if options.numprocesses is None and not _spread_otherwise(options) and not alone:
@@ -117,10 +106,8 @@ def gpus_of_workers(config: pytest.Config) -> list[VisibleGpu]:
 
 def auto_workers(config: pytest.Config) -> int | None:
     """Return the number of workers for `-n auto`: that of the GPUs; None if nothing is measured."""
-    options = config.option
-    if _is_child() or not _measures(config, options):
-        return None
-    return len(visible_gpus())
+    measures = not _is_child() and _measures(config, config.option)
+    return len(visible_gpus()) if measures else None
 
 
 def _is_child() -> bool:
