@@ -9,8 +9,8 @@ from itertools import count
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_gpuperf.statistics.decision import PRECISE_PCT, trimmed_mean
-from pytest_gpuperf.statistics.thresholds import SURE
+from pytest_gpuperf.statistics.decision import trimmed_mean
+from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, SURE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -160,11 +160,11 @@ def ratio(blocks: Sequence[SideBlock], logs: Sequence[float]) -> float:
 
 
 def is_precise(blocks: Sequence[SideBlock]) -> bool:
-    """Return True if more quads would not help: restarts differ by more than this ratio's error."""
+    """Return True if more quads would not help: restarts differ by three times this ratio's error or more."""
     if not (blocks := with_times(blocks)):
         return False
     logs = at_one_clock(blocks, [math.log(block.time_us) for block in blocks])
-    return ratio_error(blocks, logs) <= PRECISE_PCT / 100
+    return ratio_error(blocks, logs) <= ALIKE_PCT / 300
 
 
 def ratio_error(blocks: Sequence[SideBlock], logs: Sequence[float]) -> float:

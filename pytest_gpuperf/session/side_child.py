@@ -166,10 +166,12 @@ class Conversation:
         gc.freeze()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Wait for the turn of the test, and tell how it ended."""
         self.command()
         outcome = yield
+        # The run waits for the end: Hypothesis imports itself for its part of the summary, which takes 0.6 s.
+        item.config.option.no_summary = not self._failure
         if broken := why_broken():
             # The parent takes this for the end of the test.
             self._log.write(f"the GPU is broken: {broken}\n")
