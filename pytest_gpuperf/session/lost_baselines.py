@@ -148,7 +148,9 @@ def last_commit(expected: Expectations, slug: str, nodeid: str, labels: Collecti
     with suppress(GitError):
         where = next(parent for parent in path.parents if parent.is_dir())
         name = path.relative_to(where).as_posix()
-        for commit in run_git(where, "log", "--format=%h", *only, "HEAD", "--", name).decode().split():
+        # By default git leaves out the side of a merge whose file was not taken.
+        commits = run_git(where, "log", "--full-history", "--format=%h", *only, "HEAD", "--", name)
+        for commit in commits.decode().split():
             with suppress(GitError, msgspec.MsgspecError):  # removed by this commit, or broken
                 file = msgspec.json.decode(run_git(where, "show", f"{commit}:./{name}"), type=Baseline)
                 known = file.tests[nodeid].measurements if nodeid in file.tests else {}

@@ -31,7 +31,7 @@ from run_builders import in_turn, measured, profile, queued, record, run, timing
 from run_results import expect
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.records import MetricValue
@@ -263,29 +263,35 @@ def test_warning_as_an_error_fails_no_drifted_test(project: Project, card: str, 
     assert "internal error" not in result.stdout.str()
 
 
-def commit(pytester: pytest.Pytester) -> None:
-    """Commit the baselines to the project's repository, or nothing."""
-    user = ("-c", "user.name=a", "-c", "user.email=a@b")
-    for step in (["init", "-q"], ["add", "baselines"], [*user, "commit", "-qm", "x", "--allow-empty"]):
+USER = ("-c", "user.name=a", "-c", "user.email=a@b")
+
+
+def commit(pytester: pytest.Pytester, *before: Sequence[str]) -> None:
+    """Commit the baselines to the project's repository, or nothing, after other steps of git."""
+    steps = (["init", "-q"], ["add", "baselines"], [*USER, "commit", "-qm", "x", "--allow-empty"])
+    for step in (*before, *steps):
         assert pytester.run("git", *step).ret == 0
 
 
-@pytest.mark.parametrize("emptied", [False, True])
+@pytest.mark.parametrize("lost", ["deleted", "emptied", "not merged"])
 def test_strict_run_fails_if_an_ancestors_baseline_is_gone(
-    project: Project, pytester: pytest.Pytester, *, emptied: bool
+    project: Project, pytester: pytest.Pytester, lost: str
 ) -> None:
     project.baseline(100.0)
     commit(pytester)
     (path,) = (pytester.path / "baselines").rglob("test_k.json")
-    if emptied:
+    if lost != "deleted":
         path.write_text('{"schema": 1, "gpu": {"slug": "nvidia-h200"}}')
-    else:
+    if lost == "not merged":
+        commit(pytester, ["tag", "theirs"], ["checkout", "-q", "--orphan", "ours"])
+        commit(pytester, [*USER, "merge", "-q", "-s", "ours", "--allow-unrelated-histories", "theirs"])
+    if lost == "deleted":
         (path.parent / "test_other.json").write_text(path.read_text().replace("test_k", "test_other"))
         path.unlink()
     project.judged(100.0).assert_outcomes(passed=1)
-    lost = project.run("--gpuperf-strict")
-    expect(lost, "*new, although baselines of an ancestor have it*", failed=1)
-    accept_suggested(lost)
+    strict = project.run("--gpuperf-strict")
+    expect(strict, "*new, although baselines of an ancestor have it*", failed=1)
+    accept_suggested(strict)
     project.run("--gpuperf-strict").assert_outcomes(passed=1)
 
 
