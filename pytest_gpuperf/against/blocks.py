@@ -6,10 +6,10 @@ import math
 import time
 from dataclasses import dataclass
 from itertools import count
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_gpuperf.statistics.decision import trimmed_mean
+from pytest_gpuperf.statistics.decision import standard_error, trimmed_mean
 from pytest_gpuperf.statistics.thresholds import ALIKE_PCT, SURE
 
 if TYPE_CHECKING:
@@ -168,9 +168,8 @@ def is_precise(blocks: Sequence[SideBlock]) -> bool:
 
 
 def ratio_error(blocks: Sequence[SideBlock], logs: Sequence[float]) -> float:
-    """Return the standard error of a restart's ratio by the spread of its quads, at least two."""
-    ratios = _of_quads(blocks, logs)
-    return stdev(ratios) / math.sqrt(len(ratios))
+    """Return the standard error of a restart's ratio by the spread of its quads."""
+    return standard_error(_of_quads(blocks, logs))
 
 
 def _of_quads(blocks: Sequence[SideBlock], logs: Sequence[float]) -> list[float]:

@@ -28,7 +28,7 @@ from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.statistics.thresholds import FRESH, LOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pytest_gpuperf.against.blocks import SideBlock
     from pytest_gpuperf.against.git import Commit, Repository
@@ -157,7 +157,7 @@ class Engine:
             recorded = {label: one.recorded for label, one in series.items() if one.recorded is not None}
             start = partial(self._start, sides, test, labels, orders, tick)
             try:
-                taken = self._restart(start, restart, recorded, follows=restart not in LOOKS)
+                taken = self._restart(start, restart, labels, recorded, follows=restart < LOOKS[-1])
             except LostError as lost:
                 whose = f"code of {commit}" if lost.side == "A" else "present code"
                 taken = RestartResult(void=self._lost(lost, whose, test, sides))
@@ -194,7 +194,7 @@ class Engine:
         start = partial(self._start, sides, test, [*test.calls], (("B",),), tick)
         for number in range(1, count + 1):
             try:
-                taken = self._restart(start, number, test.recorded, follows=number < count)
+                taken = self._restart(start, number, blocks, test.recorded, follows=number < count)
             except LostError as lost:
                 return {}, self._lost(lost, "present code", test, sides)
             for label, call in test.calls.items():
@@ -263,15 +263,22 @@ class Engine:
             self.notices += [why] if why not in self.notices else []
 
     def _restart(
-        self, start: Callable[[int], None], restart: int, recorded: Mapping[str, bool], *, follows: bool
+        self,
+        start: Callable[[int], None],
+        restart: int,
+        labels: Collection[str],
+        recorded: Mapping[str, bool],
+        *,
+        follows: bool,
     ) -> RestartResult:
         """Run the test in new processes.
 
         Args:
             start: Starts the processes of a restart.
             restart: The number of this one.
-            recorded: As in `Turns.play`.
-            follows: True if another one follows in any case.
+            labels: As in `Turns.play`, and `recorded`.
+            recorded: The same.
+            follows: True if another one may follow: its processes import while these are timed.
         """
         try:
             if not self._ahead:
@@ -285,7 +292,7 @@ class Engine:
                 if taken is None:
                     if follows:
                         start(restart + 1)
-                    taken = turns.play(recorded)
+                    taken = turns.play(labels, recorded)
             finally:
                 seconds = time.monotonic() - begin - turns.blocks_s
                 self.setups_s.append(seconds / len(self._going))

@@ -12,7 +12,7 @@ from pytest_gpuperf.against.blocks import SideBlock, alone, in_turn, warm_up
 from pytest_gpuperf.against.messages import Begin, BlockTime, Ended, GoOn, Ready, RunBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
     from random import Random
 
     from pytest_gpuperf.against.messages import Answer, Command
@@ -70,10 +70,11 @@ class Turns:
         self.blocks_s = 0.0
         """Seconds of the blocks so far."""
 
-    def play(self, recorded: Mapping[str, bool]) -> RestartResult:
+    def play(self, labels: Container[str], recorded: Mapping[str, bool]) -> RestartResult:
         """Run the test of both sides, one side at a time.
 
         Args:
+            labels: Labels to time: the sides began when it was not known yet which are decided.
             recorded: The choice of earlier restarts, by label; all restarts of a label have the same.
 
         Raises:
@@ -83,7 +84,7 @@ class Turns:
             self._ask(side, Begin())
         while ready := {side: place for side, place in self._at.items() if isinstance(place, Ready)}:
             old, new = self._at.get("A"), ready.get("B")
-            if new is not None and (old is None or _is_same(old, new)):
+            if new is not None and (old is None or _is_same(old, new)) and new.label in labels:
                 shorts = [place.short for place in ready.values()]
                 self._taken.recorded[new.label] = recorded.get(new.label, all(shorts))
                 begin = time.monotonic()

@@ -73,8 +73,8 @@ def kept_failure(item: pytest.Item) -> list[pytest.ExceptionInfo[BaseException]]
 def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator[bool]:
     """Keep calls of a hook from all plugins, by pluggy's `_hookexec`.
 
-    Without it nothing is held: suspects are settled while their fixtures live, and reports appear before ncu
-    has read their counters. Gives True if calls can be held.
+    Without it nothing is held: suspects are settled while their fixtures live, reports appear before ncu has
+    read their counters, and side processes end later. Gives True if calls can be held.
 
     Args:
         caller: The hook.

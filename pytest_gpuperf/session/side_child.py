@@ -27,6 +27,7 @@ from pytest_gpuperf.against.messages import (
 )
 from pytest_gpuperf.against.own_code_check import Modules
 from pytest_gpuperf.compat.compiler_names import choices_noted, ready_compilers
+from pytest_gpuperf.compat.pytest_names import calls_held
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import kept_attached
 from pytest_gpuperf.measure.device.lasting_errors import why_broken
@@ -160,18 +161,22 @@ class Conversation:
             self._misplaced = str(error)
         return self._misplaced
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Spare pytest's last garbage collections: nobody reads their findings, but the run waits."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Spare what nobody reads, since the run waits for the end.
+
+        These are pytest's last garbage collections, and the summary of a test that has not failed: Hypothesis
+        imports itself for it, in 0.6 s.
+        """
         gc.freeze()
+        with calls_held(session.config.hook.pytest_terminal_summary, lambda _: not self._failure):
+            return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+    def pytest_runtest_protocol(self) -> Generator[None, object, object]:
         """Wait for the turn of the test, and tell how it ended."""
         self.command()
         outcome = yield
-        # The run waits for the end: Hypothesis imports itself for its part of the summary, which takes 0.6 s.
-        item.config.option.no_summary = not self._failure
         if broken := why_broken():
             # The parent takes this for the end of the test.
             self._log.write(f"the GPU is broken: {broken}\n")

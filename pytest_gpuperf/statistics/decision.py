@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_TOLERANCE_PCT = 1000
 """Largest slowdown that a tolerance may accept, in %."""
 PRECISE_PCT = 0.03
-"""Standard error of a time, in %, below which more blocks of a process add nothing: processes differ by more."""
+"""Standard error of a time, in %, below which more blocks add nothing: processes differ by more."""
 SHARE = 0.2
 """Share of the values that is cut off at either end: one disturbed block in five does not count."""
 

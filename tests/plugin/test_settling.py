@@ -55,7 +55,7 @@ def start_again(project: Project, files: Mapping[str, str]) -> None:
 def test_suspect_is_settled_by_the_code_of_its_baseline(project: Project) -> None:
     commit = project.git("rev-parse", "HEAD")
     waits = "import pytest, time\n@pytest.fixture(autouse=True)\ndef model(): time.sleep(0.6)\n"
-    project.write({"conftest.py": waits})
+    project.write({"conftest.py": f"{waits}def pytest_terminal_summary(): print('last part')\n"})
     done = project.session()
     assert done.returncode == 1, done.stdout
     assert "1 suspect settled in " in done.stdout
@@ -69,6 +69,8 @@ def test_suspect_is_settled_by_the_code_of_its_baseline(project: Project) -> Non
     # Only new code has the fixture.
     assert 0.3 <= (setup_s := found["test_k"].setup_s) < found["test_k"].seconds
     assert f"old code {commit[:7]}, {setup_s} s of set-up a process)" in done.stdout
+    (log,) = project.root.glob(".gpuperf/runs/*/against/new_1.log")
+    assert ("last part" in done.stdout, "last part" in log.read_text()) == (True, False)
     assert project.leftovers() == []
 
 

@@ -14,9 +14,9 @@ from pytest_gpuperf.against.blocks import (
     SideBlock,
     at_one_clock,
     in_turn,
+    is_precise,
     quad_order,
     ratio,
-    ratio_error,
     with_times,
 )
 
@@ -124,10 +124,9 @@ def test_more_than_half_of_the_quads_need_times() -> None:
     assert with_times([*quad, *lost]) == ()
 
 
-def test_error_of_a_ratio_is_that_of_the_mean_of_its_quads() -> None:
+@pytest.mark.parametrize(("noise", "precise"), [(1.001, True), (1.003, False)])
+def test_one_disturbed_quad_keeps_no_ratio_from_being_precise(noise: float, precise: bool) -> None:
+    times = [[10.0, new, new, 10.0] for new in (10.1, 10.1 * noise, 10.1, 10.1 * noise, 15.0)]
     sides: list[Side] = ["A", "B", "B", "A"]
-    times = [[10.0, 10.1, 10.1, 10.0], [10.0, 10.3, 10.3, 10.0]]
     blocks = [SideBlock(side, time, 0.0) for quad in times for side, time in zip(sides, quad, strict=True)]
-    logs = [math.log(block.time_us) for block in blocks]
-    of_quads = [math.log(1.01), math.log(1.03)]
-    assert ratio_error(blocks, logs) == pytest.approx((of_quads[1] - of_quads[0]) / 2)
+    assert is_precise(blocks) is precise

@@ -83,6 +83,7 @@ def play(
     budget_s: float = 10.0,
     seed: int = 0,
     recorded: dict[str, bool] | None = None,
+    labels: str = "abmain",
 ) -> tuple[RestartResult, str]:
     """Return the results, and the order of steps: `A` and `B` for a block, `a` and `b` for a move."""
     stage: list[str] = []
@@ -91,7 +92,7 @@ def play(
         "B": ScriptedSide("B", stage, new, new_times or constant(11.0)),
     }
     turns = Turns(players, Random(seed), budget_s)  # type: ignore[arg-type]
-    return turns.play(recorded or {}), "".join(stage)
+    return turns.play(labels, recorded or {}), "".join(stage)
 
 
 def series(label: str, *rounds: RestartResult) -> Series:
@@ -145,6 +146,11 @@ def test_reordered_labels_are_reported() -> None:
     assert series("b", taken).reason == "the test makes its calls in another order on main (1a2b3c4)"
 
 
+def test_decided_label_is_not_timed_again() -> None:
+    taken, stage = play(hot("a", "b"), hot("a", "b"), labels="b")
+    assert (list(taken.blocks), stage[:6]) == (["b"], "ababAB")
+
+
 def test_comparisons_before_a_failure_count() -> None:
     taken, _ = play(hot("a"), hot("a", "b"), old_failure="its call ended with ValueError: no")
     assert len(series("a", taken).log_ratios) == 1
@@ -180,7 +186,7 @@ def test_all_restarts_of_a_call_have_the_source_of_the_first() -> None:
 def test_new_code_by_itself_is_warmed_up_and_timed() -> None:
     stage: list[str] = []
     side = ScriptedSide("B", stage, hot("a", "b"), constant(11.0))
-    taken = Turns({"B": side}, Random(0), 0.0).play({"a": True})  # type: ignore[dict-item]
+    taken = Turns({"B": side}, Random(0), 0.0).play("ab", {"a": True})  # type: ignore[dict-item]
     assert {label: len(blocks) for label, blocks in taken.blocks.items()} == {"a": 10, "b": 10}
     assert "".join(stage) == "b" + "Br" * 11 + "b" + "B" * 11 + "b"
 
