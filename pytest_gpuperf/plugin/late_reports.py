@@ -231,7 +231,8 @@ class LateReport:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Hold the report of a suspect."""
-        with calls_held(item.ihook.pytest_runtest_logreport, self._hold) as self._can_wait:
+        # `item.ihook` may leave out plugins by a caller that each access makes from this one.
+        with calls_held(item.config.hook.pytest_runtest_logreport, self._hold) as self._can_wait:
             try:
                 return (yield)
             finally:
