@@ -67,9 +67,9 @@ def orphans(config: pytest.Config, judge: Judge, collected: Collection[str]) -> 
         judge: The judge of the run.
         collected: Node ids of all tests and files that pytest collected, also if options deselect them.
     """
-    # Of the tests that `-m` chooses, the others are collected, too.
-    some = any(getattr(config.option, name, None) for name in ("keyword", "deselect", "lf", "stepwise"))
-    if some or any("::" in argument for argument in config.args) or judge.settings.update != "never":
+    # Tests that `-k`, `-m` and others leave out are collected, too, but not those of `--lf`.
+    some = getattr(config.option, "lf", False) or any("::" in argument for argument in config.args)
+    if some or judge.settings.update != "never":
         return []
     folder = config.invocation_params.dir
     asked = [(folder / argument).resolve() for argument in config.args]

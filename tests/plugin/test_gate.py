@@ -370,14 +370,18 @@ def test_strict_run_fails_if_a_test_has_vanished(project: Project, pytester: pyt
     project.baseline(100.0)
     (path,) = (pytester.path / "baselines").rglob("test_k.json")
     content = json.loads(path.read_text())
-    content["tests"]["test_k.py::test_gone"] = content["tests"][NODEID]
+    content["tests"] |= dict.fromkeys(
+        ("test_k.py::test_left", "test_k.py::test_gone"), content["tests"][NODEID]
+    )
+    pytester.makepyfile(test_k=f"import pytest\n{TEST}\n@pytest.mark.skip\ndef test_left(): pass\n")
     path.write_text(json.dumps(content))
     assert project.judged(100.0).ret == 0
     strict = project.run("--gpuperf-strict")
     assert strict.ret != 0
     strict.stdout.fnmatch_lines(["*has baselines of 1 tests that do not exist, such as *::test_gone*"])
-    assert project.run("--gpuperf-strict", "-m", "gpuperf").ret != 0
-    assert project.run("--gpuperf-strict", "-k", "test_k").ret == 0
+    for chosen in (["-m", "gpuperf"], ["-k", "not left"], ["--deselect", "test_k.py::test_left"], ["--sw"]):
+        assert "baselines of 1 tests that do not" in project.run("--gpuperf-strict", *chosen).stdout.str()
+    assert project.run("--gpuperf-strict", "--lf").ret == 0
     # The line says to remove it from the file.
     del content["tests"]["test_k.py::test_gone"]
     path.write_text(json.dumps(content))

@@ -115,7 +115,7 @@ def test_baseline_file_whose_tests_are_all_gone_fails(
 
 @CHANGES
 @pytest.mark.parametrize(
-    "chosen", [["-k", "test_b"], ["suites/test_b.py"], ["suites/test_b.py::test_b"]], ids=str
+    "chosen", [["suites/test_b.py"], ["suites/test_b.py", "-k", "b"], ["suites/test_b.py::test_b"]], ids=str
 )
 def test_orphans_matter_only_to_runs_of_their_tests(
     recorded: pytest.Pytester, change: Callable[[pytest.Pytester], None], chosen: list[str]
