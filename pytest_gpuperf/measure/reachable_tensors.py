@@ -182,7 +182,8 @@ class Before:
             [one for name, one in arguments.items() if of_checked and name not in self._prints]
         )
         gradients = [one for _, one in self._gradients if one is not None and one.layout == torch.strided]
-        self._of_gradients = self._copies(gradients)
+        # Whatever their size: a call adds to them, so each of its calls has to find their values.
+        self._of_gradients = [_with_copy(one) for one in gradients]
         self._own |= _by_address(gradients).keys()
         self._states = self._copies(self._changed_by_a_call(reached))
 
@@ -236,7 +237,7 @@ class Before:
         self._left_bytes -= sum(one.nbytes for one in tensors)
         if self._left_bytes < 0:
             return []
-        return [(one, one.detach().to("cpu", copy=True)) for one in tensors]
+        return list(map(_with_copy, tensors))
 
     def _others(self, tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
         """Return the tensors that are neither arguments nor gradients, one for each allocation."""
@@ -261,6 +262,10 @@ class Before:
             for name, one in tensors.items()
             if one.untyped_storage().data_ptr() not in written
         }
+
+
+def _with_copy(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return tensor, tensor.detach().to("cpu", copy=True)
 
 
 def _restore(copies: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:

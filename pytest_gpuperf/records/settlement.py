@@ -50,8 +50,8 @@ class AgainstTiming(Record, frozen=True, kw_only=True):
 
 
 def is_out_of_memory(reason: str) -> bool:
-    """Return True if memory of the GPU was short, as torch and CUDA say it."""
-    return "out of memory" in reason.lower()
+    """Return True if memory of the GPU was short, as torch, CUDA, cuBLAS and cuDNN say it."""
+    return any(one in reason.lower() for one in ("out of memory", "alloc_failed"))
 
 
 class Settlement(Record, frozen=True, kw_only=True):

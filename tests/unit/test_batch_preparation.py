@@ -175,11 +175,12 @@ def test_too_little_memory_never_changes_the_mode(gpu: SimulatedGpu, mode: str) 
         prepared_(allocating(gpu, 600, 4000), mode)
 
 
-def test_memory_that_another_allocator_lacks_does_not_change_the_mode_either(gpu: SimulatedGpu) -> None:
+@pytest.mark.parametrize("text", ["CUDA error: out of memory", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED"])
+def test_memory_that_another_allocator_lacks_does_not_change_the_mode(gpu: SimulatedGpu, text: str) -> None:
     def fn() -> None:
         gpu.launch(50)
         if gpu.captures:
-            raise RuntimeError("CUDA error: out of memory")
+            raise RuntimeError(text)
 
     with pytest.raises(GpuperfError, match="the GPU is out of memory: some more is needed"):
         prepared_(fn, "auto")

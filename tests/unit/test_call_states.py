@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from pytest_gpuperf.measure import reachable_tensors
 from pytest_gpuperf.measure.device.memory import fill
 from pytest_gpuperf.measure.reachable_tensors import Before, in_reach
 from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
@@ -45,7 +46,10 @@ class Captured(Calls):
 
 @pytest.mark.parametrize("former", [None, 3.0], ids=["none", "given"])
 @pytest.mark.parametrize("graph", [False, True], ids=["calls", "graph"])
-def test_gradient_is_as_before_each_call_and_after(former: float | None, *, graph: bool) -> None:
+def test_gradient_is_as_before_each_call_and_after(
+    monkeypatch: pytest.MonkeyPatch, former: float | None, *, graph: bool
+) -> None:
+    monkeypatch.setattr(reachable_tensors, "MOST_BYTES", 0)
     x = data().requires_grad_()
     if former is not None:
         x.grad = torch.full_like(x, former)

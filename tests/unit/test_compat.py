@@ -18,6 +18,7 @@ import xdist.dsession
 import pytest_gpuperf
 from pytest_gpuperf.compat import compiler_names, pytest_names, torch_names, xdist_names
 from pytest_gpuperf.measure.correctness.guarded_memory import can_guard
+from pytest_gpuperf.measure.cupti import activity
 from pytest_gpuperf.measure.device import driver, originals
 from pytest_gpuperf.plugin import watchdog
 
@@ -132,6 +133,7 @@ def test_own_kernel_spins_where_torch_has_none(monkeypatch: pytest.MonkeyPatch) 
     originals.sleep_on_gpu(2000)
     driver.kernel.cache_clear()
     assert launched == [(1, 1, 2000, 7)]
+    assert activity.SPIN in driver.SPIN  # by which records of CUPTI are parted
 
 
 @pytest.mark.parametrize("name", driver.PTX)
@@ -309,6 +311,19 @@ def test_unknown_choice_of_an_autotuner_is_not_noted(monkeypatch: pytest.MonkeyP
     with compiler_names.choices_noted(noted.__setitem__):
         assert missing == "run" or kind().run() == 3
     assert noted == ({"kernel": "BLOCK: 8"} if missing == "fn" else {})
+
+
+def test_facts_of_another_version_break_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuner: Any = type("CachingAutotuner", (Tuner,), {"launchers": [object()], "inductor_meta": None})
+    stand_in(monkeypatch, "torch._inductor.runtime.triton_heuristics", CachingAutotuner=tuner)
+    knobs: Any = SimpleNamespace(listener=None)
+    stand_in(monkeypatch, "triton.knobs", compilation=knobs)
+    with (
+        compiler_names.choices_noted(lambda *_: None),
+        compiler_names.triton_compilations_noted(lambda *_: None),
+    ):
+        assert tuner().run() == 3
+        knobs.listener(milliseconds=3)
 
 
 def test_compiled_kernel_tells_what_its_version_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ CU_GRAPH_NODE_TYPE_MEMCPY = 1
 CU_GRAPH_NODE_TYPE_MEMSET = 2
 CU_GRAPH_NODE_TYPE_GRAPH = 4
 CU_GRAPH_NODE_TYPE_CONDITIONAL = 13
-SPIN, STAMP, EMPTY, HOLD = "gpuperf_spin", "gpuperf_stamp", "gpuperf_empty", "gpuperf_hold"
+SPIN, STAMP, EMPTY, HOLD = "gpuperf_spin_kernel", "gpuperf_stamp", "gpuperf_empty", "gpuperf_hold"
 HEADER = """
 .version 6.4
 .target sm_70
