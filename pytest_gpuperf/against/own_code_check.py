@@ -40,6 +40,8 @@ OTHER_SECTIONS = re.compile(r"^\[(?!(?:project|tool\.poetry|metadata)\]).*?(?=^\
 """Sections of `pyproject.toml` and `setup.cfg` that name other things, such as an index of packages."""
 NAME = re.compile(r"(?:\bname\s*=\s*[\"']?|Extension\(\s*[\"'])([\w.-]+)")
 """A name in a file that builds a project, as it is written there."""
+TOP_PACKAGE = re.compile(r"^([^/,\n]+)/__init__\.py,", re.M)
+"""A package in the list of files of a distribution."""
 BUILDS = (
     "gpuperf_build = COMMAND builds it for old code too, such as "
     "`pip install --no-deps --no-build-isolation --target {prefix} .`"
@@ -138,12 +140,18 @@ class Modules:
         }
 
     def _is_of_project(self, one: Distribution) -> bool:
-        """Return True for a distribution with the name of the project, or whose files came from it."""
+        """Return True for a distribution with the name or the packages of the project, or built from it."""
         origin = json.loads(one.read_text("direct_url.json") or "{}")
         url = urlparse(str(origin.get("url", "")))
         place = os.path.realpath(unquote(url.path)) + os.sep if url.scheme == "file" else ""
         checkout = (os.path.realpath(self._plan.checkout),)
-        return _plain(one.name) in project_names(Path(self._plan.tree)) or _is_below(place, checkout)
+        if _plain(one.name) in project_names(Path(self._plan.tree)) or _is_below(place, checkout):
+            return True
+        # `setup.py` may compute the name. Others install a package like `tests` too, but next to their own.
+        # The lists of torch and others have ten thousands of lines: most are only searched.
+        record = f"\n{one.read_text('RECORD') or ''}"
+        is_in = any(f"\n{name}/__init__.py," in record for name in self._packages)
+        return is_in and self._packages.issuperset(TOP_PACKAGE.findall(record))
 
 
 @cache

@@ -237,27 +237,29 @@ def test_a_package_that_is_installed_is_refused(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "refused"),
+    ("file", "text", "packages", "refused"),
     [
-        ("", "", True),
-        ("setup.py", 'setup(ext_modules=[Extension("fast", ["fast.c"])])', True),
-        ("setup.cfg", "[metadata]\nname = fast\n", True),
-        ("pyproject.toml", '[project]\ndynamic = ["version"]\nname = "fast"\n', True),
-        ("pyproject.toml", '[[tool.poetry.source]]\nname = "fast"\n', False),
+        ("", "", [], True),
+        ("setup.py", 'setup(ext_modules=[Extension("fast", ["fast.c"])])', [], True),
+        ("setup.cfg", "[metadata]\nname = fast\n", [], True),
+        ("pyproject.toml", '[project]\ndynamic = ["version"]\nname = "fast"\n', [], True),
+        ("pyproject.toml", '[[tool.poetry.source]]\nname = "fast"\n', [], False),
+        ("setup.py", "setup(name=NAME)", ["pkg"], True),
+        ("setup.py", "setup(name=NAME)", ["other", "pkg"], False),
     ],
-    ids=["origin", "setup.py", "setup.cfg", "pyproject.toml", "an index"],
+    ids=["origin", "setup.py", "setup.cfg", "pyproject.toml", "an index", "package", "also a package"],
 )
 def test_an_installed_extension_of_the_repository_is_refused(
-    project: Project, site: Path, file: str, text: str, *, refused: bool
+    project: Project, site: Path, file: str, text: str, packages: list[str], *, refused: bool
 ) -> None:
-    """Refuse a module that no folder of the repository is named after, by its origin or its name."""
+    """Refuse a module that no folder of the repository is named after, by the rest of its distribution."""
     more = {file: text} if file else {}
     two_versions(project, "pkg", {"tests/test_k.py": f"import fast\n{TEST}", **more})
     (site / "fast.py").write_text("")
     info = site / "fast-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fast\nVersion: 1.0\n")
-    (info / "RECORD").write_text("fast.py,,\n")
+    (info / "RECORD").write_text("".join([*(f"{name}/__init__.py,,\n" for name in packages), "fast.py,,\n"]))
     if not file:
         (info / "direct_url.json").write_text(f'{{"dir_info": {{}}, "url": "file://{project.root}"}}')
     project.path.append(site)
