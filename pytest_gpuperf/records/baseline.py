@@ -144,7 +144,7 @@ class MeasurementBaseline(Record, frozen=True, kw_only=True, forbid_unknown_fiel
             "time": (self.time, found.timing),
             "counters": (self.counters, found.profile),
             "trace": (self.trace, found.trace),
-            "accuracy": (self.accuracy, found.correctness),
+            "accuracy": (self.accuracy, found.accuracy),
         }
         return [name for name, (before, now) in parts.items() if before and now is None]
 
