@@ -72,10 +72,10 @@ class Built:
 
 def note_opened(event: str, details: tuple[object, ...]) -> None:
     """Note a file that Python opens to read, for `sys.addaudithook`."""
-    if event != "open" or not isinstance(details[0], str) or not isinstance(details[2], int):
+    if event != "open" or not isinstance(details[0], (str, bytes, os.PathLike)):
         return
-    if not details[2] & WRITES:
-        opened.add(os.path.abspath(details[0]))  # noqa: PTH100 - the working directory may change
+    if isinstance(details[2], int) and not details[2] & WRITES:
+        opened.add(os.path.abspath(os.fsdecode(details[0])))  # noqa: PTH100 - the working directory may change
 
 
 def main() -> None:

@@ -61,10 +61,12 @@ def test_only_files_that_are_read_are_noted(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(side_import_path, "opened", set())
     for event, details in (
         ("open", ("data", "r", os.O_RDONLY)),
+        ("open", (b"bytes", "r", os.O_RDONLY)),
+        ("open", (Path("path"), "r", os.O_RDONLY)),
         ("open", ("log", "a", os.O_WRONLY | os.O_CREAT)),
         ("open", (3, "r", os.O_RDONLY)),
         ("open", ("odd", None, None)),
         ("import", ("json", None, None)),
     ):
         side_import_path.note_opened(event, details)
-    assert {str(tmp_path / "data")} == side_import_path.opened
+    assert {str(tmp_path / name) for name in ("data", "bytes", "path")} == side_import_path.opened
