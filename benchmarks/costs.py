@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 Part = Literal[
-    "all suites, cold",
-    "all suites, warm",
-    "all suites, warm, compiled code stays",
-    "all suites, warm, autotuners reset",
+    "suites, cold",
+    "suites, warm",
+    "suites, warm, compiled code stays",
+    "suites, warm, autotuners reset",
     "cold",
     "warm",
     "counters by ncu",
@@ -59,10 +59,10 @@ Part = Literal[
     "one product, 8192³",
 ]
 OPTIONS: Mapping[Part, tuple[str, ...]] = {
-    "all suites, cold": ("--gpuperf-update=new",),
-    "all suites, warm": (),
-    "all suites, warm, compiled code stays": ("-pbenchmarks.resets.compiled_code_stays",),
-    "all suites, warm, autotuners reset": ("-pbenchmarks.resets.autotuners_reset",),
+    "suites, cold": ("--gpuperf-update=new",),
+    "suites, warm": (),
+    "suites, warm, compiled code stays": ("-pbenchmarks.resets.compiled_code_stays",),
+    "suites, warm, autotuners reset": ("-pbenchmarks.resets.autotuners_reset",),
     "cold": ("--gpuperf-counters=off",),
     "warm": ("--gpuperf-counters=off",),
     "counters by ncu": ("--gpuperf-counters=ncu",),
@@ -74,7 +74,7 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "one product, 8192³": ("--gpuperf-update=new",),
 }
 """Options of each part, in the order in which they run: "cold" fills the compilers' caches."""
-OTHER_CODE = "all suites, warm, compiled code stays"
+OTHER_CODE = "suites, warm, compiled code stays"
 """A part that runs twice, and the second time counts: its dynamic code is not on disk before."""
 FIRST_VERDICT: Mapping[Part, str] = {
     "script with do_bench": "do_bench.py",
@@ -83,8 +83,8 @@ FIRST_VERDICT: Mapping[Part, str] = {
     "one product, 8192³": "test_product.py",
 }
 """Parts that run a file of `first_verdict`, in a project of its own: the median of three, after one more."""
-ALL = "all suites"
-"""Beginning of the parts that run all tests of a commit; the others run the same tests at each."""
+ALL = "suites"
+"""Beginning of the parts that run suites of a commit; the others run the same tests at each."""
 SCHEMA = 1
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
 MEMORY = (

@@ -84,10 +84,10 @@ def test_all_suites_run_whatever_tests_are_chosen(tmp_path: Path) -> None:
     (tree / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin"\n')
     (tree / "suites" / "test_two.py").write_text("def test_a(): pass\ndef test_b(): pass\n")
     (tree / "suites" / "test_new.py").write_text("def test_c(): pass\n")
-    assert Runs(tmp_path, ["nothing"])("old", "all suites, cold", 60)[0] == 3
+    assert Runs(tmp_path, ["nothing"])("old", "suites, cold", 60)[0] == 3
     chosen = Runs(tmp_path, ["nothing"], suites=["suites/test_two.py"], logs=tree)
-    assert chosen("old", "all suites, cold", 60)[0] == 2
-    assert "2 passed" in (tree / "old_all_suites_cold.log").read_text()
+    assert chosen("old", "suites, cold", 60)[0] == 2
+    assert "2 passed" in (tree / "old_suites_cold.log").read_text()
 
 
 def test_parts_change_what_each_test_begins_without(monkeypatch: pytest.MonkeyPatch) -> None:
