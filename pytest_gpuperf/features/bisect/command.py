@@ -34,6 +34,7 @@ class _Verdicts(msgspec.Struct, frozen=True):
     passed: bool
     tests: tuple[_Test, ...]
     replayed: bool = False
+    skipped: tuple[str, ...] = ()
 
 
 @click.command("bisect", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -75,13 +76,17 @@ def _judged(line: tuple[str, ...]) -> tuple[int, str]:
         return SKIPPED, NOTHING_KNOWN
     if found.replayed:
         return SKIPPED, "nothing was measured: a recording was judged"
-    tests = [one for one in found.tests if not one.expected_failure]
-    bad = [one for one in tests if one.verdict is Status.REGRESSED]
+    bad = [one for one in found.tests if one.verdict is Status.REGRESSED and not one.expected_failure]
     if bad:
         return BAD, f"{bad[0].nodeid} is {bad[0].verdict.value}"
-    unclear = [one for one in tests if one.verdict not in (Status.PASS, Status.IMPROVED)]
+    unclear = [
+        f"{one.nodeid} is {one.verdict.value}{', as expected' * one.expected_failure}"
+        for one in found.tests
+        if one.verdict not in (Status.PASS, Status.IMPROVED)
+    ]
+    unclear += [f"{nodeid} was skipped" for nodeid in found.skipped]
     if unclear:
-        return SKIPPED, f"{unclear[0].nodeid} is {unclear[0].verdict.value}"
-    if ended or not found.passed or not tests:
+        return SKIPPED, unclear[0]
+    if ended or not found.passed or not found.tests:
         return SKIPPED, f"no verdict is bad, but the command ended with {ended}"
-    return GOOD, f"{len(tests)} passed"
+    return GOOD, f"{len(found.tests)} passed"

@@ -105,6 +105,8 @@ class Verdicts(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Number of tests of each verdict that occurs."""
     unjudged: tuple[UnjudgedFailure, ...]
     """Also tests that do not measure."""
+    skipped: tuple[str, ...]
+    """Tests of the fixture that have no verdict and did not fail."""
     tests: tuple[JudgedTest, ...]
     notices: tuple[str, ...]
     """Lines about the whole run; errors begin with `error`."""
@@ -140,6 +142,7 @@ def verdicts_of(summary: Summary, end: End) -> Verdicts:
             for nodeid, message in end.failed.items()
             if nodeid not in judged
         ),
+        skipped=tuple(nodeid for nodeid in summary.lines if nodeid not in judged | end.failed.keys()),
         tests=tuple(_test(summary, result) for result in summary.results),
         notices=tuple(summary.notices),
     )
