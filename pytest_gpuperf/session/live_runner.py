@@ -210,6 +210,8 @@ class LiveRunner(Runner):
         """Judge a test, without a settlement."""
         # A test may import others when it runs.
         self._judge.environment.toolchain.packages.update(launching_packages(sys.modules))
+        if self._settler is not None:
+            self._settler.reuse(state)
         result = self._judge.test(state, failure)
         return self._with_rest(replace(result, suspects=tuple(self._suspects(result))))
 
@@ -223,7 +225,7 @@ class LiveRunner(Runner):
             return result.suspects if self.settings.update != "all" else ()
         if result.status in NOT_SETTLED:
             return ()
-        return [label for label, one in record.measurements.items() if one.timing is not None]
+        return [label for label, one in record.measurements.items() if one.timing and not one.settlement]
 
     def settled(self, state: ItemState, result: TestResult) -> TestResult:
         """Settle the suspects of a test that holds no memory any more, and judge it again."""

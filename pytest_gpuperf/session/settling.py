@@ -165,8 +165,14 @@ class Settler:
         suspects = "1 suspect" if len(settled) == 1 else f"{len(settled)} suspects"
         return [f"{suspects} settled in {self._spent_s:.0f} s: {each}", *self._engine.notices]
 
+    def reuse(self, state: ItemState) -> None:
+        """Give a test that runs again its first settlements."""
+        for label, measured in state.measurements.items():
+            if (first := self._settled.get((state.nodeid, label))) is not None:
+                state.measurements[label] = replace(measured, settlement=first)
+
     def settle(self, state: ItemState, suspects: Sequence[str]) -> dict[str, Measurement]:
-        """Settle the suspects of a test that has returned; a test that runs again has its first result.
+        """Settle the suspects of a test that has returned.
 
         Args:
             state: The test.
@@ -179,9 +185,8 @@ class Settler:
         known = baseline.measurements if baseline is not None else {}
         groups: dict[tuple[tuple[Commit, ...], str], list[str]] = {}
         for label in suspects:
-            if (state.nodeid, label) not in self._settled:
-                old = self._old_code(state.nodeid, _runs(known.get(label)))
-                groups.setdefault(old, []).append(label)
+            old = self._old_code(state.nodeid, _runs(known.get(label)))
+            groups.setdefault(old, []).append(label)
         for (commits, why), labels in groups.items():
             begin, built_s = time.monotonic(), self._engine.built_s
             self._engine.setups_s.clear()

@@ -258,18 +258,23 @@ def test_timers_end_no_settling(project: Project) -> None:
 
 
 def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
+    """The second time is within the screen."""
     again = """
+    import sys
     from _pytest.runner import runtestprotocol
 
     def pytest_runtest_protocol(item, nextitem):
-        for _ in range(2):
+        for us in (12.0, 10.0):
+            if "gpuperf-sides-" not in sys.argv[0]:
+                item.module.kernel = lambda us=us: us
             reports = runtestprotocol(item, nextitem=nextitem, log=False)
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         return True
     """
     project.write({"conftest.py": again})
-    project.session()
+    done = project.session()
+    assert (done.returncode, "20.0 % slower" in done.stdout) == (1, True), done.stdout
     logs = "".join(one.read_text() for one in project.root.rglob("against/new_*.log"))
     assert logs.count("test session starts") == len(project.compared()["test_k"].log_ratios)
 

@@ -221,8 +221,21 @@ def test_time_that_is_too_noisy_for_the_screen_is_settled(settlement: Settlement
     assert [one.next_step for one in found.findings if undecided] == [AGAIN] * undecided
 
 
-def test_time_within_the_screen_needs_no_settlement() -> None:
-    assert settled(in_turn(*SLOWER), 5.3).status is Status.PASS
+@pytest.mark.parametrize(
+    ("settlement", "status"),
+    [
+        (in_turn(*SLOWER), Status.REGRESSED),
+        (in_turn(*SLOWER, sessions=("gone",)), Status.PASS),
+        (in_turn(*ALIKE), Status.PASS),
+        (in_turn(reason="no git"), Status.PASS),
+    ],
+)
+def test_time_within_the_screen_fails_only_if_it_was_slower_before(
+    settlement: Settlement, status: Status
+) -> None:
+    """A test that runs again has its first settlement."""
+    found = settled(settlement, 5.3)
+    assert (found.status, found.warning) == (status, "")
 
 
 def named(*log_ratios: float, reason: str = "") -> Measurement:
