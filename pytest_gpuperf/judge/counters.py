@@ -47,7 +47,8 @@ class CounterComparison(msgspec.Struct, frozen=True, gc=False):
     kernels: str = ""
     """Kernels that are new or gone; empty if none is."""
     remarks: tuple[Finding, ...] = ()
-    """Counters that were not measured or not compared, and why: `invalid` if the test dropped them."""
+    """Counters that were not measured or not compared, and why: `invalid` if the test dropped them, else
+    `inconclusive`."""
 
     @property
     def details(self) -> tuple[str, ...]:
@@ -125,7 +126,7 @@ def _lost(profile: Profile, baseline: MeasurementBaseline) -> Finding | None:
 
 
 def _unmeasured(measurement: Measurement, baseline: MeasurementBaseline) -> Iterator[Finding]:
-    """Name the values of a baseline that a part lacks now: a test that drops counters fails."""
+    """Name the values of a baseline that a part lacks now: a test that no longer asks for counters fails."""
     profile, now, before = measurement.profile, measurement.accuracy, baseline.accuracy
     absent = (name for name in baseline.exact if name not in measurement.exact)
     lost = [name for name in absent if getattr(measurement, VALUES[name].part) is not None]
@@ -133,11 +134,15 @@ def _unmeasured(measurement: Measurement, baseline: MeasurementBaseline) -> Iter
         gone = before.by_output.keys() - now.by_output.keys()
         lost += [f"accuracy of {name or 'the output'}" for name in sorted(gone)]
     status = Status.PASS
-    if profile is not None and not profile.unavailable and profile.read_by == baseline.counters_by:
+    if profile is not None and not profile.unavailable:
         dropped = baseline.counters.keys() - profile.combined.keys()
+        asked = {*metrics_of((profile.preset or DEFAULT).split(","))}
+        if profile.read_by != baseline.counters_by:
+            # Another reader lacks some that it is asked for: CUPTI has no `occupancy_limit.barriers`.
+            dropped = {name for name in dropped - asked if is_read_alike(name)}
         lost += sorted(dropped)
-        if dropped - {*metrics_of((profile.preset or DEFAULT).split(","))}:
-            status = Status.INVALID
+        if dropped:
+            status = Status.INVALID if dropped - asked else Status.INCONCLUSIVE
     if lost:
         names = ", ".join([*lost[:SHOWN_CHANGES], "…"][: len(lost)])
         yield Finding(status, f"of the baseline, not measured by this test: {names}", doubt=True)
