@@ -46,8 +46,9 @@ def judge_settlement(
     fresh = compare_fresh(settlement, time, tolerance_pct, least_pct)
     if settlement.how == "fresh" and fresh is not None:
         return _because(fresh, f"old code could not be timed in turn: {settlement.reason}"), ""
-    turn = compare_restarts(settlement.against, tolerance_pct)
-    if settlement.how != "in turn" or turn is None:
+    against = settlement.against
+    turn = compare_restarts(against, tolerance_pct)
+    if settlement.how != "in turn" or against is None or turn is None:
         return _because(time, settlement.reason or NOT_SETTLED), ""
     if turn.outcome is Outcome.INCONCLUSIVE:
         low, high = map(show_signed, (turn.decision.low_pct, turn.decision.high_pct))
@@ -69,6 +70,10 @@ def judge_settlement(
     # leave out copies and all that is outside of git, so they do not explain a large difference.
     if not (machine or (is_same and abs(time.decision.change_pct) <= LARGE_PCT)):
         return _because(time, alike, "nothing that is known differs from the baseline"), ""
+    # If old code only brought its session, and other code was measured, both sides may be slow.
+    notes = [origin.runs[one.run] for one in known.sessions if one.run in origin.runs]
+    if not (is_same or any(note.dirty is False and note.commit == against.commit for note in notes)):
+        return _because(time, alike, machine, f"{against.ref} need not have the code that was measured"), ""
     passed = replace(time, decision=replace(time.decision, outcome=Outcome.PASS))
     cause = machine or STORED_OFF
     return _because(passed, alike, cause), cause

@@ -175,8 +175,11 @@ def judge_time(
         if other := other_call(measurement, baseline):
             return None, Finding(Status.INCONCLUSIVE, f"{OTHER_CALL}: {other}")
         if time.outcome is not Outcome.PASS or settlement is not None:
-            sides = (measurement.code, against.code if against is not None else None)
-            same = any(is_same_code(code, baseline.code) for code in sides)
+            sides, stored = (measurement.code, against and against.code), baseline.code
+            same = any(
+                code and stored and is_same_code(msgspec.structs.replace(code, driver=stored.driver), stored)
+                for code in sides
+            )
             settled, cause = judge_settlement(time, settlement, known, same, origin, tolerance_pct)
             # A test that runs again may be within the screen by luck: that it was slower stays.
             if time.outcome is not Outcome.PASS or settled.outcome is Outcome.REGRESSED:

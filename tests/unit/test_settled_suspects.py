@@ -127,6 +127,31 @@ def test_alike_on_another_machine_has_drifted(now: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("commit", "dirty", "code", "drifts"),
+    [
+        ("1a2b3c4d5e", False, OTHER, True),
+        ("1a2b3c4d5e", True, OTHER, False),
+        ("1a2b3c4d5e", None, None, False),
+        ("another", False, None, False),
+        ("another", True, CODE, True),
+    ],
+)
+def test_code_that_only_brought_a_session_passes_by_hashes_alone(
+    commit: str, dirty: bool | None, code: LaunchedCode | None, *, drifts: bool
+) -> None:
+    """Both sides may be slow: the session is of files that were not committed."""
+    origin, stored = origin_of(driver="590"), baseline()
+    runs = {run: replace(note, commit=commit, dirty=dirty) for run, note in origin.runs.items()}
+    known = replace(stored.measurements["main"], code=CODE)
+    now = code and replace(code, driver="590")
+    main = replace(measured(5.84), settlement=in_turn(*ALIKE), code=now)
+    test, stored = record(main=main), replace(stored, measurements={"main": known})
+    found = verdict(test, stored, origin=Origin(origin.card, origin.toolchain, runs))
+    assert (found.status is Status.PASS, bool(found.drift)) == (drifts, drifts)
+    assert drifts or "driver 580 -> 590, 1a2b3c4 need not have the code that was measured" in found.warning
+
+
+@pytest.mark.parametrize(
     ("us", "status"),
     [
         ((5.8, 5.9, 5.85), Status.REGRESSED),
