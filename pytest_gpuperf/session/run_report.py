@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.baseline.acceptance import accept, refuse_in_ci
 from pytest_gpuperf.errors import GpuperfError, show_exception
+from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.records.files import show_path
 from pytest_gpuperf.records.pruning import find_old
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pytest_gpuperf.baseline.store import BaselineStore
-    from pytest_gpuperf.judge.result import TestResult
     from pytest_gpuperf.records import TestRecord
     from pytest_gpuperf.records.passes import SelectedTest
     from pytest_gpuperf.report.rows import Summary
@@ -223,7 +223,8 @@ class RunReport:
             OSError: A file cannot be written.
         """
         settings, gpu = self.judge.settings, self.judge.environment.gpu
-        if passed and not any(one.record.measurements or one.record.sanitizer for one in self.results):
+        judged = (one for one in self.results if one.record.sanitizer or one.status is not Status.INVALID)
+        if passed and not any(one.record.measurements or one.record.sanitizer for one in judged):
             skips, why = len(self.facts.skipped), next(iter(self.facts.skipped.values()), "")
             skipped = f", {skips} {'was' if skips == 1 else 'were'} skipped: {why}" if skips else ""
             self.news.error(f"no test was judged{skipped}")

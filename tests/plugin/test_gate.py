@@ -397,9 +397,10 @@ def test_strict_run_fails_if_a_test_has_vanished(project: Project, pytester: pyt
         "import pytest\ndef test_k(gpuperf): pytest.skip('no GPU')\n",
         "import pytest\n@pytest.mark.skipif(True, reason='no H200')\ndef test_k(gpuperf): pass\n",
         "import pytest\n@pytest.mark.xfail(run=False)\ndef test_k(gpuperf): pass\n",
+        f"import pytest\n@pytest.mark.xfail\n{TEST}    assert not True\n",
         "def test_other(): pass\n",
     ],
-    ids=["marked", "skipped", "marked if", "not run", "without a fixture"],
+    ids=["marked", "skipped", "marked if", "not run", "failed as expected", "without a fixture"],
 )
 @pytest.mark.parametrize("has_baseline", [False, True])
 def test_run_that_judges_nothing_fails(
