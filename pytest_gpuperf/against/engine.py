@@ -156,8 +156,10 @@ class Engine:
                 break
             recorded = {label: one.recorded for label, one in series.items() if one.recorded is not None}
             start = partial(self._start, sides, test, labels, orders, tick)
+            # Most end at the first look: a third pair would start, and end, for nothing.
+            follows = restart not in (LOOKS[0], LOOKS[-1])
             try:
-                taken = self._restart(start, restart, labels, recorded, follows=restart < LOOKS[-1])
+                taken = self._restart(start, restart, labels, recorded, follows=follows)
             except LostError as lost:
                 whose = f"code of {commit}" if lost.side == "A" else "present code"
                 taken = RestartResult(void=self._lost(lost, whose, test, sides))
