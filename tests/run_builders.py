@@ -117,7 +117,7 @@ def run(
 def origin_of(*sessions: str, card: str = H200.uuid, **now: str) -> Origin:
     """Return the origin of a time on `card` whose sessions are of one card; `now` are other versions."""
     before = Toolchain(gpuperf="0.1.0", triton="3.6", torch="2.11", driver="580")
-    clean = RunNote(gpu_uuid=H200.uuid, toolchain=before, commit="1a2b3c4d5e", dirty=False)
+    clean = RunNote(gpu_uuid=H200.uuid, toolchain=before, commit="c0ffee1234", dirty=False)
     runs = dict.fromkeys(sessions or ("r",), clean)
     return Origin(card, msgspec.structs.replace(before, **now), runs)
 
@@ -125,7 +125,7 @@ def origin_of(*sessions: str, card: str = H200.uuid, **now: str) -> Origin:
 def in_turn(measurement: Measurement, *log_ratios: float, sessions: tuple[str, ...] = ("r",)) -> Measurement:
     """Return a measurement that was settled by restarts with these ratios."""
     us = measurement.timing.time_us if measurement.timing is not None else 0.0
-    pair = AgainstTiming(ref="1a2b3c4", commit="1a2b3c4d5e", log_ratios=log_ratios, old_us=us, new_us=us)
+    pair = AgainstTiming(ref="c0ffee1", commit="c0ffee1234", log_ratios=log_ratios, old_us=us, new_us=us)
     settlement = Settlement(how="in turn", against=pair, sessions=sessions)
     return msgspec.structs.replace(measurement, settlement=settlement)
 

@@ -7,6 +7,7 @@ suspect, which is settled. Only a call whose graph is lost fails without that.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -40,6 +41,8 @@ PACKAGES = ("torch", "triton", "cuda", "python")
 """Parts of the toolchain that can change a kernel, besides the packages by name."""
 OTHER_CALL = "another call than the baseline's"
 BY_SESSIONS = "without --gpuperf-against the stored sessions decide"
+ABSENT = re.compile(r"not on |on .* there is no such test")
+"""Reasons why a test cannot be compared with old code that has not got it."""
 AGAIN = "time it again while nothing else uses the GPU"
 _REPLICATES = {"screen": "stored session", "in turn": "restart", "fresh": "fresh process"}
 _OF_MACHINE = ("driver", "gpuperf", "allocator")
@@ -165,9 +168,9 @@ def judge_time(
             line = (
                 f"not compared with {against.ref if against is not None else 'old code'}: {settlement.reason}"
             )
-            if known is None:
+            if known is None and ABSENT.match(settlement.reason):
                 return None, Finding(Status.NEW, line)
-            return None, Finding(Status.INCONCLUSIVE, line, next_step=BY_SESSIONS)
+            return None, Finding(Status.INCONCLUSIVE, line, next_step=BY_SESSIONS if known else "")
     elif known is not None:
         time = screen(timing, known, origin, tolerance_pct)
         if time is None:

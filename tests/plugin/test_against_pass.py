@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from against_pass_project import TEST, K, found, kernel, reason, record, ten_microseconds
+from pytest_gpuperf.judge.times import ABSENT
 from pytest_gpuperf.statistics.decision import Outcome
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def test_old_code_that_cannot_begin_the_test_has_a_reason(project: Project, test
     project.write({"test_k.py": TEST})
     paired = project.compare(K, looks=(1,))
     assert reason(paired).startswith(f"on {paired.commit} {why}")
+    assert (ABSENT.match(reason(paired)) is not None) == ("no such test" in why)
     assert paired.notices == []
 
 

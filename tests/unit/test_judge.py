@@ -32,7 +32,7 @@ def test_slower_test_shows_baseline_in_one_line_and_counters_below() -> None:
     result = verdict(record(main=in_turn(now, 0.098, 0.099)), known)
     assert result.status is Status.REGRESSED
     assert result.message().splitlines() == [
-        "gpuperf: 10.4 % slower: 5.29 → 5.84 µs (10.0 to 10.7 %; in turn, 2 restarts, old code 1a2b3c4)",
+        "gpuperf: 10.4 % slower: 5.29 → 5.84 µs (10.0 to 10.7 %; in turn, 2 restarts, old code c0ffee1)",
         "    l2_hit_rate 80 -> 40 % (-40.0 points)",
         "    registers_per_thread 32 -> 40 (+25.0 %)",
         "    accept it with: gpuperf baseline accept",

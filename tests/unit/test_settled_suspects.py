@@ -33,7 +33,7 @@ ALIKE = (0.0001, -0.0001)
 def in_turn(*log_ratios: float, sessions: tuple[str, ...] = ("r",), **fields: Any) -> Settlement:
     us = 5.3 if log_ratios else 0.0
     pair = AgainstTiming(
-        ref="1a2b3c4", commit="1a2b3c4d5e", log_ratios=log_ratios, old_us=us, new_us=1.5 * us
+        ref="c0ffee1", commit="c0ffee1234", log_ratios=log_ratios, old_us=us, new_us=1.5 * us
     )
     how: Literal["in turn", "impossible"] = "in turn" if log_ratios else "impossible"
     return Settlement(how=how, against=pair, sessions=sessions, **fields)
@@ -70,7 +70,7 @@ def test_slower_in_turn_has_regressed_with_one_next_step() -> None:
     found = settled(in_turn(*SLOWER, setup_s=1.2))
     assert found.status is Status.REGRESSED
     assert found.message().splitlines() == [
-        "gpuperf: 49.9 % slower: 5.30 → 7.95 µs (49.5 to 50.4 %; in turn, 2 restarts, old code 1a2b3c4, "
+        "gpuperf: 49.9 % slower: 5.30 → 7.95 µs (49.5 to 50.4 %; in turn, 2 restarts, old code c0ffee1, "
         "1.2 s of set-up a process)",
         "    accept it with: gpuperf baseline accept",
     ]
@@ -85,7 +85,7 @@ def test_undecided_in_turn_still_differs_from_the_baseline() -> None:
     assert (found.status, found.suspects) == (Status.INCONCLUSIVE, ())
     assert found.warning == (
         "inconclusive: 10.2 % slower: 5.30 → 5.84 µs (8.6 to 11.8 %; 1 stored session, "
-        "in turn -5.3 to +5.6 %, 4 restarts, old code 1a2b3c4)"
+        "in turn -5.3 to +5.6 %, 4 restarts, old code c0ffee1)"
     )
 
 
@@ -129,9 +129,9 @@ def test_alike_on_another_machine_has_drifted(now: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("commit", "dirty", "code", "drifts"),
     [
-        ("1a2b3c4d5e", False, OTHER, True),
-        ("1a2b3c4d5e", True, OTHER, False),
-        ("1a2b3c4d5e", None, None, False),
+        ("c0ffee1234", False, OTHER, True),
+        ("c0ffee1234", True, OTHER, False),
+        ("c0ffee1234", None, None, False),
         ("another", False, None, False),
         ("another", True, CODE, True),
     ],
@@ -148,7 +148,7 @@ def test_code_that_only_brought_a_session_passes_by_hashes_alone(
     test, stored = record(main=main), replace(stored, measurements={"main": known})
     found = verdict(test, stored, origin=Origin(origin.card, origin.toolchain, runs))
     assert (found.status is Status.PASS, bool(found.drift)) == (drifts, drifts)
-    assert drifts or "driver 580 -> 590, 1a2b3c4 need not have the code that was measured" in found.warning
+    assert drifts or "driver 580 -> 590, c0ffee1 need not have the code that was measured" in found.warning
 
 
 @pytest.mark.parametrize(
@@ -273,15 +273,27 @@ def named(*log_ratios: float, reason: str = "") -> Measurement:
 def test_commit_that_the_user_names_replaces_the_sessions() -> None:
     found = verdict(record(main=named(*SLOWER)), baseline(5.3))
     assert found.status is Status.REGRESSED
-    assert "old code main (1a2b3c4)" in found.message()
+    assert "old code main (c0ffee1)" in found.message()
     assert verdict(record(main=named(*ALIKE))).status is Status.PASS
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_commit_without_the_test_is_not_silent(*, known: bool) -> None:
-    found = verdict(record(main=named(reason="not on main")), baseline() if known else None)
-    assert found.status is (Status.INCONCLUSIVE if known else Status.NEW)
-    assert found.findings[0].line.startswith("not compared with main: not on main")
+@pytest.mark.parametrize(
+    ("reason", "known", "status"),
+    [
+        ("not on main (c0ffee1): the test times no 'main' there", None, Status.NEW),
+        ("on main (c0ffee1) there is no such test", None, Status.NEW),
+        ("on main (c0ffee1) there is no such test", baseline(), Status.INCONCLUSIVE),
+        ("in a fresh process there is no such test", None, Status.INCONCLUSIVE),
+        ("on main (c0ffee1) test_k.py cannot be collected: gone", None, Status.INCONCLUSIVE),
+        ("the 9 s of gpuperf_settle_seconds are spent", None, Status.INCONCLUSIVE),
+    ],
+)
+def test_only_a_test_that_old_code_has_not_got_is_new(
+    reason: str, known: TestBaseline | None, status: Status
+) -> None:
+    found = verdict(record(main=named(reason=reason)), known)
+    assert (found.status, bool(found.warning)) == (status, status is Status.INCONCLUSIVE)
+    assert found.findings[0].line.startswith(f"not compared with main: {reason}")
 
 
 def test_another_call_than_the_baselines_is_not_compared() -> None:
