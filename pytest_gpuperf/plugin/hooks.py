@@ -125,7 +125,7 @@ class Hooks:
                 # outside of pytest's rootdir has no file in its name, and no baseline.
                 others = STATE not in item.stash and not item.nodeid.startswith("::")
                 if others and report.judge.guards(item.nodeid):
-                    item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
+                    item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path, plain=True)
                 if STATE in item.stash:
                     report.select(name_of(item), (item.location[1] or 0) + 1)
         if runner.only is not None:

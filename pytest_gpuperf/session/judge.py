@@ -148,10 +148,10 @@ class Judge:
             failure: Type of the exception that ended it; empty if none did.
         """
         record, mistakes = self.record(state, failure), state.mistakes
-        # A test that only asks for the fixture would pass for ever; with a baseline, what it lacks fails it.
+        # A test that only asks for the fixture would pass for ever, also once it has no baseline any more.
         measures = state.called or record.measurements or record.sanitizer or failure or mistakes
-        if not measures and not self.guards(state.nodeid):
-            mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}"]
+        if not (measures or state.plain):
+            mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}, or no fixture"]
         return self.result(record, mistakes)
 
     def result(self, record: TestRecord, errors: Sequence[str] = ()) -> TestResult:

@@ -154,6 +154,8 @@ class ItemState(msgspec.Struct, gc=False):
     marker: Marker
     path: Path = Path()
     """The file of the test."""
+    plain: bool = False
+    """True if it has a baseline, and no longer asks for a fixture that measures."""
     unavailable: str = ""
     """Why a required measurement, such as counters, is unavailable."""
     sanitized: SanitizerResult | None = None
@@ -230,7 +232,8 @@ class ItemState(msgspec.Struct, gc=False):
     def fresh(self) -> ItemState:
         """Return the same test before it has run."""
         errors = [self.unavailable] if self.unavailable else []
-        return ItemState(self.nodeid, self.marker, self.path, self.unavailable, self.sanitized, errors=errors)
+        kept = self.nodeid, self.marker, self.path, self.plain, self.unavailable, self.sanitized
+        return ItemState(*kept, errors=errors)
 
 
 STATE = pytest.StashKey[ItemState]()
