@@ -26,7 +26,7 @@ from pytest_gpuperf.records.baseline import (
 from pytest_gpuperf.settings.settings import in_ci
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_gpuperf.baseline.accepted_measurement import Which
@@ -235,6 +235,23 @@ def accept(
         if result.files:
             store.write(result.files)
     return result
+
+
+def remove(nodeids: Collection[str], store: BaselineStore) -> dict[Path, Baseline]:
+    """Remove tests from the baselines of all GPUs, and return the files that changed.
+
+    Raises:
+        GpuperfError: As `accept`.
+    """
+    refuse_in_ci()
+    files = {}
+    with store.locked():
+        for slug, suite in sorted({(slug, suite_of(one)) for slug in store.slugs() for one in nodeids}):
+            if (file := store.load(slug, suite)) is not None and not file.tests.keys().isdisjoint(nodeids):
+                kept = {nodeid: test for nodeid, test in file.tests.items() if nodeid not in nodeids}
+                files[store.path(slug, suite)] = _with_used_notes(replace(file, tests=kept))
+        store.write(files)
+    return files
 
 
 def refuse_in_ci() -> None:

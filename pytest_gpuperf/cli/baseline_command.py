@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pytest_gpuperf.baseline.acceptance import accept, in_order, plan
+from pytest_gpuperf.baseline.acceptance import UpdatePlan, accept, in_order, plan, remove
 from pytest_gpuperf.cli.baseline_status import status_command
 from pytest_gpuperf.cli.output import DEFAULT, echo, output_form, show
 from pytest_gpuperf.cli.project import Project, count_tests, project_options, show_run
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_gpuperf.baseline.acceptance import UpdatePlan
     from pytest_gpuperf.baseline.accepted_measurement import Which
     from pytest_gpuperf.records import Run
 
@@ -80,6 +79,14 @@ def accept_command(
     missing = any(each.missing for each in plans) and not some
     if exit_code and (missing or any(each.of_kind("new", "changed", "refused") for each in plans)):
         raise click.exceptions.Exit(1)
+
+
+@command.command("remove")
+@click.argument("tests", nargs=-1, required=True)
+@project_options
+def remove_command(project: Project, tests: tuple[str, ...]) -> None:
+    """Remove TESTS, by their full node ids, from the baselines of all GPUs. Refused if CI is set."""
+    _show_written(UpdatePlan(remove(tests, project.store), ()))
 
 
 command.add_command(status_command)
@@ -152,5 +159,5 @@ def _notes(plan: UpdatePlan) -> list[str]:
     notes = [", ".join(counts) or "nothing to accept"]
     if plan.missing:
         missing = f"missing: {count_tests(plan.missing)} with a baseline, such as {plan.missing[0]}"
-        notes.append(f"{missing}; measure all, or type --partial, or remove old ones from the baseline file")
+        notes.append(f"{missing}; measure all, or type --partial, or gpuperf baseline remove")
     return notes

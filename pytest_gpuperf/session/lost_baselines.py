@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -87,10 +88,11 @@ def orphans(config: pytest.Config, judge: Judge, collected: Collection[str]) -> 
         gone = [nodeid for nodeid in baseline.tests if is_gone(nodeid)]
         whole = len(gone) == len(baseline.tests)
         if gone and (whole or judge.settings.strict):
+            removes = f"git rm {show_path(path)}" if whole else f"gpuperf baseline remove {shlex.join(gone)}"
             found.append(
                 f"{show_path(path)} has baselines of {len(gone)} tests that do not exist, such as {gone[0]}; "
                 "expected the names of tests; if they have new names, replace the old ones in this file, "
-                + (f"otherwise type `git rm {show_path(path)}`" if whole else "otherwise remove them from it")
+                f"otherwise type `{removes}`"
             )
     return found
 
