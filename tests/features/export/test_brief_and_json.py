@@ -99,10 +99,11 @@ def test_each_failure_has_at_most_ten_lines(pytester: pytest.Pytester, fake_gpu_
 
 @pytest.mark.usefixtures("replay")
 def test_verdicts_of_a_replay_are_written(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k=MEASURES)
+    pytester.makepyfile(test_k=f"{MEASURES}\ndef test_off(gpuperf): __import__('pytest').skip()\n")
     result = pytester.runpytest("--gpuperf", f"--gpuperf-json={VERDICTS}")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     found = verdicts()
+    assert found["skipped"] == ["test_k.py::test_off"]
     (test,) = found["tests"]
     assert (found["replayed"], found["passed"], found["counts"]) == (True, False, {"invalid": 1})
     assert (test["nodeid"], test["line"], test["fails"]) == ("test_k.py::test_k", 1, True)
