@@ -29,9 +29,7 @@ def test_k(gpuperf):
 
 
 def judged(*given: str) -> list[dict[str, Any]]:
-    return [
-        {"nodeid": "test_k", "verdict": one.strip("~!>"), "expected_failure": "~" in one} for one in given
-    ]
+    return [{"nodeid": "test_k", "verdict": it.strip("~!>"), "expected_failure": "~" in it} for it in given]
 
 
 @pytest.mark.parametrize(
