@@ -114,11 +114,13 @@ def run(
     )
 
 
-def origin_of(*sessions: str, card: str = H200.uuid, **now: str) -> Origin:
+def origin_of(
+    *sessions: str, card: str = H200.uuid, commit: str = "c0ffee1234", dirty: bool = False, **now: str
+) -> Origin:
     """Return the origin of a time on `card` whose sessions are of one card; `now` are other versions."""
     before = Toolchain(gpuperf="0.1.0", triton="3.6", torch="2.11", driver="580")
-    clean = RunNote(gpu_uuid=H200.uuid, toolchain=before, commit="c0ffee1234", dirty=False)
-    runs = dict.fromkeys(sessions or ("r",), clean)
+    note = RunNote(gpu_uuid=H200.uuid, toolchain=before, commit=commit, dirty=dirty)
+    runs = dict.fromkeys(sessions or ("r",), note)
     return Origin(card, msgspec.structs.replace(before, **now), runs)
 
 

@@ -74,31 +74,21 @@ def test_suspect_is_settled_by_the_code_of_its_baseline(project: Project) -> Non
     assert project.leftovers() == []
 
 
-HOOK = "def pytest_runtest_logreport(report): pass\n"
-OTHER_FOLDER = {"a/conftest.py": HOOK, "a/test_o.py": "def test_o(): pass\n"}
-"""A hook that pytest leaves out for the reports of tests that are not in the folder."""
-
-
-@pytest.mark.parametrize("more", [{}, OTHER_FOLDER], ids=["", "another-folder"])
-def test_a_settled_failure_ends_the_run_where_it_belongs(project: Project, more: Mapping[str, str]) -> None:
-    project.write(more)
+def test_a_settled_failure_ends_the_run_where_it_belongs(project: Project) -> None:
     done = project.session("-x", "--junitxml=out.xml")
     assert "stopping after 1 failures" in done.stdout
     assert 'name="test_k"' in (project.root / "out.xml").read_text()
     assert 'name="test_steady"' not in (project.root / "out.xml").read_text()
 
 
-@pytest.mark.parametrize("isolated", [(), ("-p", "xdist", "-n1")], ids=["one-process", "worker"])
-def test_hook_of_another_folder_hides_no_settled_failure(project: Project, isolated: tuple[str, ...]) -> None:
-    test = TEST.replace("lambda: 5.0", "kernel")
-    project.write({**OTHER_FOLDER, "conftest.py": HOOK, "test_k.py": test})
-    done = project.session("-v", *isolated)
-    assert re.findall(r"(test_\w+ [A-Z]+) +\[", done.stdout) == [
-        "test_o PASSED",
-        "test_k FAILED",
-        "test_steady FAILED",
-    ]
-    assert "2 failed, 1 passed in" in done.stdout
+@pytest.mark.parametrize(("options", "failed"), [("", 2), ("-x", 1), ("-p xdist -n1", 2)])
+def test_hook_of_another_folder_hides_no_settled_failure(project: Project, options: str, failed: int) -> None:
+    """pytest leaves that hook out for reports of other tests."""
+    hook, test = "def pytest_runtest_logreport(report): pass\n", TEST.replace("lambda: 5.0", "kernel")
+    project.write({"conftest.py": hook, "test_k.py": test})
+    project.write({"a/conftest.py": hook, "a/test_o.py": "def test_o(): pass\n"})
+    done = project.session(*options.split())
+    assert f"{failed} failed, 1 passed in" in done.stdout
 
 
 def test_old_code_is_that_of_the_oldest_session(project: Project) -> None:
@@ -260,13 +250,11 @@ def test_timers_end_no_settling(project: Project) -> None:
 def test_a_test_that_runs_again_reuses_its_settlement(project: Project) -> None:
     """The second time is within the screen."""
     again = """
-    import sys
     from _pytest.runner import runtestprotocol
 
     def pytest_runtest_protocol(item, nextitem):
         for us in (12.0, 10.0):
-            if "gpuperf-sides-" not in sys.argv[0]:
-                item.module.kernel = lambda us=us: us
+            item.module.kernel = lambda us=us: us
             reports = runtestprotocol(item, nextitem=nextitem, log=False)
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)

@@ -60,9 +60,7 @@ def test_only_files_that_are_read_are_noted(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(side_import_path, "opened", set())
     for event, details in (
-        ("open", ("data", "r", os.O_RDONLY)),
-        ("open", (b"bytes", "r", os.O_RDONLY)),
-        ("open", (Path("path"), "r", os.O_RDONLY)),
+        *(("open", (name, "r", os.O_RDONLY)) for name in ("data", b"bytes", Path("path"))),
         ("open", ("log", "a", os.O_WRONLY | os.O_CREAT)),
         ("open", (3, "r", os.O_RDONLY)),
         ("open", ("odd", None, None)),
