@@ -91,8 +91,8 @@ def interquartile_range(values: Sequence[float]) -> float:
 
 
 def as_pct(log_ratio: float) -> float:
-    """Return a logarithm of a ratio as a change in %."""
-    return 100 * math.expm1(log_ratio)
+    """Return a logarithm of a ratio as a change in %, also of one that no two times have but a file can."""
+    return 100 * math.expm1(min(log_ratio, 700.0))
 
 
 def t_tail(df: int, value: float) -> float:

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pytest_gpuperf.statistics.decision import Decision, Outcome
+from pytest_gpuperf.statistics.decision import Decision, Outcome, as_pct
 from pytest_gpuperf.statistics.sequential import LOSS_PCT, decide_restarts
 from pytest_gpuperf.statistics.thresholds import LOOKS
 
@@ -190,3 +190,7 @@ def test_times_by_the_hosts_clock_need_as_much_more() -> None:
     assert found == [Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE]
     twice = decide_restarts([0.8, 0.6, 0.75, 0.65, 0.7, 0.66], by_host=True)
     assert twice.outcome is Outcome.REGRESSED
+
+
+def test_change_that_only_a_file_can_have_is_a_number() -> None:
+    assert 1e300 < as_pct(1e4) < math.inf
