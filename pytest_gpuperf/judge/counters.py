@@ -134,8 +134,8 @@ def _unmeasured(measurement: Measurement, baseline: MeasurementBaseline) -> Iter
         gone = before.by_output.keys() - now.by_output.keys()
         lost += [f"accuracy of {name or 'the output'}" for name in sorted(gone)]
     status = Status.PASS
-    if profile is not None and not profile.unavailable:
-        dropped = baseline.counters.keys() - profile.combined.keys()
+    combined = profile.combined if profile is not None and not profile.unavailable else baseline.counters
+    if profile is not None and (dropped := baseline.counters.keys() - combined.keys()):
         asked = {*metrics_of((profile.preset or DEFAULT).split(","))}
         if profile.read_by != baseline.counters_by:
             # Another reader lacks some that it is asked for: CUPTI has no `occupancy_limit.barriers`.

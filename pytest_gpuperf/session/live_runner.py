@@ -210,8 +210,11 @@ class LiveRunner(Runner):
         """Judge a test, without a settlement."""
         # A test may import others when it runs.
         self._judge.environment.toolchain.packages.update(launching_packages(sys.modules))
-        if self._settler is not None:
-            self._settler.reuse(state)
+        settled = self._settler.settled if self._settler is not None else {}
+        for label, measured in state.measurements.items():
+            if first := settled.get((state.nodeid, label)):
+                # A test that runs again has its first settlements.
+                state.measurements[label] = replace(measured, settlement=first)
         result = self._judge.test(state, failure)
         return self._with_rest(replace(result, suspects=tuple(self._suspects(result))))
 

@@ -45,7 +45,6 @@ COUNTED = "def test_k(gpuperf): gpuperf.profile(print)"
 MARKED = f"import pytest\n@pytest.mark.gpuperf({{}})\n{TEST}"
 TRACED = "def test_k(gpuperf): gpuperf.trace(print)"
 CHECKED = "def test_k(gpuperf): gpuperf.check(print, expected=print)"
-BOTH = f"{TIMED}\n    gpuperf.check(print, expected=print)"
 
 
 class Project:
@@ -151,7 +150,6 @@ FRESH = (105.0, 105.1, 105.2)
         (Measurement(trace=Trace(launches=1)), Measurement(trace=Trace(launches=2)), TRACED),
         (Measurement(correctness=checked(0.3)), Measurement(correctness=checked(0.3, "float16")), CHECKED),
         (replace(TIME, correctness=checked(0.3)), TIME, TIMED),
-        (replace(TIME, correctness=checked(0.3)), replace(TIME, correctness=Correctness(passed=True)), BOTH),
         (Measurement(timing=timing(100.0), trace=Trace(launches=1)), TIME, TIMED),
         (TIME, Measurement(timing=replace(timing(100.0), source="cupti")), TIMED),
         (measured(100.0, {"registers_per_thread": 32}), measured(100.0, {"registers_per_thread": 64}), TEST),
@@ -166,7 +164,7 @@ FRESH = (105.0, 105.1, 105.2)
     ],
     ids=[
         *("slower in turn", "toolchain", "fresh processes", "unclear in turn", "not settled", "memory"),
-        *("launches", "narrower type", "lost check", "lost accuracy", "lost trace", "another source"),
+        *("launches", "narrower type", "lost accuracy", "lost trace", "another source"),
         *("exact counter", "accuracy", "no longer captured", "another call", "lost counters", "lost time"),
         *("another mode", "another preset", "other launches"),
     ],

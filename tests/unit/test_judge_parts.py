@@ -118,3 +118,13 @@ def test_lost_part_fails_or_warns_until_it_is_accepted(
     accept(second, store, "changed", 0.0)
     (after,) = judge_run(second, store)
     assert (after.status, after.warning) == (Status.PASS, "")
+
+
+def test_check_without_the_accuracy_of_its_baseline_warns_until_accepted(tmp_path: Path) -> None:
+    store = BaselineStore(tmp_path)
+    accept(run(record(main=outputs(OUTPUTS[0]))), store, "all", 0.0)
+    checked = run(record(main=Measurement(correctness=Correctness(passed=True))), id="20261121-173012-3f9a")
+    (found,) = judge_run(checked, store)
+    assert (found.status, found.warning.partition(" of ")[0]) == (Status.PASS, "accuracy")
+    accept(checked, store, "changed", 0.0)
+    assert judge_run(checked, store)[0].warning == ""
