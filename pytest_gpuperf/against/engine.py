@@ -199,9 +199,9 @@ class Engine:
                 taken = self._restart(start, number, blocks, test.recorded, follows=number < count)
             except LostError as lost:
                 return {}, self._lost(lost, "present code", test, sides)
-            for label, call in test.calls.items():
+            for label in list(blocks):
                 ready = taken.ready["B"].get(label)
-                if label not in taken.blocks or ready is None or ready.call != call:
+                if label not in taken.blocks or ready is None or ready.call != test.calls[label]:
                     failure = taken.failures.get("B", f"the test does not make the call {label!r} again")
                     why = sides.plain(f"in a fresh process {failure}")
                     blocks.pop(label, None)

@@ -241,15 +241,18 @@ def remove(nodeids: Collection[str], store: BaselineStore) -> dict[Path, Baselin
     """Remove tests from the baselines of all GPUs, and return the files that changed.
 
     Raises:
-        GpuperfError: As `accept`.
+        GpuperfError: As `accept`, or no baseline has one of them.
     """
     refuse_in_ci()
-    files = {}
+    files, unknown = {}, {*nodeids}
     with store.locked():
         for slug, suite in sorted({(slug, suite_of(one)) for slug in store.slugs() for one in nodeids}):
             if (file := store.load(slug, suite)) is not None and not file.tests.keys().isdisjoint(nodeids):
+                unknown -= file.tests.keys()
                 kept = {nodeid: test for nodeid, test in file.tests.items() if nodeid not in nodeids}
                 files[store.path(slug, suite)] = _with_used_notes(replace(file, tests=kept))
+        if unknown:
+            raise GpuperfError(f"no baseline has {min(unknown)}", expected="full node ids, as in its files")
         store.write(files)
     return files
 

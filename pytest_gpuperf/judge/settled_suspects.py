@@ -28,11 +28,19 @@ def judge_settlement(
     time: TimeComparison,
     settlement: Settlement | None,
     known: TimeBaseline,
-    is_same: bool,
+    is_same: bool | None,
     origin: Origin,
     tolerance_pct: float,
 ) -> tuple[TimeComparison, str]:
     """Judge a time outside the screen by its settlement, unless that is of other sessions.
+
+    Args:
+        time: The comparison with the screen.
+        settlement: How it was settled; None if it was not.
+        known: The stored sessions.
+        is_same: True if old or new code has the hashes of the newest session; None if no hashes are known.
+        origin: What differs from the sessions.
+        tolerance_pct: Slowdown that is accepted, in %.
 
     Returns:
         The comparison that decides, and the other causes that moved the time: `driver 580 -> 590`; empty if
@@ -72,7 +80,9 @@ def judge_settlement(
         return _because(time, alike, "nothing that is known differs from the baseline"), ""
     # If old code only brought its session, and other code was measured, both sides may be slow.
     notes = [origin.runs[one.run] for one in known.sessions if one.run in origin.runs]
-    if not (is_same or any(note.dirty is False and note.commit == against.commit for note in notes)):
+    measured = any(note.dirty is False and note.commit == against.commit for note in notes)
+    small = is_same is None and abs(time.decision.change_pct) <= LARGE_PCT
+    if not (is_same or measured or small):
         return _because(time, alike, machine, f"{against.ref} need not have the code that was measured"), ""
     passed = replace(time, decision=replace(time.decision, outcome=Outcome.PASS))
     cause = machine or STORED_OFF

@@ -178,11 +178,13 @@ def judge_time(
         if other := other_call(measurement, baseline):
             return None, Finding(Status.INCONCLUSIVE, f"{OTHER_CALL}: {other}")
         if time.outcome is not Outcome.PASS or settlement is not None:
-            sides, stored = (measurement.code, against and against.code), baseline.code
-            same = any(
-                code and stored and is_same_code(msgspec.structs.replace(code, driver=stored.driver), stored)
-                for code in sides
-            )
+            stored, old = baseline.code, against.code if against is not None else None
+            alike = [
+                is_same_code(msgspec.structs.replace(code, driver=stored.driver), stored)
+                for code in (measurement.code, old)
+                if code is not None and stored is not None
+            ]
+            same = any(alike) if alike else None
             settled, cause = judge_settlement(time, settlement, known, same, origin, tolerance_pct)
             # A test that runs again may be within the screen by luck: that it was slower stays.
             if time.outcome is not Outcome.PASS or settled.outcome is Outcome.REGRESSED:

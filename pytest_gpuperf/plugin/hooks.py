@@ -126,11 +126,12 @@ class Hooks:
                 others = STATE not in item.stash and not item.nodeid.startswith("::")
                 if others and report.judge.guards(item.nodeid):
                     item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path, plain=True)
-                if STATE in item.stash:
-                    report.select(name_of(item), (item.location[1] or 0) + 1)
         if runner.only is not None:
             _keep(config, items, runner.only)
         self._keep_shard(config, items)
+        for item in items:
+            if report is not None and STATE in item.stash:
+                report.select(name_of(item), (item.location[1] or 0) + 1)
 
     def _keep_shard(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the part of the tests that `--gpuperf-shard=K/N` names, of N that take about the same time.

@@ -92,7 +92,7 @@ def orphans(config: pytest.Config, judge: Judge, collected: Collection[str]) -> 
             found.append(
                 f"{show_path(path)} has baselines of {len(gone)} tests that do not exist, such as {gone[0]}; "
                 "expected the names of tests; if they have new names, replace the old ones in this file, "
-                f"otherwise type `{removes}`"
+                f"otherwise type `{removes}`{'' if whole else ', which removes them for all GPUs'}"
             )
     return found
 

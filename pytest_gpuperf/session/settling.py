@@ -352,7 +352,7 @@ class Settler:
             {label: _is_recorded(one) for label, one in measured.items()},
             INDUCTOR if any(map(_is_compiled, measured.values())) else (),
             self._judge.tolerance_pct(state),
-            self._judge.environment.toolchain.driver if alike or self._against is not None else None,
+            self._judge.environment.toolchain.driver,
             code_differs,
         )
 

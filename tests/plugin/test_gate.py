@@ -389,6 +389,7 @@ def test_strict_run_fails_if_a_test_has_vanished(project: Project, pytester: pyt
     assert project.run("--gpuperf-strict", "--lf").ret == 0
     command = strict.stdout.str().partition("otherwise type `gpuperf ")[2].partition("`")[0]
     gpuperf(*shlex.split(command), status=0)
+    gpuperf(*shlex.split(command), status=2)  # no baseline has it any more
     assert project.run("--gpuperf-strict").ret == 0
     assert [*json.loads(path.read_text())["tests"]] == [NODEID, left]
 

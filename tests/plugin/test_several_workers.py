@@ -159,8 +159,9 @@ def test_deselected_tests_may_be_looked_into(pytester: pytest.Pytester) -> None:
 
 def test_shards_have_each_test_once(pytester: pytest.Pytester, seen: Path) -> None:
     for shard in ("1/2", "2/2"):
-        result = pytester.runpytest_subprocess(*RUN, f"--gpuperf-shard={shard}", "-n2")
-        result.assert_outcomes(passed=3, deselected=3)
+        options = f"--gpuperf-shard={shard}", "-n2", "--gpuperf-json=v.json"
+        pytester.runpytest_subprocess(*RUN, *options).assert_outcomes(passed=3, deselected=3)
+        assert '"skipped":[]' in (pytester.path / "v.json").read_text()
     numbers = [int(line.split()[1]) for line in seen.read_text(encoding="utf-8").splitlines()]
     assert sorted(numbers) == [*range(6)]
 

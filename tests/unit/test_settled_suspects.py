@@ -113,6 +113,7 @@ DRIVER = "driver 580 -> 590"
         # Old code only brought the session: both sides may have what made it slower.
         (OTHER, 5.84, "590", {"dirty": True}, ""),
         (None, 5.84, "590", {"commit": "another"}, ""),
+        (None, 5.4, "590", {"commit": "another"}, DRIVER),
     ],
 )
 def test_equal_hashes_or_a_clean_commit_explain_a_difference_with_a_warning(
