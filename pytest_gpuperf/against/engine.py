@@ -63,7 +63,7 @@ class TimedTest:
     tolerance_pct: float = 0.0
     """Accepted slowdown, in percent; 0 leaves it to statistics."""
     driver: str | None = None
-    """Version of the driver if old code has to be that of the baseline; else None."""
+    """Version of the driver, for the hashes of both sides' code; None if nobody asks for them."""
     code_differs: Callable[[str, LaunchedCode], str] = lambda _label, _code: ""
     """Returns how the code of a label in old code differs from the baseline's; empty if it does not."""
 
@@ -204,8 +204,8 @@ class Engine:
                 if label not in taken.blocks or ready is None or ready.call != test.calls[label]:
                     failure = taken.failures.get("B", f"the test does not make the call {label!r} again")
                     why = sides.plain(f"in a fresh process {failure}")
-                    blocks.pop(label, None)
-                elif label in blocks:
+                    del blocks[label]
+                else:
                     blocks[label].append(taken.blocks[label])
             if not blocks:
                 break

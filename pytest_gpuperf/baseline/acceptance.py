@@ -252,7 +252,11 @@ def remove(nodeids: Collection[str], store: BaselineStore) -> dict[Path, Baselin
                 kept = {nodeid: test for nodeid, test in file.tests.items() if nodeid not in nodeids}
                 files[store.path(slug, suite)] = _with_used_notes(replace(file, tests=kept))
         if unknown:
-            raise GpuperfError(f"no baseline has {min(unknown)}", expected="full node ids, as in its files")
+            raise GpuperfError(
+                f"no baseline has {min(unknown)}",
+                expected="full node ids",
+                next_step="type `gpuperf baseline status RUN`, which names deleted tests",
+            )
         store.write(files)
     return files
 

@@ -76,13 +76,13 @@ def judge_settlement(
         return turn, ""  # only its own error made it a suspect: nothing has to be explained
     # If neither side had the machine code of the newest session, both may have what made it slower. Hashes
     # leave out copies and all that is outside of git, so they do not explain a large difference.
-    if not (machine or (is_same and abs(time.decision.change_pct) <= LARGE_PCT)):
+    small = abs(time.decision.change_pct) <= LARGE_PCT
+    if not (machine or (is_same and small)):
         return _because(time, alike, "nothing that is known differs from the baseline"), ""
     # If old code only brought its session, and other code was measured, both sides may be slow.
     notes = [origin.runs[one.run] for one in known.sessions if one.run in origin.runs]
-    measured = any(note.dirty is False and note.commit == against.commit for note in notes)
-    small = is_same is None and abs(time.decision.change_pct) <= LARGE_PCT
-    if not (is_same or measured or small):
+    measured = any(note.measured(against.commit) for note in notes)
+    if not (is_same or measured or (is_same is None and small)):
         return _because(time, alike, machine, f"{against.ref} need not have the code that was measured"), ""
     passed = replace(time, decision=replace(time.decision, outcome=Outcome.PASS))
     cause = machine or STORED_OFF

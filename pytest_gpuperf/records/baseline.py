@@ -65,6 +65,10 @@ class RunNote(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gpu_uuid: str = ""
     toolchain: Toolchain = Toolchain()
 
+    def measured(self, commit: str) -> bool:
+        """Return True if the run measured a commit, with no other changes."""
+        return self.commit == commit and self.dirty is False
+
 
 class Session(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Time of one test from one run, kept in a baseline."""

@@ -148,7 +148,7 @@ class Judge:
             failure: Type of the exception that ended it; empty if none did.
         """
         record, mistakes = self.record(state, failure), state.mistakes
-        # A test that only asks for the fixture would pass for ever, also once it has no baseline any more.
+        # A test that only asks for the fixture would pass in each run, also once it has no baseline any more.
         measures = state.called or record.measurements or record.sanitizer or failure or mistakes
         if not (measures or state.plain):
             mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}, or no fixture"]

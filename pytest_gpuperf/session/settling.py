@@ -367,8 +367,7 @@ class Settler:
         code = state.measurements[label].code
         known = replace(stored.code, driver=code.driver) if code and stored and stored.code else None
         notes = self._expected.runs(state.nodeid).values()
-        is_measured = any(note.commit == commit.id and note.dirty is False for note in notes)
-        return is_measured and not compare_code(code, known)
+        return any(note.measured(commit.id) for note in notes) and not compare_code(code, known)
 
     def _is_code_of(self, nodeid: str, commit: Commit | None, runs: tuple[str, ...]) -> bool:
         """Return True if a commit is the code of the newest session, compiled as then.

@@ -163,7 +163,7 @@ class Conversation:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Spare what nobody reads, since the run waits for the end.
+        """Leave out the parts that nobody reads, since the run waits for the end.
 
         These are pytest's last garbage collections, and the summary of a test that has not failed: Hypothesis
         imports itself for it, in 0.6 s.
