@@ -24,9 +24,10 @@ def test_packages_that_launch_kernels_have_versions(monkeypatch: pytest.MonkeyPa
 
     def distributions(name: str) -> list[SimpleNamespace]:
         origin = {"mine": '{"url": "file:///repo"}', "liger-kernel": '{"url": "https://x/y.whl"}'}.get(name)
-        return [SimpleNamespace(name=name, version="1.2", read_text=lambda _: origin)] * 2 * (name != "loose")
+        is_one = name in ("mine", "liger-kernel", "cupy-cuda13x", "tk")
+        return [SimpleNamespace(name=name, version="1.2", read_text=lambda _: origin)] * 2 * is_one
 
-    names = {"liger": "liger-kernel", "cupy": "cupy-cuda13x", "mine": "mine", "yaml": "PyYAML"}
+    names = {"liger": "liger-kernel", "cupy": "cupy-cuda13x"}
     monkeypatch.setattr(packages, "distributions", distributions)
     monkeypatch.setattr(packages, "_packages", lambda: {name: [one] for name, one in names.items()})
     modules = {
