@@ -171,16 +171,18 @@ def test_maxfail_counts_a_crash(pytester: pytest.Pytester) -> None:
 def test_other_plugins_work_in_the_process_of_the_tests(pytester: pytest.Pytester) -> None:
     pytest.importorskip("pytest_benchmark")
     pytester.makepyfile(
+        conftest="def pytest_terminal_summary(config): open('s', 'a').write(str(hasattr(config, 'workerinput')))",
         test_k="""
         def test_benchmark(benchmark): benchmark(lambda: 1)
 
         def test_k(gpuperf): gpuperf.time(lambda: 5.0)
-        """
+        """,
     )
     options = ("-p", "benchmark", "--junitxml=report.xml", "--benchmark-max-time=0.05")
     result = pytester.runpytest_subprocess(*RUN, *options)
     expect(result, "* benchmark: 1 tests *", "test_benchmark *", passed=2)
     assert 'name="gpuperf.main.time_us" value="5' in (pytester.path / "report.xml").read_text()
+    assert (pytester.path / "s").read_text() == "False", "nobody reads the summary of the other process"
 
 
 def test_missing_file_is_one_line(pytester: pytest.Pytester) -> None:
@@ -197,13 +199,7 @@ def test_broken_file_ends_the_run_before_its_tests(pytester: pytest.Pytester) ->
 
 @pytest.mark.parametrize("option", ["-s", "--pdb", "-n0", "-pno:xdist"])
 def test_options_keep_the_tests_in_this_process(pytester: pytest.Pytester, option: str) -> None:
-    pytester.makepyfile(
-        test_k="""
-        def test_k(gpuperf, request):
-            gpuperf._keep("main")
-            assert not hasattr(request.config, 'workerinput')
-        """
-    )
+    pytester.makepyfile(test_k="def test_k(request): assert not hasattr(request.config, 'workerinput')")
     pytester.runpytest_subprocess(*RUN, option).assert_outcomes(passed=1)
 
 
