@@ -228,7 +228,8 @@ class Runs:
             **{name: str(self.folder / "caches" / commit / name) for name in CACHES},
             "PYTHONPATH": os.pathsep.join([str(tree), os.environ.get("PYTHONPATH", "")]),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTEST_PLUGINS": _entry(tree),
+            # As for a user, the tests run in a process of their own.
+            "PYTEST_PLUGINS": f"xdist.plugin,{_entry(tree)}",
         }
         first = FIRST_VERDICT.get(part)
         paths = self.suites if part.startswith(ALL) else [first] if first else self.tests
