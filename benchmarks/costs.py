@@ -228,8 +228,7 @@ class Runs:
             **{name: str(self.folder / "caches" / commit / name) for name in CACHES},
             "PYTHONPATH": os.pathsep.join([str(tree), os.environ.get("PYTHONPATH", "")]),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            # As for a user, the tests run in a process of their own.
-            "PYTEST_PLUGINS": f"xdist.plugin,{_entry(tree)}",
+            "PYTEST_PLUGINS": _entry(tree),
         }
         first = FIRST_VERDICT.get(part)
         paths = self.suites if part.startswith(ALL) else [first] if first else self.tests
@@ -241,6 +240,7 @@ class Runs:
         baselines = self.folder / "baselines" / (commit if part.startswith(ALL) or first else "none")
         baselines.mkdir(parents=True, exist_ok=True)
         options = (
+            "-pxdist",  # as for a user, the tests run in a process of their own
             "-q",
             "--durations=40",
             "--gpuperf",

@@ -175,16 +175,22 @@ class Timer:
         end = originals.now() + self.budget_s
 
         progress("measures")
-        steady = self._steady_blocks(batch, self.budget_s / 2, begun)
-        steady_us = trimmed_mean([block.time_us for block in steady])
-        # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
-        conditions = self._conditions()
         usual, known_model = (known.source, known.model) if known and known.mode == batch.mode else ("", None)
         source: TimingSource = _SOURCES.get(batch.mode, "events")
+        steady, half = [*begun], originals.now() + self.budget_s / 2
+        for most in (LEAST_BLOCKS, MOST_BLOCKS):
+            steady = self._steady_blocks(batch, steady, half, most)
+            steady_us = trimmed_mean([block.time_us for block in steady])
+            lengths = steady_us / (SHORT_IN_GAPS * self._instruments.launch_gap_us)
+            short = lengths < FACTOR_BY_USUAL_SOURCE.get(usual, 1.0)
+            if most == LEAST_BLOCKS and not short:
+                continue
+            # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
+            conditions = self._conditions()
+            rest, not_recorded = _recorded_blocks(batch, lengths, at_places=short)
+            if rest:  # the time of a short call, which needs few other blocks
+                break
         blocks = steady
-        gap_us = self._instruments.launch_gap_us
-        short = (lengths := steady_us / (SHORT_IN_GAPS * gap_us)) < FACTOR_BY_USUAL_SOURCE.get(usual, 1.0)
-        rest, not_recorded = _recorded_blocks(batch, lengths, at_places=short)
         # Of a short call CUPTI's blocks are the time; the others are kept, too, for another baseline.
         if rest and source == "events" and short:
             source, blocks, rest = "cupti", rest, steady
@@ -224,18 +230,18 @@ class Timer:
         )
         return replace(timing, normalised_us=normalised_us(timing))
 
-    def _steady_blocks(self, batch: Batch, seconds: float, begun: Sequence[Block]) -> list[Block]:
+    def _steady_blocks(self, batch: Batch, begun: Sequence[Block], end: float, most: int) -> list[Block]:
         """Run blocks until they are precise, or until the time is up.
 
         Args:
             batch: The batch of the callable.
-            seconds: The time.
-            begun: Blocks that its warm-up has measured already.
+            begun: Blocks that are measured already.
+            end: The end of the time.
+            most: Number of blocks that do.
         """
         blocks = [*begun]
-        end = originals.now() + seconds
         while not _precise(blocks):
-            if len(blocks) >= LEAST_BLOCKS and (len(blocks) >= MOST_BLOCKS or originals.now() >= end):
+            if len(blocks) >= LEAST_BLOCKS and (len(blocks) >= most or originals.now() >= end):
                 break
             blocks.append(batch.run())
         return blocks
