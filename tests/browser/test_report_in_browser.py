@@ -170,14 +170,14 @@ def test_table_is_complete_without_javascript(reports: dict[str, Path], browser:
 def test_page_is_not_wider_than_its_window(
     reports: dict[str, Path], opened: Callable[..., Page], width: int
 ) -> None:
-    page = opened(reports[LARGEST], viewport={"width": width, "height": 800})
+    page = opened(reports[LARGEST], width=width)
     page.locator(f"{ROWS} .name button").nth(3).click()
     page.wait_for_selector(".details .part")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_table_fits_a_phone_and_breaks_no_time(reports: dict[str, Path], opened: Callable[..., Page]) -> None:
-    page = opened(reports[LARGEST], viewport={"width": 390, "height": 844})
+    page = opened(reports[LARGEST], width=390)
     box = page.locator("main .scroll")
     assert box.evaluate("one => one.scrollWidth - one.clientWidth") <= 0
     assert "\N{NO-BREAK SPACE}µs" in (page.locator(f"{ROWS} td.number").first.text_content() or "")
