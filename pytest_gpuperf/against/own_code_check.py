@@ -40,6 +40,8 @@ OTHER_SECTIONS = re.compile(r"^\[(?!(?:project|tool\.poetry|metadata)\]).*?(?=^\
 """Sections of `pyproject.toml` and `setup.cfg` that name other things, such as an index of packages."""
 NAME = re.compile(r"(?:\bname\s*=\s*[\"']?|Extension\(\s*[\"'])([\w.-]+)")
 """A name in a file that builds a project, as it is written there."""
+METADATA_NAME = re.compile(r"^Name: *(.+?) *$", re.M)
+"""The name of a distribution in its description."""
 TOP_PACKAGE = re.compile(r"^([^/,\n]+)/__init__\.py,", re.M)
 """A package in the list of files of a distribution."""
 BUILDS = (
@@ -145,7 +147,10 @@ class Modules:
         url = urlparse(str(origin.get("url", "")))
         place = os.path.realpath(unquote(url.path)) + os.sep if url.scheme == "file" else ""
         checkout = (os.path.realpath(self._plan.checkout),)
-        if _plain(one.name) in project_names(Path(self._plan.tree)) or _is_below(place, checkout):
+        # `one.name` would parse the whole description, which takes longer than all other checks.
+        name = METADATA_NAME.search(one.read_text("METADATA") or one.read_text("PKG-INFO") or "")
+        names = project_names(Path(self._plan.tree))
+        if (name and _plain(name[1]) in names) or _is_below(place, checkout):
             return True
         # `setup.py` may compute the name. Others install a package like `tests` too, but next to their own.
         # The lists of torch and others have ten thousands of lines: most are only searched.
@@ -190,19 +195,19 @@ def _native() -> Iterator[tuple[str, str]]:
 
 
 def _real_path(path: str) -> str:
-    """Return the path without links: thousands of modules share their folders."""
-    if os.path.islink(path):  # noqa: PTH114 - faster than a `Path`
-        return os.path.realpath(path)
+    """Return the path without links: thousands of modules share their folders, and those their parents."""
     folder, file = os.path.split(path)
+    if file in ("", ".", "..") or os.path.islink(path):  # noqa: PTH114 - faster than a `Path`
+        return os.path.realpath(path)
     return os.path.join(_real_folder(folder), file)  # noqa: PTH118
 
 
-_real_folder = cache(os.path.realpath)
+_real_folder = cache(_real_path)
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:
     return any(path.startswith(folder + os.sep) for folder in folders)
 
 
-def _plain(name: str | None) -> str:
-    return re.sub(r"[-_.]+", "-", name or "").lower()
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
