@@ -215,6 +215,8 @@ def _with_timing(bench: Bench, call: Call, found: Tried, asked: str, *, records:
         doubt="; ".join(verification.doubts),
         not_verified=verification.not_verified,
         verification_s=verification.seconds,
+        unseen_ratio=verification.unseen_ratio,
+        single_us=verification.single_us,
         mode=timing.mode,
         source=timing.source,
         time_us=round(timing.time_us, 4),

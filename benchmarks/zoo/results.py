@@ -63,6 +63,10 @@ class Tried(Record, frozen=True, kw_only=True):
     """Wall time."""
     verification_s: float = 0.0
     """Part of it that the replay of timed calls takes."""
+    unseen_ratio: float = 0.0
+    """Time on unseen values over that on seen ones; 0 if it was not measured."""
+    single_us: float = 0.0
+    """Time of a call by itself; 0 if it was not measured."""
 
     @property
     def reference_us(self) -> float | None:
