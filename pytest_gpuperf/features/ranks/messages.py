@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Start:
+class RankStart:
     """First order: become a rank, and meet the others."""
 
     rank: int
@@ -92,5 +92,5 @@ class TimesOfRank:
     conditions: Conditions | None = None
 
 
-Order: TypeAlias = Start | Check | Time
+Order: TypeAlias = RankStart | Check | Time
 Answer: TypeAlias = Doing | Done | Raised

@@ -16,7 +16,7 @@ from traceback import print_exception, walk_tb
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.ranks.messages import Check, Doing, Done, Raised, Start
+from pytest_gpuperf.features.ranks.messages import Check, Doing, Done, Raised, RankStart
 
 if TYPE_CHECKING:
     from pytest_gpuperf.features.ranks.messages import Answer, Order
@@ -85,10 +85,10 @@ def _place_of(error: BaseException) -> str:
 class _RankProcess:
     def __init__(self, session: Connection[Any, Any]) -> None:
         self._session = session
-        self._start: Start | None = None
+        self._start: RankStart | None = None
 
     def do(self, order: Order) -> Answer:
-        if isinstance(order, Start):
+        if isinstance(order, RankStart):
             self._start = order
             self._meet(order)
             return Done()
@@ -107,7 +107,7 @@ class _RankProcess:
     def _doing(self, what: str) -> None:
         self._session.send(Doing(what))
 
-    def _meet(self, start: Start) -> None:
+    def _meet(self, start: RankStart) -> None:
         sys.path[:] = start.search_path
         import torch
         from torch import distributed

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.ranks.messages import Doing, Done, Raised, Start
+from pytest_gpuperf.features.ranks.messages import Doing, Done, Raised, RankStart
 from pytest_gpuperf.processes.module_process import program
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Team:
         progress("starts its ranks")
         self._folder = tempfile.TemporaryDirectory(prefix="gpuperf-ranks-")
         for number in range(self.world):
-            start = Start(number, self.world, self.device, sys.path, f"{self._folder.name}/meeting")
+            start = RankStart(number, self.world, self.device, sys.path, f"{self._folder.name}/meeting")
             self._ranks.append(_RankHandle(number))
             self._ranks[-1].tell(start)
         self._answers(progress)
