@@ -116,6 +116,19 @@ def demangled(name: str) -> str:
     return str(_of_c("_demangle", str)(name))
 
 
+def with_bits(tensor: torch.Tensor, bits: tuple[bool, bool]) -> torch.Tensor:
+    """Return the view that conjugates, and one that negates, by `_neg_view`; without that name it does not.
+
+    Args:
+        tensor: The tensor.
+        bits: Whether it conjugates, and whether it negates.
+    """
+    is_conjugate, is_negative = bits
+    found = tensor.conj() if is_conjugate else tensor
+    negated = getattr(torch, "_neg_view", None) if is_negative else None
+    return negated(found) if negated is not None else found
+
+
 def end_allocations(pool: tuple[int, int]) -> None:
     """Call `_cuda_endAllocateToPool` after a failed capture; else do nothing, as from torch 2.12 on is right.
 

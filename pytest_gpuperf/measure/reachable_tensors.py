@@ -25,11 +25,10 @@ from pytest_gpuperf.measure.correctness.call_tensors import (
 )
 from pytest_gpuperf.measure.device.memory import alias, bytes_of, fingerprint, free_bytes, twin
 from pytest_gpuperf.measure.device.originals import ProcessState, finish, library_unchanged
+from pytest_gpuperf.records.call import Call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from pytest_gpuperf.records.call import Call
 
 
 _WITHOUT_TENSORS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
@@ -43,6 +42,11 @@ def tensors_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, to
         for name, one in found.items()
         if type(one) in PLAIN and one.numel() and on_gpu(one)
     }
+
+
+def argument_of(name: str) -> str:
+    """Return the argument to which the name of a tensor in it leads: `argument 0` for `argument 0.k[1]`."""
+    return name.replace(".", "[").partition("[")[0]
 
 
 def on_gpu(tensor: torch.Tensor) -> bool:
@@ -256,7 +260,7 @@ class Before:
         named = {f"argument {key}" for key in call.reference.mutates or ()}
         tensors = tensors_of(call.args, call.kwargs)
         # An argument that may be written can share its memory with others.
-        written = _by_address(one for name, one in tensors.items() if name.partition("[")[0] in named)
+        written = _by_address(one for name, one in tensors.items() if argument_of(name) in named)
         return {
             name: fingerprint(one)
             for name, one in tensors.items()
@@ -335,7 +339,7 @@ def _is_foreign(one: object) -> bool:
     """Return True for the variables of a module, and for objects of pytest, of this plugin and of Triton."""
     if type(one) is dict:
         return "__spec__" in one
-    return _package(type(one)) in ("_pytest", "pytest", "pytest_gpuperf", "triton")
+    return type(one) is not Call and _package(type(one)) in ("_pytest", "pytest", "pytest_gpuperf", "triton")
 
 
 def _package(kind: type) -> str:

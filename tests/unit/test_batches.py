@@ -26,7 +26,7 @@ from pytest_gpuperf.measure.timing.graph import (
     capture,
     replay_us,
 )
-from pytest_gpuperf.measure.verification import cupti_records, verifier
+from pytest_gpuperf.measure.verification import verifier
 from simulated_gpu import SimulatedGpu, SimulatedStamps
 
 if TYPE_CHECKING:
@@ -278,8 +278,8 @@ def test_a_doubt_goes_only_by_a_short_graph_that_there_can_be(
         raise error
 
     if error is not None:
-        monkeypatch.setattr(cupti_records, "HotBatch", fail)
-    assert cupti_records.in_short_graph_us(batch) == (3 if error is None else inf)
+        monkeypatch.setattr(batches, "HotBatch", fail)
+    assert batches.in_short_graph_us(batch) == (3 if error is None else inf)
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -16,6 +16,7 @@ from pytest_gpuperf.measure.reachable_tensors import Before, in_reach
 from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
 from pytest_gpuperf.measure.verification.reexecution import PATTERN
 from pytest_gpuperf.measure.verification.verifier import Verifier
+from pytest_gpuperf.records.call import Call
 from verified_calls import Calls, call_of, data, times, unsuspicious, verify
 
 if TYPE_CHECKING:
@@ -176,8 +177,9 @@ def by_closure() -> Callable[[], object]:
         type("Module", (torch.nn.Module,), {"forward": lambda _: TENSOR})(),
         type("Cached", (), {"cache": TENSOR})(),
         SimpleNamespace(optimizer=torch.optim.SGD([TENSOR])),
+        Call("t", "main", torch.square, (TENSOR,)),  # a graph keeps what the call may replace
     ],
-    ids=["closure", "global", "module", "default", "partial", "method", "nn", "code", "class", "optimizer"],
+    ids=["closure", "global", "module", "default", "partial", "method", "nn", "code", "class", "SGD", "call"],
 )
 def test_tensor_of_a_callable_is_found(fn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values_module, "tensor", TENSOR, raising=False)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.measure.device.memory import fingerprint
+from pytest_gpuperf.measure.device.memory import fill, fingerprint
 from pytest_gpuperf.measure.reachable_tensors import copies
 from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
 from pytest_gpuperf.measure.verification.perturbed_inputs import Values
@@ -68,8 +68,8 @@ def test_ordered_tensors_are_only_halved(tensor: torch.Tensor) -> None:
 
 @pytest.mark.parametrize(
     "tensor",
-    [data(8, 3).round(), (data(8, 3) > 0).float(), data(8, 3).to(torch.float8_e4m3fn)],
-    ids=["whole numbers", "mask", "8 bits"],
+    [data(8, 3).round(), (data(8, 3) > 0).float(), data(8, 3).to(torch.float8_e4m3fn), data(8, 3).char()],
+    ids=["whole numbers", "mask", "8 bits", "weights"],
 )
 def test_some_tensors_are_only_rolled(tensor: torch.Tensor) -> None:
     (other,) = changed(tensor)
@@ -131,6 +131,15 @@ def test_factory_of_other_shapes_is_refused() -> None:
     values = Values((torch.ones(4),), {}, made(lambda seed: seed), 4)
     with pytest.raises(GpuperfError, match="tensors of other names, shapes or types for another seed"):
         values.another()
+
+
+def test_copies_are_such_views_as_the_tensors() -> None:
+    conjugate = data(4, 2).to(torch.complex64).conj()
+    for tensor in (conjugate, conjugate.imag):
+        other = copies(tensor)
+        assert (other.is_conj(), other.is_neg()) == (tensor.is_conj(), tensor.is_neg())
+        fill(other, 0)
+        assert not other.resolve_conj().resolve_neg().any()
 
 
 def test_copies_keep_strides_and_shared_memory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.usefixtures("host_counts_as_gpu")
+
+
+@dataclass
+class SimpleState:
+    k: torch.Tensor
 
 
 class CallsElsewhere(Calls):
@@ -76,6 +82,28 @@ def test_former_output_is_doubted(expected: Any) -> None:
     found = verified(fn, x, expected=expected)
     assert found.refused == ""
     assert found.doubts[0].startswith("timed calls did not compute their output")
+
+
+WIDE = torch.arange(1.0, 65.0).view(8, 8) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected", "doubt"),
+    [
+        (lambda x: x.mT, lambda x: x.mT.clone(), "output is a view, and that of the reference is not"),
+        (lambda x: x[:1].clone().expand(8, 8), lambda x: x[:1].repeat(8, 1), "output is a view"),
+        (lambda x: (x * 1j).conj(), lambda x: x * -1j, "output is a view"),
+        (lambda x: (x * 1j).conj().imag, lambda x: -x, "output is a view"),
+        (lambda x: (x @ x).bfloat16(), lambda x: x @ x, "output is torch.bfloat16, and that of the "),
+        (lambda x: x.mT, lambda x: x.mT, ""),
+        (lambda x: x.square(), lambda x: x.double().square(), ""),
+    ],
+    ids=["transposed", "expanded", "conjugate", "negative", "narrow", "both", "precise"],
+)
+def test_output_that_leaves_work_to_its_reader_is_doubted(fn: Any, expected: Any, doubt: str) -> None:
+    found = verified(fn, WIDE, expected=expected)
+    assert found.refused == ""
+    assert (found.doubts[0].startswith(doubt) and found.other_values) if doubt else unsuspicious(found)
 
 
 @pytest.fixture
@@ -208,6 +236,15 @@ def test_argument_that_changed_while_timed_is_refused() -> None:
     call = Call("t", "main", torch.square, (x,), reference=Reference(torch.square))
     found = verify(call, between=x.zero_)
     assert found.refused.startswith("the time is refused: argument 0 was changed while it was timed")
+    found = Verifier(call, Before(call)).replay(Calls(call).reruns, "argument 0")
+    assert "argument 0 was changed" in found.refused, "restored before the calls ran again"
+
+
+def test_field_of_an_argument_may_be_written() -> None:
+    state = SimpleState(data())
+    reference = Reference(lambda state: state.k * 2, mutates=(0,))
+    call = Call("t", "main", lambda state: state.k.mul_(2), (state,), reference=reference)
+    assert unsuspicious(verify(call, between=call))
 
 
 def test_written_argument_gets_its_values_from_before_the_timing() -> None:
@@ -280,7 +317,7 @@ def verified_timing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
     def verified(found: Verification, mode: Any = "hot", *, strict: bool = False) -> Timing:
         call = Call("t", "main", torch.square, (data(),))
         verifier = Verifier(call, Before(call), strict=strict)
-        monkeypatch.setattr(verifier, "replay", lambda _: found)
+        monkeypatch.setattr(verifier, "replay", lambda *_: found)
         return verifier(Blocks(lambda _: 5.0), timing(5.0, mode), mode)
 
     return verified
@@ -293,7 +330,7 @@ def verified_timing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
         ("hot", True, 35.1, False),
         ("cold", False, 35.1, True),
         ("queued", False, 35.1, True),
-        ("host", False, 99.0, False),
+        ("host", False, 99.0, True),
     ],
 )
 def test_call_by_itself_may_not_take_much_longer(
@@ -318,6 +355,9 @@ def test_strict_refuses_what_is_doubted(verified_timing: Callable[..., Timing]) 
     found = verified_timing(doubted, strict=True)
     assert (found.refused, found.doubts) == ("the time is refused: it is quick", ())
     assert verified_timing(Verification(refused="a proof"), strict=True).refused == "a proof"
+    found = verified_timing(Verification(not_verified="it draws random numbers"), strict=True)
+    assert found.refused.endswith("nothing shows that timed calls did their work: it draws random numbers")
+    assert not verified_timing(Verification(other_values=True), strict=True).refused
 
 
 ERRORS = (RuntimeError("no"), GpuperfError("no"), torch.cuda.OutOfMemoryError("out of memory"))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.compat.torch_names import dispatch_mode_type
+from pytest_gpuperf.compat.torch_names import dispatch_mode_type, with_bits
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.driver import (
     CU_LIMIT_PERSISTING_L2_CACHE_SIZE,
@@ -101,7 +101,8 @@ def twin(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.Tensor:
     """Return the like of a tensor at the same place in another storage: a parameter for a parameter."""
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(alias(tensor, storage), tensor.requires_grad)
-    return alias(tensor, storage).requires_grad_(tensor.requires_grad)
+    found = with_bits(alias(tensor, storage), (tensor.is_conj(), tensor.is_neg()))
+    return found.requires_grad_(tensor.requires_grad)
 
 
 class _Bytes:
@@ -164,7 +165,7 @@ def holds(tensor: torch.Tensor, byte: int) -> torch.Tensor:
 
 def fill(tensor: torch.Tensor, byte: int) -> None:
     """Set all bytes of a tensor's elements, and nothing else, to `byte`."""
-    words = _words(tensor)
+    words = _words(alias(tensor))  # the words of a conjugated or negated view cannot be seen
     words.fill_(_word_of(byte, words))
 
 

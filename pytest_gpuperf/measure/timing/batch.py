@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -13,7 +14,14 @@ from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.device import memory, originals
 from pytest_gpuperf.measure.device.driver import STAMP
 from pytest_gpuperf.measure.device.originals import finish
-from pytest_gpuperf.measure.timing.graph import CapturedCalls, block_gpu, capture, replay_us
+from pytest_gpuperf.measure.timing.graph import (
+    CapturedCalls,
+    NotCapturableError,
+    OutOfMemoryError,
+    block_gpu,
+    capture,
+    replay_us,
+)
 from pytest_gpuperf.measure.timing.places import Places
 from pytest_gpuperf.measure.timing.sm_clock import until_steady
 from pytest_gpuperf.statistics.decision import trimmed_mean
@@ -374,3 +382,41 @@ def launch_gap_us() -> float:
     mark()  # which compiles it
     graph = capture(lambda: _stamped(mark, GAP_CALLS, None))
     return sorted(replay_us(graph) for _ in range(GAP_BLOCKS))[GAP_BLOCKS // 2] / GAP_CALLS
+
+
+FEW_CALLS = 10
+"""Calls of a graph that is too short for the gaps of a long one."""
+
+
+def in_short_graph_us(batch: Batch) -> float:
+    """Return the microseconds of a call in a graph of a few; infinite if there can be no other graph of it.
+
+    It may fail where the first did not: of outputs on two devices, torch had memory for the first one only.
+    In a long graph, gaps between streams that wait for each other grow: from 1 µs a call in one of 10 to 8 µs
+    in one of 1,000, on an H100.
+    """
+    try:
+        few = HotBatch(batch.fn, FEW_CALLS)
+    except (NotCapturableError, OutOfMemoryError):
+        return inf
+    return min(few.run().time_us for _ in range(2))  # the first replay uploads the graph
+
+
+LAG_CALLS = 20
+
+
+def device_lag_us(fn: Callable[[], Any]) -> float:
+    """Return the time for which the device works on when the current stream has finished some calls.
+
+    This shows work on other streams if it takes longer than that on the current one.
+    """
+    stream, done = originals.current_stream(), originals.event()
+    originals.synchronize()
+    for _ in range(LAG_CALLS):
+        fn()
+    originals.record(done, stream)
+    while not originals.has_passed(done):
+        pass
+    begin = originals.now()
+    originals.synchronize()
+    return 1e6 * (originals.now() - begin)

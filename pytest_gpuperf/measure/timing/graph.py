@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from pytest_gpuperf.compat.torch_names import end_allocations
+from pytest_gpuperf.compat.torch_names import end_allocations, with_bits
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.correctness.call_tensors import PLAIN, mapped, values_in
 from pytest_gpuperf.measure.device import driver, originals
@@ -32,6 +32,7 @@ from pytest_gpuperf.measure.device.driver import (
     DriverError,
 )
 from pytest_gpuperf.measure.device.memory import bytes_at, free_bytes, no_garbage_collection
+from pytest_gpuperf.measure.reachable_tensors import in_reach
 from pytest_gpuperf.records.settlement import is_out_of_memory
 
 if TYPE_CHECKING:
@@ -191,14 +192,15 @@ _WITH_OTHERS = frozenset((CU_GRAPH_NODE_TYPE_GRAPH, CU_GRAPH_NODE_TYPE_CONDITION
 """Nodes that contain nodes."""
 
 
-class OutputMemory(NamedTuple):
+class CapturedOutput(NamedTuple):
     """Memory of an output, and the tensor in it."""
 
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
-    is_conjugate: bool
+    bits: tuple[bool, bool]
+    """Whether it is a view that conjugates, and one that negates."""
 
     @property
     def bytes(self) -> int:
@@ -236,8 +238,10 @@ class CapturedCalls:
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         self._fn = fn
+        # The first call may replace what it reads, as a recurrent cell its state: the graph still reads it.
+        self._read = in_reach(fn)[0]
         self._ranges: list[tuple[int, int]] = []
-        self._outputs: list[tuple[OutputMemory, ...]] = []
+        self._outputs: list[tuple[CapturedOutput, ...]] = []
         self._nodes: list[int] = []
         self._copy = ctypes.c_void_p()
         self._stream: int | None = None
@@ -377,23 +381,24 @@ class OneCall:
         driver.call("cuGraphLaunch", self._executable, stream)
 
 
-def output_memory(value: object) -> tuple[OutputMemory, ...]:
+def output_memory(value: object) -> tuple[CapturedOutput, ...]:
     """Return the memory of the CUDA tensors in nested containers and dataclasses, without reading them."""
     return tuple(filter(None, map(_memory_of, values_in(value))))
 
 
-def _memory_of(value: Any) -> OutputMemory | None:
+def _memory_of(value: Any) -> CapturedOutput | None:
     # Asking an instance of a subclass could make it launch work.
     if type(value) not in PLAIN or value.layout != torch.strided or value.is_nested or not _is_on_gpu(value):
         return None
-    return OutputMemory(value.data_ptr(), tuple(value.shape), value.stride(), value.dtype, value.is_conj())
+    bits = value.is_conj(), value.is_neg()
+    return CapturedOutput(value.data_ptr(), tuple(value.shape), value.stride(), value.dtype, bits)
 
 
 def _is_on_gpu(tensor: torch.Tensor) -> bool:
     return tensor.is_cuda
 
 
-def _tensor(output: OutputMemory) -> torch.Tensor:
+def _tensor(output: CapturedOutput) -> torch.Tensor:
     size = output.bytes
     segments: list[dict[str, int]] = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
     if not any(
@@ -402,8 +407,7 @@ def _tensor(output: OutputMemory) -> torch.Tensor:
     ):
         raise DriverError("an output of the calls in the graph lies in memory that torch does not hold")
     memory = bytes_at(output.address, size)
-    found = memory.view(output.dtype).as_strided(output.shape, output.strides)
-    return found.conj() if output.is_conjugate else found
+    return with_bits(memory.view(output.dtype).as_strided(output.shape, output.strides), output.bits)
 
 
 def _captured_graph(stream: int | None) -> ctypes.c_void_p:

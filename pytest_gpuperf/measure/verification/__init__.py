@@ -23,8 +23,8 @@ does not contain. All else is a doubt, since honest code may behave so: a cache 
 other weights, and streams overlap in a series of calls. Doubts are kept with the time, and the test is warned
 of them. `gpuperf_verify = strict` refuses for doubts, too; with `off` nothing here runs.
 
-If outputs cannot be compared, such as random ones, the reason is kept (`Verification.not_verified`); that is
-no doubt. A verification may take `reexecution.MOST_SECONDS`; slow calls are run again less often.
+If outputs cannot be compared, such as random ones, the reason is kept (`Verification.not_verified`); only
+`strict` takes that for a doubt. After `reexecution.MOST_SECONDS`, calls are run again less often.
 
 The callable runs in this process and may know all of this. So the calls that run again and the other values
 are chosen by the system's random numbers, the reference runs after the callable, and clocks are those from

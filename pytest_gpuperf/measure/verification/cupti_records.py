@@ -30,9 +30,8 @@ from pytest_gpuperf.measure.cupti.activity import (
     wait_for_threads,
 )
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
-from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.batch import ColdBatch, HotBatch
-from pytest_gpuperf.measure.timing.graph import NotCapturableError, OutOfMemoryError, block_gpu
+from pytest_gpuperf.measure.timing.batch import ColdBatch, device_lag_us, in_short_graph_us
+from pytest_gpuperf.measure.timing.graph import block_gpu
 from pytest_gpuperf.records import SingleCall, Timing, Verification
 
 if TYPE_CHECKING:
@@ -53,10 +52,7 @@ operators on an H200, hot and cold)."""
 LEAST_DIFFERENCE_US = 2.0
 MOST_GAP_US = 2.0
 """More than the gap between two kernels of a graph, also on two streams."""
-FEW_CALLS = 10
-"""Calls of a graph that is too short for the gaps of a long one."""
 LAGS = 3
-LAG_CALLS = 20
 MOST_LAG_US = 50.0
 """Time of the host between the end of one stream and of the device, if nothing else runs."""
 
@@ -184,20 +180,6 @@ def contained(batch: Batch, timing: Timing, mode: str) -> Timing:
     return _doubted(timing, doubt)
 
 
-def in_short_graph_us(batch: Batch) -> float:
-    """Return the microseconds of a call in a graph of a few; infinite if there can be no other graph of it.
-
-    It may fail where the first did not: of outputs on two devices, torch had memory for the first one only.
-    In a long graph, gaps between streams that wait for each other grow: from 1 µs a call in one of 10 to 8 µs
-    in one of 1,000, on an H100.
-    """
-    try:
-        few = HotBatch(batch.fn, FEW_CALLS)
-    except (NotCapturableError, OutOfMemoryError):
-        return inf
-    return min(few.run().time_us for _ in range(2))  # the first replay uploads the graph
-
-
 def _doubted(timing: Timing, doubt: str) -> Timing:
     return replace(timing, verification=Verification(doubts=(doubt,))) if doubt else timing
 
@@ -276,24 +258,7 @@ def audit_of(activities: Sequence[Activity], calls: int, *, between: int = 0) ->
 
 def lagging(fn: Callable[[], Any]) -> str:
     """Say for how long the device works on after the current stream; empty if it does not."""
-    lag_us = min(_lag_us(fn) for _ in range(LAGS))
+    lag_us = min(device_lag_us(fn) for _ in range(LAGS))
     if lag_us <= MOST_LAG_US:
         return ""
     return f"the GPU worked for {lag_us:.0f} us more when the current stream had finished its calls"
-
-
-def _lag_us(fn: Callable[[], Any]) -> float:
-    """Return the time for which the device works on when the current stream has finished some calls.
-
-    This shows work on other streams if it takes longer than that on the current one.
-    """
-    stream, done = originals.current_stream(), originals.event()
-    originals.synchronize()
-    for _ in range(LAG_CALLS):
-        fn()
-    originals.record(done, stream)
-    while not originals.has_passed(done):
-        pass
-    begin = originals.now()
-    originals.synchronize()
-    return 1e6 * (originals.now() - begin)

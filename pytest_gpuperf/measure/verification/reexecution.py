@@ -22,7 +22,13 @@ from pytest_gpuperf.measure.correctness.comparison import ReferenceWithCheck, To
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.memory import copy, fill, holds, poisoned_memory, same_bits, zero
 from pytest_gpuperf.measure.device.originals import finish
-from pytest_gpuperf.measure.reachable_tensors import copies, on_gpu, refuse_little_memory, tensors_of
+from pytest_gpuperf.measure.reachable_tensors import (
+    argument_of,
+    copies,
+    on_gpu,
+    refuse_little_memory,
+    tensors_of,
+)
 from pytest_gpuperf.measure.verification.perturbed_inputs import Values, is_expanded
 from pytest_gpuperf.records import Verification
 from pytest_gpuperf.records.call import Call, Reference
@@ -47,7 +53,7 @@ SLOW_REFERENCE_S = 0.3
 """Wall time of one comparison after which there is no second one."""
 REPEATS = 4
 """Further plain calls if one of several was wrong: a callable may leave its work out by chance."""
-MOST_UNSEEN = 1.5
+MOST_UNSEEN = 1.3
 """Largest honest ratio; the largest in public data was 1.22."""
 LEAST_EXTRA_US = 2.0
 """Extra time on unseen values that is no noise of events."""
@@ -87,6 +93,7 @@ class Replay:
         self._written: Outputs = {}
         self._unwritten: Outputs = {}
         """Marks the elements that a plain call does not write."""
+        self._forms: dict[str, tuple[bool, torch.dtype]] = {}
         self._values: Values | None = None
         self.found = Verification()
 
@@ -172,9 +179,18 @@ class Replay:
                 self._poison(rerun)
 
         rerun.run(before)
-        outputs = {name: copy(tensor) for name, tensor in self._outputs(rerun.value).items()}
+        found = self._outputs(rerun.value)
+        self._forms = self._forms or {name: self._form(one) for name, one in found.items()}
+        outputs = {name: copy(tensor) for name, tensor in found.items()}
         leave_out(self._unwritten, outputs)
         return outputs
+
+    def _form(self, output: torch.Tensor) -> tuple[bool, torch.dtype]:
+        """Return True for an output whose elements are elsewhere, with its type."""
+        own = {one.untyped_storage().data_ptr() for one in self._values_or_fail().tensors.values()}
+        own -= {one.untyped_storage().data_ptr() for one in self._written.values()}
+        is_view = output.untyped_storage().data_ptr() in own or is_expanded(output)
+        return is_view or output.is_conj() or output.is_neg(), output.dtype
 
     def _again_on_others(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool) -> list[Outputs]:
         """Return the outputs on other values; none, and a doubt, if only the reference takes these values."""
@@ -212,7 +228,7 @@ class Replay:
         if mutates is True:
             return tensors
         named = {f"argument {key}" for key in mutates or ()}
-        return {name: one for name, one in tensors.items() if name.partition("[")[0] in named}
+        return {name: one for name, one in tensors.items() if argument_of(name) in named}
 
     def _judge_present(self, reruns: Sequence[Rerun], got: list[Outputs]) -> None:
         """Compare with the reference on the values that the timed calls had."""
@@ -346,7 +362,16 @@ class Replay:
 
     def _reference_for(self, *outputs: Outputs) -> Outputs:
         """Return copies of the reference's outputs: it may return a gradient, which is restored later."""
-        return {name: copy(one) for name, one in matched(self._refer(), *outputs).items()}
+        found = matched(self._refer(), *outputs)
+        # A reference may be more precise than its arguments, and an output not less than both.
+        kept = [one.dtype for one in self._values_or_fail().tensors.values() if one.is_floating_point()]
+        for name in () if self.found.doubts else found.keys() & self._forms.keys():
+            (is_view, dtype), (view_expected, wide) = self._forms[name], self._form(found[name])
+            if is_view and not view_expected:
+                self._doubt(f"{name} is a view, and that of the reference is not: return what was computed")
+            elif dtype.is_floating_point and dtype.itemsize < wide.itemsize and wide in kept:
+                self._doubt(f"{name} is {dtype}, and that of the reference {wide}: give expected= its type")
+        return {name: copy(one) for name, one in found.items()}
 
     def _plain_call(
         self, write: Callable[[], None], memory: AbstractContextManager[None] | None = None
@@ -443,10 +468,8 @@ def alike(outputs: Sequence[Outputs]) -> list[list[int]]:
     """Group the positions of outputs that are the same in every bit."""
     groups: list[list[int]] = []
     for at, one in enumerate(outputs):
-        for group in groups:
-            if _same(one, outputs[group[0]]):
-                group.append(at)
-                break
+        if of_same := [group for group in groups if _same(one, outputs[group[0]])]:
+            of_same[0].append(at)
         else:
             groups.append([at])
     return groups

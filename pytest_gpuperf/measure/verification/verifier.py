@@ -1,7 +1,4 @@
-"""Verify one timing: its records, the state of the process, and its calls once more.
-
-Single calls of a batch run again with the instrument that timed them.
-"""
+"""Verify one timing: records, state, and single calls once more, by the instrument that timed them."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.reachable_tensors import Before, CallElsewhere
     from pytest_gpuperf.measure.timing.batch import Batch
-    from pytest_gpuperf.records import Timing, Verification
+    from pytest_gpuperf.records import Timing, TimingSource, Verification
     from pytest_gpuperf.records.call import Call
 
     Clock: TypeAlias = Callable[[Callable[[], Any]], tuple[float, Any]]
@@ -144,19 +141,27 @@ def by_records(call: Callable[[], Any]) -> tuple[float, Any]:
     return sum(busy_us(counted(by_call(activities, marks)))), value
 
 
-def reruns_of(batch: Batch) -> list[Rerun]:
+def reruns_of(batch: Batch, source: TimingSource = "events") -> list[Rerun]:
     """Return some of the calls that were timed, to be run one by one on other values.
 
     Those at other places come early: a slow verification leaves the last ones out, and each has only one.
+
+    Args:
+        batch: The calls.
+        source: What timed them. A callable may see that CUPTI records it.
 
     Raises:
         GpuperfError: Single calls of this batch cannot be run.
     """
     others = batch.places.calls[1:] if batch.places else []
-    elsewhere = [Rerun(one, by_events(), one) for one in _chance.sample(others, len(others))[:RERUN_CALLS]]
+
+    def again(call: Callable[[], Any], place: CallElsewhere | None = None) -> Rerun:
+        return Rerun(call, by_records if source == "cupti" else by_events(), place)
+
+    elsewhere = [again(one, one) for one in _chance.sample(others, len(others))[:RERUN_CALLS]]
     if isinstance(batch, (HotBatch, ColdBatch)):
         last, *rest = _of_graph(batch)
-        return [last, *elsewhere, *rest, *[Rerun(batch.fn, by_events())] * PLAIN_CALLS]
+        return [last, *elsewhere, *rest, *[again(batch.fn)] * PLAIN_CALLS]
     if isinstance(batch, QueuedBatch):
         queued = [Rerun(batch.fn, by_events(max(batch.block_us / batch.calls, _BLOCK_US)))] * LIVE_CALLS
         return [queued[0], *elsewhere, *queued[1:]]
@@ -231,35 +236,39 @@ class Verifier:
             UncontainedError: The time does not contain all work of a call.
             GpuperfError: Calls launch at another time, or functions of a library were replaced.
         """
+        self._refuse_patches()
+        changed = self._before.changed_argument()
         timing = contained(batch, timing, mode)
-        found = self.replay(lambda: reruns_of(batch))
+        found = self.replay(lambda: reruns_of(batch, timing.source), changed)
         doubts = (*(timing.verification.doubts if timing.verification else ()), *found.doubts)
         most_us = MOST_SINGLE * timing.time_us + SINGLE_EXTRA_US
         # A blocking launch ends before the next one: events have the host's time between them.
-        by_host = timing.mode == "host" or originals.LAUNCHES_BLOCK
-        if not by_host and found.single_us > most_us:
+        if not originals.LAUNCHES_BLOCK and found.single_us > most_us:
             # A kernel can see from the GPU's clock that another one has just ended, and a callable from the
             # stack who calls it, and leave its work out.
             doubts += (
                 f"a call by itself takes {found.single_us:.4g} µs, and one of many {timing.time_us:.4g} µs; "
                 "let every call do all of its work",
             )
+        if self._strict and not (doubts or found.refused or found.other_values):
+            doubts = (f"nothing shows that timed calls did their work: {found.not_verified}",)
         if self._strict and doubts and not found.refused:
             found = replace(found, refused=f"{REFUSED}{doubts[0]}")
         self._refuse_patches()
         return replace(timing, verification=replace(found, doubts=doubts))
 
-    def replay(self, reruns: Callable[[], Sequence[Rerun]]) -> Verification:
+    def replay(self, reruns: Callable[[], Sequence[Rerun]], changed: str = "") -> Verification:
         """Look for changes that the callable has made, and run some of the timed calls again.
 
         Args:
             reruns: Returns the calls.
+            changed: An argument that was found changed, while single calls had not run yet.
         """
         begin = originals.now()
         one = Replay(self._call, self._before)
         why = refused = ""
         try:
-            if changed := self._before.changed_argument():
+            if changed := changed or self._before.changed_argument():
                 raise RefusedError(
                     f"{changed} was changed while it was timed; expected its values as before; next "
                     "step: if the callable is meant to write to it, name it in mutates="
