@@ -33,7 +33,7 @@ def tab(browser: Browser, heard: list[str]) -> Callable[..., Page]:
     """A tab for all tests with the same options: a new one costs a second of CPU time."""
 
     @cache
-    def opened_once(**options: bool) -> Page:
+    def opened_once(**options: Any) -> Page:
         page = browser.new_page(**options)
         page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: heard.append(str(error)))
@@ -49,7 +49,7 @@ def opened(tab: Callable[..., Page], heard: list[str]) -> Iterator[Callable[...,
     own: list[str] = []
 
     def open_page(
-        path: Path, fragment: str = "", width: int = 1280, color_scheme: Any = "null", **options: bool
+        path: Path, fragment: str = "", width: int = 1280, color_scheme: Any = "null", **options: Any
     ) -> Page:
         page = tab(**options)
         page.goto("about:blank")  # else another fragment of the same file would load nothing
