@@ -93,7 +93,7 @@ class Replay:
         self._written: Outputs = {}
         self._unwritten: Outputs = {}
         """Marks the elements that a plain call does not write."""
-        self._forms: dict[str, tuple[bool, torch.dtype]] = {}
+        self._views = False
         self._values: Values | None = None
         self.found = Verification()
 
@@ -180,17 +180,16 @@ class Replay:
 
         rerun.run(before)
         found = self._outputs(rerun.value)
-        self._forms = self._forms or {name: self._form(one) for name, one in found.items()}
+        self._views = self._views or self._are_views(found)
         outputs = {name: copy(tensor) for name, tensor in found.items()}
         leave_out(self._unwritten, outputs)
         return outputs
 
-    def _form(self, output: torch.Tensor) -> tuple[bool, torch.dtype]:
-        """Return True for an output whose elements are elsewhere, with its type."""
+    def _are_views(self, outputs: Outputs) -> bool:
+        """Return True if all outputs lie in the memory of arguments that the callable may not write to."""
         own = {one.untyped_storage().data_ptr() for one in self._values_or_fail().tensors.values()}
         own -= {one.untyped_storage().data_ptr() for one in self._written.values()}
-        is_view = output.untyped_storage().data_ptr() in own or is_expanded(output)
-        return is_view or output.is_conj() or output.is_neg(), output.dtype
+        return bool(outputs) and own.issuperset(one.untyped_storage().data_ptr() for one in outputs.values())
 
     def _again_on_others(self, rerun: Rerun, write: Callable[[], None], *, poisons: bool) -> list[Outputs]:
         """Return the outputs on other values; none, and a doubt, if only the reference takes these values."""
@@ -363,14 +362,8 @@ class Replay:
     def _reference_for(self, *outputs: Outputs) -> Outputs:
         """Return copies of the reference's outputs: it may return a gradient, which is restored later."""
         found = matched(self._refer(), *outputs)
-        # A reference may be more precise than its arguments, and an output not less than both.
-        kept = [one.dtype for one in self._values_or_fail().tensors.values() if one.is_floating_point()]
-        for name in () if self.found.doubts else found.keys() & self._forms.keys():
-            (is_view, dtype), (view_expected, wide) = self._forms[name], self._form(found[name])
-            if is_view and not view_expected:
-                self._doubt(f"{name} is a view, and that of the reference is not: return what was computed")
-            elif dtype.is_floating_point and dtype.itemsize < wide.itemsize and wide in kept:
-                self._doubt(f"{name} is {dtype}, and that of the reference {wide}: give expected= its type")
+        if self._views and not self.found.doubts and not self._are_views(found):
+            self._doubt("all outputs are views of arguments, and those of the reference are not")
         return {name: copy(one) for name, one in found.items()}
 
     def _plain_call(
