@@ -16,44 +16,37 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
+HEARD: list[str] = []
+"""Requests of pages, and what they write to the console."""
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with chromium() as started:
         yield started
 
 
-@pytest.fixture(scope="session")
-def heard() -> list[str]:
-    """Requests of pages, and what they write to the console."""
-    return []
-
-
-@pytest.fixture(scope="session")
-def tab(browser: Browser, heard: list[str]) -> Callable[..., Page]:
-    """A tab for all tests with the same options: a new one costs a second of CPU time."""
-
-    @cache
-    def opened_once(**options: Any) -> Page:
-        page = browser.new_page(**options)
-        page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: heard.append(str(error)))
-        page.on("request", lambda request: heard.append(request.url))
-        return page
-
-    return opened_once
+@cache
+def tab(browser: Browser, **options: Any) -> Page:
+    """Return a tab for all tests with the same options: a new one costs a second of CPU time."""
+    page = browser.new_page(**options)
+    page.on("console", lambda message: HEARD.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: HEARD.append(str(error)))
+    page.on("request", lambda request: HEARD.append(request.url))
+    return page
 
 
 @pytest.fixture
-def opened(tab: Callable[..., Page], heard: list[str]) -> Iterator[Callable[..., Page]]:
+def opened(browser: Browser) -> Iterator[Callable[..., Page]]:
     """Open a file; the test fails if the page writes to the console, or asks for anything but itself."""
     own: list[str] = []
 
     def open_page(
         path: Path, fragment: str = "", width: int = 1280, color_scheme: Any = "null", **options: Any
     ) -> Page:
-        page = tab(**options)
+        page = tab(browser, **options)
         page.goto("about:blank")  # else another fragment of the same file would load nothing
-        del heard[len(own) :]
+        del HEARD[len(own) :]
         page.emulate_media(media="null", color_scheme=color_scheme)
         page.set_viewport_size({"width": width, "height": 800})
         own.append(path.as_uri())
@@ -61,4 +54,4 @@ def opened(tab: Callable[..., Page], heard: list[str]) -> Iterator[Callable[...,
         return page
 
     yield open_page
-    assert heard == own
+    assert own == HEARD
