@@ -315,3 +315,53 @@ def keyword_arguments(device: torch.device) -> Honest:
 def dataclass_argument(device: torch.device) -> Honest:
     args = (Pair(matrix(device), matrix(device)),)
     return Honest(lambda pair: pair.y + pair.lse, args, lambda pair: torch.add(pair.lse, pair.y))
+
+
+@honest("containers")
+def written_dataclass_argument(device: torch.device) -> Honest:
+    """Write into a field of an argument, as into the cache of keys of a decoder."""
+
+    def call(pair: Pair, x: torch.Tensor) -> torch.Tensor:
+        pair.y[3] = x
+        return pair.y.sum(0)
+
+    args = (Pair(matrix(device), matrix(device)), matrix(device)[0])
+    return close(call, args, lambda pair, x: pair.y.sum(0) - pair.y[3] + x, mutates=(0,))
+
+
+@honest("containers")
+def replaced_state(device: torch.device) -> Honest:
+    """Replace the state that the call reads, as a recurrent cell does."""
+    cell = torch.nn.GRUCell(64, 64).to(device)
+    state = [matrix(device, 16, 64)]
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def call(x: torch.Tensor) -> torch.Tensor:
+        state[0] = cell(x, state[0])
+        return state[0]
+
+    return Honest(call, (matrix(device, 16, 64),))
+
+
+def _complex_view(name: str, fn: Callable[[torch.Tensor], torch.Tensor], view: bool) -> None:
+    """Add a callable of views that conjugate or negate: its argument is one, or its output."""
+
+    def make(device: torch.device) -> Honest:
+        x = torch.complex(matrix(device), matrix(device))
+        return Honest(fn, ((x.mH if name.startswith("conj") else x.conj().imag) if view else x,))
+
+    add("views", name, make)
+
+
+_complex_view("conjugate_argument", lambda x: x * (1 + 2j), view=True)
+_complex_view("negative_argument", lambda x: x * 3, view=True)
+_complex_view("lazy_conjugate_output", lambda x: (x * 2).conj(), view=False)
+_complex_view("lazy_negative_output", lambda x: (x * 2).conj().imag, view=False)
+
+
+@honest("views")
+def negative_buffers_in_turn(device: torch.device) -> Honest:
+    """Write into two buffers in turn, and return a view that negates."""
+    x, calls = torch.complex(matrix(device), matrix(device)), count()
+    buffers = [x.clone(), x.clone()]
+    return Honest(lambda x: torch.mul(x, 2, out=buffers[next(calls) % 2]).conj().imag, (x,))
