@@ -335,7 +335,7 @@ def replaced_state(device: torch.device) -> Honest:
     cell = torch.nn.GRUCell(64, 64).to(device)
     state = [matrix(device, 16, 64)]
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
+    @torch.no_grad()
     def call(x: torch.Tensor) -> torch.Tensor:
         state[0] = cell(x, state[0])
         return state[0]
