@@ -29,8 +29,6 @@ COMPILERS = Path(__file__).parents[1] / "compat" / "compiler_names.py"
 """The file that knows what compilers do at a first launch."""
 CUDA_ERROR_NOT_INITIALIZED = 3
 """Its name in `cuda.h`, with which a test compares it; `driver.py` is not imported, as is said above."""
-SHARED: dict[str, object] = {}
-"""Modules that this process has loaded from outside the checkout: its forks need not look for their files."""
 LONGEST = 65536
 """Maximum length of a message, in bytes."""
 
@@ -78,8 +76,6 @@ def of_one_side(checkout: str) -> str:
         folder, file = os.path.split(path)
         place = real_path(path) if Path(path).is_symlink() else os.path.join(real_path(folder), file)  # noqa: PTH118
         below = place[len(checkout) :] if folder and place.startswith(checkout + os.sep) else ""
-        if not below:
-            SHARED[name] = module
         # This program is in the checkout of this package; a fork runs another one. Environments are shared.
         if below and name != "__main__" and "/site-packages/" not in below and f"{os.sep}." not in below:
             return f"{name} is a module of the checkout"
@@ -160,7 +156,7 @@ def become(order: str, channel: int, log: int) -> None:
     os.environ.update(asked["environment"])
     program, *sys.argv[1:] = asked["command"]
     sys.argv[0] = program
-    runpy.run_path(program, {"shared": SHARED}, run_name="__main__")
+    runpy.run_path(program, run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlparse
 from pytest_gpuperf.errors import GpuperfError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from importlib.metadata import Distribution
 
     from pytest_gpuperf.against.messages import SidePlan
@@ -56,10 +56,9 @@ class Modules:
     Args:
         plan: The plan of the side.
         opened: Files that this process has opened, which may grow.
-        shared: Modules of the server that has forked this process, from outside the checkout.
     """
 
-    def __init__(self, plan: SidePlan, opened: set[str], shared: Mapping[str, object]) -> None:
+    def __init__(self, plan: SidePlan, opened: set[str]) -> None:
         self._plan = plan
         self._own = tuple(os.path.realpath(place) for place in (plan.folder, plan.built) if place)
         self._other = os.path.realpath(plan.other)
@@ -74,7 +73,6 @@ class Modules:
         top = [one for place in ("*", "src/*", "python/*") for one in tree.glob(f"{place}/__init__.py")]
         # This package measures, wherever it is.
         self._packages = {one.parent.name for one in top} - {PACKAGE}
-        self._shared = shared if self._packages.isdisjoint(shared) else {}
 
     def check(self) -> None:
         """Check the modules and files that are new since the last time.
@@ -95,11 +93,7 @@ class Modules:
 
     def _new(self) -> Iterator[tuple[str, str]]:
         """Return the loaded files, with their real paths; each path once."""
-        found = [
-            *_modules(self._shared),
-            *_native(),
-            *((f"file {Path(one).name}", one) for one in self._opened.copy()),
-        ]
+        found = [*_modules(), *_native(), *((f"file {Path(one).name}", one) for one in self._opened.copy())]
         for what, path in found:
             if path not in self._seen:
                 self._seen.add(path)
@@ -176,10 +170,8 @@ def project_names(tree: Path) -> frozenset[str]:
     return frozenset(map(_plain, found))
 
 
-def _modules(shared: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    # To look into thousands of modules would copy their memory, which a fork has in common with its server.
-    new = [(name, module) for name, module in sys.modules.items() if shared.get(name) is not module]
-    for name, module in sorted(new):
+def _modules() -> Iterator[tuple[str, str]]:
+    for name, module in sorted(sys.modules.items()):
         # `getattr` would make some modules import others. `torch.ops` has a path that is none.
         file = getattr(module, "__dict__", {}).get("__file__")
         is_own = name.partition(".")[0] in (PACKAGE, "__main__", "__mp_main__")

@@ -98,8 +98,7 @@ class Conversation:
     def __init__(self, plan: SidePlan, parent: Connection) -> None:
         self.plan = plan
         self._parent = parent
-        program = vars(sys.modules["__main__"])
-        self._modules = Modules(plan, program.get("opened", set()), program.get("shared", {}))
+        self._modules = Modules(plan, getattr(sys.modules["__main__"], "opened", set()))
         self._broken: dict[str, str] = {}
         self._failure = ""
         self._misplaced = ""
