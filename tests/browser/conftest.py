@@ -40,13 +40,15 @@ def tab(browser: Browser, **options: Any) -> Page:
 def opened(browser: Browser) -> Iterator[Callable[..., Page]]:
     """Open a file; the test fails if the page writes to the console, or asks for anything but itself."""
     own: list[str] = []
+    HEARD.clear()
 
     def open_page(
         path: Path, fragment: str = "", width: int = 1280, color_scheme: Any = "null", **options: Any
     ) -> Page:
+        assert own == HEARD
         page = tab(browser, **options)
         page.goto("about:blank")  # else another fragment of the same file would load nothing
-        del HEARD[len(own) :]
+        HEARD[:] = own
         page.emulate_media(media="null", color_scheme=color_scheme)
         page.set_viewport_size({"width": width, "height": 800})
         own.append(path.as_uri())
