@@ -25,7 +25,7 @@ from pytest_gpuperf.measure.cupti.libcupti import detach
 from pytest_gpuperf.measure.device.driver import STAMP
 from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.timing.batch_preparation import prepare, waits_for_gpu
-from pytest_gpuperf.measure.timing.graph import block_gpu, capture
+from pytest_gpuperf.measure.timing.graph import capture, hold_gpu
 from pytest_gpuperf.measure.timing.sm_clock import Stamps
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def rounds(fn: Call, timing: Timing) -> list[Round]:
     prepared = prepare(fn, timing.mode, flush_bytes=0, stamps=stamps)
     calls = max(1, min(MOST_CALLS, round(BLOCK_US / timing.time_us)))
     launches_us = ENQUEUE_US * sum(stream.launches for stream in _streams(timing))
-    queue = partial(block_gpu, min(max(ENQUEUE_US, launches_us) * calls, 50_000))
+    queue = partial(hold_gpu, min(max(ENQUEUE_US, launches_us) * calls, 50_000))
     lead = partial(_lead, fn, calls, HELD_BACK_LEAD_S if timing.held_back else LEAD_S)
     lead()
     span = _Span.of(fn, timing, calls, queue, stamps)

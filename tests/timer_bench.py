@@ -12,7 +12,7 @@ from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.timing import timer
 from pytest_gpuperf.measure.timing.batch import Batch, Block, GpuWork
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
-from pytest_gpuperf.measure.timing.sm_clock import Warmed
+from pytest_gpuperf.measure.timing.sm_clock import WarmUpResult
 from pytest_gpuperf.records import StreamWork, WarmUp
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Bench:
         monkeypatch.setattr(timer, "detach", self._detach)
         self.warmed: Sequence[Block] = ()
         """Blocks that the warm-up has measured."""
-        monkeypatch.setattr(Batch, "warm_up", lambda _: Warmed(WARM_UP, tuple(self.warmed)))
+        monkeypatch.setattr(Batch, "warm_up", lambda _: WarmUpResult(WARM_UP, tuple(self.warmed)))
         self.detached = 0
 
     def _detach(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from pytest_gpuperf.measure.reachable_tensors import Before
+from pytest_gpuperf.measure.reachable_tensors import StateSnapshot
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records.call import Call, Reference
 
@@ -46,7 +46,7 @@ def verify(call: Call, calls: Any = None, between: Callable[[], object] = lambda
         calls: Its timed calls.
         between: Runs between what is noted before the timing and the verification.
     """
-    before = Before(call)
+    before = StateSnapshot(call)
     verifier = Verifier(call, before)
     between()
     found = verifier.replay((Calls(call) if calls is None else calls).reruns)

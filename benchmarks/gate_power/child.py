@@ -20,7 +20,7 @@ from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.environment import environment
 from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.device.originals import elapsed_us, event, record
-from pytest_gpuperf.measure.timing.graph import block_gpu
+from pytest_gpuperf.measure.timing.graph import hold_gpu
 from pytest_gpuperf.measure.timing.timer import Timer
 from pytest_gpuperf.records.timing import KnownTime
 from pytest_gpuperf.statistics.clock_model import ClockModel
@@ -136,7 +136,7 @@ def _known(models: dict[str, ClockModel], kernel: str) -> KnownTime | None:
 def _launches(call: Call) -> list[float]:
     """Return microseconds of single launches, by event pairs."""
     pairs = [(event(), event()) for _ in range(LAUNCHES)]
-    block_gpu(LAUNCHES_BLOCKED_US)
+    hold_gpu(LAUNCHES_BLOCKED_US)
     for start, end in pairs:
         record(start)
         call()

@@ -24,7 +24,7 @@ from pytest_gpuperf.measure.device.conditions import Nvml
 from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.first_calls import CodeReader
-from pytest_gpuperf.measure.timing.graph import block_gpu
+from pytest_gpuperf.measure.timing.graph import hold_gpu
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
 from pytest_gpuperf.measure.timing.timer import Timer
 from pytest_gpuperf.measure.verification.cupti_records import MOST_BLOCK_US, audit_of
@@ -127,7 +127,7 @@ class Bench:
     def _recorded(self, call: Call, enqueue_us: float, *, flushes: bool) -> tuple[float, float]:
         """Record single calls with their copies from and to the host: a graph's time has them, too."""
         with recorded() as activities:
-            block_gpu(min(100 + 2 * enqueue_us * REFERENCE_CALLS, MOST_BLOCK_US))
+            hold_gpu(min(100 + 2 * enqueue_us * REFERENCE_CALLS, MOST_BLOCK_US))
             for _ in range(REFERENCE_CALLS):
                 if flushes:
                     self._flush()

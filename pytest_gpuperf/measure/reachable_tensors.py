@@ -159,7 +159,7 @@ _OTHERS = ("_pytest", "pytest", "pytest_gpuperf", "torch", "triton", "numpy", "b
 """Packages whose functions hold no tensors of a callable by the names in their code."""
 
 
-class Before:
+class StateSnapshot:
     """Tensors that a timing may write, with their values from before.
 
     These are the arguments that a checked callable may write to, gradients, and what one plain call shows:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.device.visible_gpus import VisibleGpu
     from pytest_gpuperf.plugin.late_reports import Reports
-    from pytest_gpuperf.plugin.xdist_scheduler import InOrder
+    from pytest_gpuperf.plugin.xdist_scheduler import OrderedScheduler
     from pytest_gpuperf.session.run_report import RunReport
     from pytest_gpuperf.session.worker_messages import Message
     from pytest_gpuperf.settings.settings import Settings
@@ -160,12 +160,12 @@ class Controller:
         return Path(self._folder.name, f"{node.gateway.id}.txt")
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> InOrder:
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> OrderedScheduler:
         """Return the scheduler."""
-        from pytest_gpuperf.plugin.xdist_scheduler import InOrder
+        from pytest_gpuperf.plugin.xdist_scheduler import OrderedScheduler
 
         passes = self._settings.counters == "ncu" or self._settings.sanitize != "off"
-        return InOrder(config, log, self._begun, self._orders.spread, _place, shares=not passes)
+        return OrderedScheduler(config, log, self._begun, self._orders.spread, _place, shares=not passes)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:

@@ -13,7 +13,7 @@ from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.measure.counters.metric_name_check import check_names
 from pytest_gpuperf.plugin.internal_errors import COLLECTED, OwnErrors, is_of_measuring, register
 from pytest_gpuperf.plugin.late_reports import LateReport, Reports, invocation_of, properties, stop_timers
-from pytest_gpuperf.session import start
+from pytest_gpuperf.session import start_runner
 from pytest_gpuperf.session.expected_durations import load_durations
 from pytest_gpuperf.session.load_balancing import spread
 from pytest_gpuperf.session.lost_baselines import known_name, orphans, shifted
@@ -70,7 +70,7 @@ def _warn(item: pytest.Item, text: str) -> None:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
 
 
-def _keep(config: pytest.Config, items: list[pytest.Item], names: Container[str]) -> None:
+def _deselect_others(config: pytest.Config, items: list[pytest.Item], names: Container[str]) -> None:
     """Deselect all other tests."""
     dropped = [item for item in items if name_of(item) not in names]
     items[:] = [item for item in items if name_of(item) in names]
@@ -106,7 +106,7 @@ class Hooks:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Read markers and baselines before anything is measured; a mistake in them ends the run here."""
+        """Read markers and baselines before anything is measured; `register` lets a mistake end the run."""
         measuring = [item for item in items if "gpuperf" in getattr(item, "fixturenames", ())]
         for item in measuring:
             item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path)
@@ -114,7 +114,7 @@ class Hooks:
         if not measuring:
             self._keep_shard(config, items)
             return
-        runner = self._start(measuring)
+        runner = self._make_runner(measuring)
         self._runner = config.stash[RUNNER] = runner
         register(config, runner, "gpuperf-runner")
         if self._reports is not None:
@@ -127,7 +127,7 @@ class Hooks:
                 if others and report.judge.guards(item.nodeid):
                     item.stash[STATE] = ItemState(item.nodeid, Marker(), item.path, plain=True)
         if runner.only is not None:
-            _keep(config, items, runner.only)
+            _deselect_others(config, items, runner.only)
         self._keep_shard(config, items)
         for item in items:
             if report is not None and STATE in item.stash:
@@ -146,7 +146,7 @@ class Hooks:
         if report is not None:
             durations = load_durations(report.judge.expected.store, report.judge.environment.gpu.slug)
         parts = spread([name_of(item) for item in items], durations, {}, [""] * count)
-        _keep(config, items, frozenset(parts[number]))
+        _deselect_others(config, items, frozenset(parts[number]))
 
     def _read_other_markers(self, items: list[pytest.Item]) -> None:
         """Refuse mistakes in markers of tests that do not measure, and warn of markers without an effect."""
@@ -162,9 +162,9 @@ class Hooks:
             if idle and not item.stash.get(MARKED, False):
                 _warn(item, WITHOUT_EFFECT)
 
-    def _start(self, measuring: list[pytest.Item]) -> Runner:
+    def _make_runner(self, measuring: list[pytest.Item]) -> Runner:
         news = OwnErrors.of(measuring[0].config).news
-        runner = start(self._settings, news, self._link)
+        runner = start_runner(self._settings, news, self._link)
         if self._link is None and runner.on_gpu and early_options(measuring[0].config) is None:
             news.note(NOT_ISOLATED)
         linked = {path for path in {item.path for item in measuring} if path.resolve() != path}
@@ -211,13 +211,13 @@ class Hooks:
         reporter: Terminal | None = config.pluginmanager.get_plugin("terminalreporter")
         if self._link is not None:
             reporter = RemoteTerminal(self._link)
-        start = Start(own, invocation_of(config, self._settings), reporter)
+        beginning = Start(own, invocation_of(config, self._settings), reporter)
         errors, judge = OwnErrors.of(config), runner.report.judge if runner.report is not None else None
         errors.run(
             "pytest_runtestloop",
             lambda: errors.news.error(*(orphans(config, judge, self._seen) if judge is not None else ())),
             lambda: errors.news.note(*(shifted(config, judge, self._seen) if judge is not None else ())),
-            lambda: runner.begin(states, start),
+            lambda: runner.begin(states, beginning),
             self._tell_facts,
         )
 
@@ -256,12 +256,12 @@ class Hooks:
         if state is None or self._runner is None or self._runner.report is None:
             return (yield)
         if not state.may_run:
-            # The errors of the sanitizer fail it here.
+            # The errors of the sanitizer fail it here: this raises.
             self._conclude(item, state)
         try:
             outcome = yield
         except BaseException as error:
-            self._keep_failed(item, state, error)
+            self._judge_failed(item, state, error)
             if isinstance(error, Exception) and is_of_measuring(error):
                 line = OwnErrors.of(item.config).note("a measurement", error)
                 raise pytest.fail.Exception(f"gpuperf: {line}").with_traceback(error.__traceback__) from None
@@ -279,13 +279,13 @@ class Hooks:
                 raise pytest.xfail.Exception(str(failure.msg)) from None
         else:
             try:
-                self._keep_failed(item, state, raised[-1].value)
+                self._judge_failed(item, state, raised[-1].value)
             except pytest.fail.Exception:
                 raised.clear()
                 raise
         return outcome
 
-    def _keep_failed(self, item: pytest.Item, state: ItemState, error: BaseException) -> None:
+    def _judge_failed(self, item: pytest.Item, state: ItemState, error: BaseException) -> None:
         """Judge the measurements of a test that an exception ended; they may fail one that skips itself."""
         assert self._runner is not None
         assert self._runner.report is not None
@@ -293,7 +293,7 @@ class Hooks:
         if state.measurements and state.nodeid not in self._runner.report.facts.skipped:
             result = self._result(state, type(error).__name__)
             if not result.record.failed:  # but skipped, or as expected: pytest fails the others itself
-                self._show(item, result)
+                self._apply_verdict(item, result)
 
     def _result(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test and keep its result; one that could not be judged keeps its measurements."""
@@ -301,7 +301,7 @@ class Hooks:
         report = self._runner.report
         assert report is not None
         try:
-            result = self._runner.result(state, failure)
+            result = self._runner.judge(state, failure)
         except BaseException:
             findings = (Finding(Status.INVALID, "the test could not be judged"),)
             report.take(TestResult(report.judge.record(state, failure), Status.INVALID, findings))
@@ -317,7 +317,7 @@ class Hooks:
         """
         result = self._result(state)
         if not result.suspects:
-            self._show(item, result)
+            self._apply_verdict(item, result)
             return
         settle = partial(self._settle, item, state, result)
         if not (may_wait and self.late_report.wait(settle)):
@@ -327,11 +327,11 @@ class Hooks:
     def _settle(self, item: pytest.Item, state: ItemState, result: TestResult) -> None:
         assert self._runner is not None
         assert self._runner.report is not None
-        settled = self._runner.settled(state, result)
+        settled = self._runner.settle(state, result)
         self._runner.report.take(settled)
-        self._show(item, settled)
+        self._apply_verdict(item, settled)
 
-    def _show(self, item: pytest.Item, result: TestResult) -> None:
+    def _apply_verdict(self, item: pytest.Item, result: TestResult) -> None:
         item.user_properties.extend(properties(result))
         if result.unfinished is not None:
             return  # it is judged again when all tests have ended

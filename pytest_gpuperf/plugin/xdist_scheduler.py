@@ -20,7 +20,7 @@ AHEAD = 2
 """Tests that a worker knows: it runs one when it knows the next."""
 
 
-class InOrder(LoadScheduling):  # type: ignore[misc]
+class OrderedScheduler(LoadScheduling):  # type: ignore[misc]
     """Sends the tests in order, and blames a lost worker only on a test that it had begun.
 
     A worker that has run all of its tests takes one of the worker that has most left: durations are guesses,

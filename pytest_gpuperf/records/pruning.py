@@ -25,7 +25,7 @@ _REPORT = re.compile(
 _RUN_FILE = re.compile(r"(\.)?(run\.json(\.gz)?|passes-\d+\.msgpack)(?(1)\.[a-z0-9_]{8}\.tmp)")
 
 
-class Old(NamedTuple):
+class ObsoleteFiles(NamedTuple):
     """Files that are not needed any more."""
 
     folder: Path
@@ -49,7 +49,7 @@ class Old(NamedTuple):
                     Path(folder).rmdir()
 
 
-def find_old(state: Path, keep: int) -> list[Old]:
+def find_old(state: Path, keep: int) -> list[ObsoleteFiles]:
     """Return what can be removed, the oldest run first.
 
     Files with other names, links, and folders without the name of a run are somebody else's.
@@ -74,7 +74,7 @@ def find_old(state: Path, keep: int) -> list[Old]:
         for name, some in reports[run].items():
             files += some if is_old or (run not in kept[name] and not _is_unfinished(run)) else []
         if files or (is_old and not any(run.iterdir())):
-            found.append(Old(run, files, is_old))
+            found.append(ObsoleteFiles(run, files, is_old))
     return found[::-1]
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.settings.settings import Settings
 
 
-def start(settings: Settings, news: News, link: Link | None = None) -> Runner:
+def start_runner(settings: Settings, news: News, link: Link | None = None) -> Runner:
     """Choose the way to run by the options and the machine.
 
     Without a GPU and without a recording, kernels can still be compiled; each test that needs a GPU fails.

@@ -206,11 +206,11 @@ class LiveRunner(Runner):
             state.path,
         )
 
-    def result(self, state: ItemState, failure: str = "") -> TestResult:
+    def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test, without a settlement."""
         # A test may import others when it runs.
         self._judge.environment.toolchain.packages.update(launching_packages(sys.modules))
-        settled = self._settler.settled if self._settler is not None else {}
+        settled = self._settler.settlements if self._settler is not None else {}
         for label, measured in state.measurements.items():
             if first := settled.get((state.nodeid, label)):
                 # A test that runs again has its first settlements.
@@ -230,7 +230,7 @@ class LiveRunner(Runner):
             return ()
         return [label for label, one in record.measurements.items() if one.timing and not one.settlement]
 
-    def settled(self, state: ItemState, result: TestResult) -> TestResult:
+    def settle(self, state: ItemState, result: TestResult) -> TestResult:
         """Settle the suspects of a test that holds no memory any more, and judge it again."""
         assert self._settler is not None
         suspects, record = result.suspects, result.record

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.measure.counters.cupti_counters import CuptiCounters
     from pytest_gpuperf.measure.counters.profiling_pass import ProfilingPass
     from pytest_gpuperf.measure.first_calls import CodeReader, FirstCalls
-    from pytest_gpuperf.measure.reachable_tensors import Before
+    from pytest_gpuperf.measure.reachable_tensors import StateSnapshot
     from pytest_gpuperf.measure.timing.timer import Timer
     from pytest_gpuperf.records import (
         AgainstTiming,
@@ -89,7 +89,7 @@ class LiveSource:
         """The selected tests, by node id."""
         self.processes: list[Processes] = []
         """Processes of features, which end with the run."""
-        self._read: tuple[Call, LaunchedCode, Before] | None = None
+        self._read: tuple[Call, LaunchedCode, StateSnapshot] | None = None
         """The call whose code was read last, until it is timed."""
         self._first_calls: dict[tuple[str, str], FirstCalls] = {}
         """Of calls that are not timed yet, by test and label."""
@@ -162,7 +162,7 @@ class LiveSource:
     def _time(
         self, call: Call, known: MeasurementBaseline | None, *, mode: str, bytes: int, flops: int, verify: str
     ) -> Timing:
-        from pytest_gpuperf.measure.reachable_tensors import Before, CallElsewhere
+        from pytest_gpuperf.measure.reachable_tensors import CallElsewhere, StateSnapshot
         from pytest_gpuperf.measure.verification.verifier import Verifier
 
         read, self._read = self._read, None
@@ -172,7 +172,7 @@ class LiveSource:
             self.display.show(f"{call.nodeid}: {text}")
 
         with self.display.shown(f"{call.nodeid}: compiles"), random_numbers_kept():
-            before = before or Before(call)
+            before = before or StateSnapshot(call)
             verifier = Verifier(call, before, self._originals, strict=verify == "strict")
             try:
                 return self._timer.time(
@@ -265,12 +265,12 @@ def fuzz(call: FuzzCall, progress: Callable[[str], None]) -> Fuzzing:
 
 
 @contextmanager
-def restored(call: Call) -> Iterator[Before]:
+def restored(call: Call) -> Iterator[StateSnapshot]:
     """Restore what the calls of the block write, and random numbers."""
-    from pytest_gpuperf.measure.reachable_tensors import Before
+    from pytest_gpuperf.measure.reachable_tensors import StateSnapshot
 
     with random_numbers_kept():
-        before = Before(call)
+        before = StateSnapshot(call)
         try:
             yield before
         finally:

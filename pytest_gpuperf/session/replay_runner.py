@@ -192,7 +192,7 @@ class ReplayRunner(Runner):
             if (test := self._recorded.tests.get(state.nodeid)) is not None:
                 state.sanitized = test.sanitizer
 
-    def result(self, state: ItemState, failure: str = "") -> TestResult:
+    def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge again; only an exception for another reason than the test's values is taken as recorded."""
         if (test := self._recorded.tests.get(state.nodeid)) is not None:
             for label, measurement in state.measurements.items():

@@ -85,7 +85,7 @@ class Start(NamedTuple):
 
 
 class Runner:
-    """One way to run `pytest --gpuperf`: by itself that without a GPU and a recording, which only compiles.
+    """One way to run `pytest --gpuperf`. This class is that without a GPU and a recording: it only compiles.
 
     Args:
         settings: The options.
@@ -127,7 +127,7 @@ class Runner:
             GpuperfError: A pass cannot run here.
         """
 
-    def result(self, state: ItemState, failure: str = "") -> TestResult:
+    def judge(self, state: ItemState, failure: str = "") -> TestResult:
         """Judge a test that has run.
 
         Args:
@@ -137,7 +137,7 @@ class Runner:
         assert self.report is not None
         return self.report.judge.test(state, failure)
 
-    def settled(self, _state: ItemState, result: TestResult) -> TestResult:
+    def settle(self, _state: ItemState, result: TestResult) -> TestResult:
         """Settle the suspects of a test that holds no memory any more, and judge it again, if it can."""
         return result
 

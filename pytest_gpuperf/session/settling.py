@@ -143,7 +143,7 @@ class Settler:
         )
         self._began = time.monotonic()
         self._spent_s = 0.0
-        self.settled: dict[tuple[str, str], Settlement] = {}
+        self.settlements: dict[tuple[str, str], Settlement] = {}
         """The settlements so far, by test and label."""
         self._failed: dict[Commit, str] = {}
         """Why old code cannot be made, such as a build that failed: not tried again for the next suspect."""
@@ -158,7 +158,7 @@ class Settler:
     def notices(self) -> list[str]:
         """What was settled, and other facts that a reader of the results should know."""
         # One for which memory was short is settled again.
-        settled = [one for one in self.settled.values() if self._is_last or not one.lacks_memory]
+        settled = [one for one in self.settlements.values() if self._is_last or not one.lacks_memory]
         if not settled or self._against is not None:
             return self._engine.notices
         hows = Counter(one.how for one in settled).most_common()
@@ -193,12 +193,12 @@ class Settler:
             each_s, setup_s = seconds / len(labels), fmean(self._engine.setups_s or [0.0])
             for label, settlement in found.items():
                 sessions = _runs(known.get(label)) if self._against is None else ()
-                self.settled[state.nodeid, label] = replace(
+                self.settlements[state.nodeid, label] = replace(
                     settlement, sessions=sessions, seconds=round(each_s, 1), setup_s=round(setup_s, 1)
                 )
         measured = dict(state.measurements)
         for label in suspects:
-            measured[label] = replace(measured[label], settlement=self.settled[state.nodeid, label])
+            measured[label] = replace(measured[label], settlement=self.settlements[state.nodeid, label])
         return measured
 
     @contextmanager

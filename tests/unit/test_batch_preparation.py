@@ -13,7 +13,7 @@ from pytest_gpuperf.measure.timing import batch as batch_module
 from pytest_gpuperf.measure.timing import batch_preparation
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, QueuedBatch
 from pytest_gpuperf.measure.timing.batch_preparation import prepare
-from pytest_gpuperf.measure.timing.sm_clock import Warmed
+from pytest_gpuperf.measure.timing.sm_clock import WarmUpResult
 from pytest_gpuperf.records import WarmUp
 from simulated_gpu import SimulatedGpu
 
@@ -239,7 +239,7 @@ def test_prepared_block_and_warm_up_run_the_batch(
 ) -> None:
     found = prepared_(gpu.kernel(50), mode)
     assert found.run().time_us == pytest.approx(50, rel=0.2)
-    warmed = Warmed(WarmUp(seconds=0.2, launches=10, steady=True), ())
+    warmed = WarmUpResult(WarmUp(seconds=0.2, launches=10, steady=True), ())
     known = {(found, 3.0, mode == "host"): warmed}
     monkeypatch.setattr(batch_module, "until_steady", lambda *given, by_host: known.get((*given, by_host)))
     assert found.warm_up() is warmed

@@ -263,7 +263,7 @@ def test_waiting_call_is_found(gpu: SimulatedGpu, *, waits: bool, host_us: float
 def test_blocking_kernel_lasts_as_long_as_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     cycles: list[int] = []
     monkeypatch.setattr(originals, "sleep_on_gpu", cycles.append)
-    graphs.block_gpu(1.5)
+    graphs.hold_gpu(1.5)
     assert cycles == [3000]
 
 

@@ -12,7 +12,7 @@ import torch
 
 from pytest_gpuperf.measure import reachable_tensors
 from pytest_gpuperf.measure.device.memory import fill
-from pytest_gpuperf.measure.reachable_tensors import Before, in_reach
+from pytest_gpuperf.measure.reachable_tensors import StateSnapshot, in_reach
 from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
 from pytest_gpuperf.measure.verification.reexecution import PATTERN
 from pytest_gpuperf.measure.verification.verifier import Verifier
@@ -55,7 +55,7 @@ def test_gradient_is_as_before_each_call_and_after(
     if former is not None:
         x.grad = torch.full_like(x, former)
     call = call_of(backward, x, expected=lambda x: 2 * x.detach() + (former or 0.0))
-    before = Before(call)
+    before = StateSnapshot(call)
     for _ in range(10):
         call()
     found = Verifier(call, before).replay((Captured(x) if graph else Calls(call)).reruns)
@@ -145,7 +145,7 @@ def test_argument_that_a_timing_names_is_restored() -> None:
 
 def test_call_is_not_made_if_it_reaches_only_its_arguments() -> None:
     called: list[int] = []
-    Before(call_of(lambda x: called.append(1), data()))
+    StateSnapshot(call_of(lambda x: called.append(1), data()))
     assert not called
 
 

@@ -41,7 +41,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Block]]:
             )
 
         monkeypatch.setattr(batch, "recorded", recorded)
-        monkeypatch.setattr(batch, "block_gpu", lambda us: None)
+        monkeypatch.setattr(batch, "hold_gpu", lambda us: None)
         monkeypatch.setattr(originals, "synchronize", lambda: None)
         return batch._recorded(lambda: lambda: None, blocks, CALLS, stamps, flushed=flushed)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_gpuperf.measure.timing.batch import Block
-    from pytest_gpuperf.measure.timing.sm_clock import Warmed
+    from pytest_gpuperf.measure.timing.sm_clock import WarmUpResult
     from pytest_gpuperf.records import TimingMode, TimingSource
 
 times = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=60)
@@ -72,7 +72,7 @@ def test_noise_within_a_window_is_steady() -> None:
     assert until_steady(batch, 3.0, batch.clock).warm_up.seconds < 0.5
 
 
-def host_windows(*windows: list[float]) -> Warmed:
+def host_windows(*windows: list[float]) -> WarmUpResult:
     """Warm up by the host's clock with two windows of ten blocks, after two blocks that do not count."""
     times = itertools.chain([9.0, 9.0], *windows, itertools.repeat(1.0))
     batch = Blocks(lambda _: next(times), block_s=0.01001)
@@ -233,7 +233,7 @@ def test_first_timing_measures_the_launch_gap_after_its_blocks(
 
     warm_up = Batch.warm_up
 
-    def counted(call: Batch) -> Warmed:
+    def counted(call: Batch) -> WarmUpResult:
         steps.append("warm-up")
         return warm_up(call)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.memory import holds
-from pytest_gpuperf.measure.reachable_tensors import Before, CallElsewhere
+from pytest_gpuperf.measure.reachable_tensors import CallElsewhere, StateSnapshot
 from pytest_gpuperf.measure.verification import reexecution, verifier
 from pytest_gpuperf.measure.verification.verifier import Rerun, Verifier, by_events
 from pytest_gpuperf.records import Verification
@@ -104,7 +104,7 @@ def test_view_of_an_argument_instead_of_an_output_is_doubted(
 
 @pytest.fixture
 def _no_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifier, "block_gpu", lambda _: None)
+    monkeypatch.setattr(verifier, "hold_gpu", lambda _: None)
     for name in ("event", "record", "synchronize", "elapsed_us"):
         monkeypatch.setattr(originals, name, lambda *_: 10.0)
 
@@ -232,7 +232,7 @@ def test_argument_that_changed_while_timed_is_refused() -> None:
     call = Call("t", "main", torch.square, (x,), reference=Reference(torch.square))
     found = verify(call, between=x.zero_)
     assert found.refused.startswith("the time is refused: argument 0 was changed while it was timed")
-    found = Verifier(call, Before(call)).replay(Calls(call).reruns, "argument 0")
+    found = Verifier(call, StateSnapshot(call)).replay(Calls(call).reruns, "argument 0")
     assert "argument 0 was changed" in found.refused, "restored before the calls ran again"
 
 
@@ -312,7 +312,7 @@ def verified_timing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
 
     def verified(found: Verification, mode: Any = "hot", *, strict: bool = False) -> Timing:
         call = Call("t", "main", torch.square, (data(),))
-        verifier = Verifier(call, Before(call), strict=strict)
+        verifier = Verifier(call, StateSnapshot(call), strict=strict)
         monkeypatch.setattr(verifier, "replay", lambda *_: found)
         return verifier(Blocks(lambda _: 5.0), timing(5.0, mode), mode)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from xdist.remote import Producer
 
-from pytest_gpuperf.plugin.xdist_scheduler import InOrder
+from pytest_gpuperf.plugin.xdist_scheduler import OrderedScheduler
 
 
 class Worker:
@@ -34,10 +34,10 @@ class Worker:
         self.shutting_down = True
 
 
-def scheduler(workers: list[Any], *parts: str, shares: bool = True) -> InOrder:
+def scheduler(workers: list[Any], *parts: str, shares: bool = True) -> OrderedScheduler:
     config: Any = SimpleNamespace(getvalue=lambda _name: ["popen"] * len(workers), getoption=lambda _: None)
     log = Producer("test", enabled=False)
-    some = InOrder(
+    some = OrderedScheduler(
         config, log, (), lambda _: list(map(list, parts)), lambda worker: worker.place, shares=shares
     )
     for worker in workers:

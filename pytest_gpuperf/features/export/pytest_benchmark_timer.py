@@ -61,7 +61,7 @@ class _Clock:
         import torch
 
         from pytest_gpuperf.measure.device import originals
-        from pytest_gpuperf.measure.timing.graph import block_gpu
+        from pytest_gpuperf.measure.timing.graph import hold_gpu
 
         if self._start is None and not torch.cuda.is_available():
             raise GpuperfError(
@@ -74,7 +74,7 @@ class _Clock:
         if self._start is not None and self._start.device == end.device:
             # Only since the last reading: an event's time is a float of 32 bits, too coarse for long times.
             self._seconds += originals.elapsed_us(self._start, end) / 1e6
-        block_gpu(BLOCK_US)
+        hold_gpu(BLOCK_US)
         self._start = originals.event()
         originals.record(self._start)
         return self._seconds

@@ -11,7 +11,7 @@ import click
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.fleet.dask_cluster import models_of
-from pytest_gpuperf.features.fleet.groups import LOST_TESTS, Waiting, make_groups
+from pytest_gpuperf.features.fleet.groups import LOST_TESTS, GroupQueue, make_groups
 from pytest_gpuperf.features.fleet.messages import Answer, decode
 from pytest_gpuperf.features.fleet.results import FAILING, ModelResults
 from pytest_gpuperf.records.change import printable
@@ -152,7 +152,7 @@ class Fleet:
         Raises:
             GpuperfError: The scheduler or the last worker of a model has gone. The results so far stay.
         """
-        waiting = Waiting(())
+        waiting = GroupQueue(())
         for model, own in tests.items():
             self.results[model] = ModelResults(model, own)
             counts = [models_of(self._cluster.hosts[one]).get(model, 0) for one in self._alive]
@@ -175,7 +175,7 @@ class Fleet:
         finally:
             self._cluster.cancel([running.future for running in self._running.values()])
 
-    def _deserted(self, waiting: Waiting) -> GpuperfError:
+    def _deserted(self, waiting: GroupQueue) -> GpuperfError:
         models = sorted({group.model for group in waiting})
         tests = sum(len(group.tests) for group in waiting)
         return GpuperfError(
@@ -197,7 +197,7 @@ class Fleet:
     def _submit(self, arguments: Sequence[str], model: str, count: int, worker: str) -> Future:
         return self._cluster.submit(model, count, arguments, worker, self._done.put)
 
-    def _wait_for_one(self, waiting: Waiting) -> None:
+    def _wait_for_one(self, waiting: GroupQueue) -> None:
         """Take the results of the groups that have ended, and wait a second for the first."""
         wait_s: float = LOOK_S
         while True:
@@ -227,7 +227,7 @@ class Fleet:
         finally:
             future.release()
 
-    def _look(self, waiting: Waiting) -> None:
+    def _look(self, waiting: GroupQueue) -> None:
         """Notice lost workers and new ones."""
         before, self._alive = self._alive, self._cluster.look(list(self.results))
         for why in self._cluster.refused.values():
@@ -242,7 +242,7 @@ class Fleet:
             self._cluster.cancel([running.future])
             self._try_again(running, waiting, "")
 
-    def _try_again(self, running: _Running, waiting: Waiting, output: str) -> None:
+    def _try_again(self, running: _Running, waiting: GroupQueue, output: str) -> None:
         group = running.group
         if waiting.put_back(group, running.worker):
             return

@@ -74,7 +74,7 @@ def _group(model: str, part: Sequence[str], gpus: int, seconds: Mapping[str, flo
     return TestGroup(model, tuple(part), gpus, sum(map(seconds.__getitem__, part)))
 
 
-class Waiting:
+class GroupQueue:
     """Groups that wait for a GPU, the longest first; before them those that need several GPUs at once.
 
     Args:

@@ -13,7 +13,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trace.chrome_traces import read_chrome_trace
 from pytest_gpuperf.features.trace.summary import devices_of, median_region
 from pytest_gpuperf.features.trace.time_breakdown import split_span
-from pytest_gpuperf.measure.timing.graph import block_gpu
+from pytest_gpuperf.measure.timing.graph import hold_gpu
 from pytest_gpuperf.records.ranks import RankTime
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def recorded_time(call: RankedCall, time_us: float) -> RankTime:
         file = Path(folder) / "trace.json"
         call.meet()
         with torch.profiler.profile(activities=kinds) as profiler:
-            block_gpu(QUEUE_US)
+            hold_gpu(QUEUE_US)
             for _ in range(CALLS):
                 call.barrier()
                 with torch.profiler.record_function(MARK):

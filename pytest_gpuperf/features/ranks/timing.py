@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.features.ranks.messages import TimesOfRank
 from pytest_gpuperf.measure.device import originals
-from pytest_gpuperf.measure.timing.graph import block_gpu
+from pytest_gpuperf.measure.timing.graph import hold_gpu
 from pytest_gpuperf.records.ranks import RankTime
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class _Queue:
         ready = originals.event()
         self.call.meet()
         begin = originals.now()
-        block_gpu(self.block_us)
+        hold_gpu(self.block_us)
         originals.record(ready, stream)
         for start, end in pairs:
             self.call.barrier()

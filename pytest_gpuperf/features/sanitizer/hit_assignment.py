@@ -41,7 +41,7 @@ class Hits:
 
 
 @dataclass(frozen=True)
-class Assigned:
+class HitsByTest:
     """Log of one process, divided among its tests."""
 
     hits: dict[str, Hits]
@@ -54,7 +54,7 @@ class Assigned:
     """Messages of the tool about itself."""
 
 
-def assign(marks: Sequence[Event], entries: Iterable[SanitizerHit | str]) -> Assigned:
+def assign(marks: Sequence[Event], entries: Iterable[SanitizerHit | str]) -> HitsByTest:
     """Give each report to the test of the last mark before it.
 
     If marks that were set are missing in the log, the reports between their neighbours belong to no test
@@ -94,4 +94,4 @@ def assign(marks: Sequence[Event], entries: Iterable[SanitizerHit | str]) -> Ass
             label = marks[position].label if position >= 0 else ""
             hits.setdefault(owner[position], Hits()).add(label, report)
     settled = {mark.nodeid for mark in marks} - unsettled - {""}
-    return Assigned(hits, settled, blind=len(seen) == 1, words=words)
+    return HitsByTest(hits, settled, blind=len(seen) == 1, words=words)

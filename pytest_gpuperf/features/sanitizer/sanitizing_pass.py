@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_gpuperf.features.sanitizer.hit_assignment import Assigned, assign
+from pytest_gpuperf.features.sanitizer.hit_assignment import HitsByTest, assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
 from pytest_gpuperf.features.sanitizer.tool import environment
 from pytest_gpuperf.processes.children import run_child
@@ -47,7 +47,7 @@ class _Process:
 
     folder: PassFolder
     events: Sequence[Event]
-    assigned: Assigned
+    assigned: HitsByTest
     ending: str
     """`ended with exit status 3`."""
     log_full: bool

@@ -15,7 +15,14 @@ from msgspec.structs import replace
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.leftover_processes import seal
-from pytest_gpuperf.features.trial.record import CHANNEL_ENV, PLAN_FILE, TIMED, CaseReport, Sent, TrialPlan
+from pytest_gpuperf.features.trial.record import (
+    CHANNEL_ENV,
+    PLAN_FILE,
+    TIMED,
+    CaseReport,
+    TrialMessage,
+    TrialPlan,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,16 +74,16 @@ class _Reports:
         if case.accepted and not report.passed:
             # Judged after the test, such as by its floor.
             case = replace(case, verdict="refused", text=report.longreprtext)
-        self._send(Sent(report=replace(case, seconds=round(report.duration, 3))))
+        self._send(TrialMessage(report=replace(case, seconds=round(report.duration, 3))))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Send the run."""
         reports: Reports | None = session.config.pluginmanager.get_plugin("gpuperf-reports")
         report = None if reports is None else reports.report
-        self._send(Sent(run=None if report is None else report.run()))
+        self._send(TrialMessage(run=None if report is None else report.run()))
 
-    def _send(self, message: Sent) -> None:
+    def _send(self, message: TrialMessage) -> None:
         self._channel.send_bytes(msgspec.msgpack.encode(message))
 
 
@@ -189,7 +196,7 @@ class _Trial:
     def _time(self, problem: Problem) -> None:
         """Time the solution with all defences, then reference and solution in turn."""
         __tracebackhide__ = True
-        from pytest_gpuperf.features.trial.round_timing import InTurn, RefusedTimeError
+        from pytest_gpuperf.features.trial.round_timing import AlternatingRounds, RefusedTimeError
         from pytest_gpuperf.measure.correctness.comparison import Tolerance
         from pytest_gpuperf.measure.device.gpu_identity import gpu_info
         from pytest_gpuperf.measure.device.originals import library_unchanged
@@ -205,7 +212,9 @@ class _Trial:
         self.fails(verdict="refused")
         timing = self._gpuperf.time(self._solution, inputs=inputs, mode=mode, label=TIMED)
         timer = Timer(gpu_info().l2_bytes, self.plan.budget_s, lambda: None)
-        rounds = InTurn(problem, timer, self.plan.mode, self.plan.budget_s, Tolerance(self._rtol, self._atol))
+        rounds = AlternatingRounds(
+            problem, timer, self.plan.mode, self.plan.budget_s, Tolerance(self._rtol, self._atol)
+        )
         with library_unchanged():
             times = rounds.run(self._seeds(1, self.plan.rounds))
         self.report = replace(self.report, times=times)

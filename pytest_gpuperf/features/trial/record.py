@@ -106,7 +106,7 @@ class CaseReport(Record, frozen=True, kw_only=True):
         return self.verdict == "accepted"
 
 
-class Sent(Record, frozen=True, kw_only=True):
+class TrialMessage(Record, frozen=True, kw_only=True):
     """A message from the process of a trial."""
 
     report: CaseReport | None = None

@@ -70,7 +70,7 @@ class _TimedCall:
         self.output = self.fn(*self.args)
 
 
-class InTurn:
+class AlternatingRounds:
     """Rounds of reference and solution.
 
     Args:

@@ -19,7 +19,7 @@ import msgspec
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.leftover_processes import descendants_ended, seal
-from pytest_gpuperf.features.trial.record import CHANNEL_ENV, PLAN_FILE, Sent
+from pytest_gpuperf.features.trial.record import CHANNEL_ENV, PLAN_FILE, TrialMessage
 from pytest_gpuperf.processes.children import run_child
 from pytest_gpuperf.processes.signals import ended_in_order
 from pytest_gpuperf.records.change import printable
@@ -44,7 +44,7 @@ DROPPED = ("PYTEST_ADDOPTS", "GITHUB_STEP_SUMMARY", "PYTEST_CURRENT_TEST")
 
 
 @dataclass(frozen=True)
-class Tried:
+class TrialOutput:
     """Everything that the process has sent."""
 
     reports: Mapping[int, CaseReport]
@@ -60,7 +60,7 @@ class _StuckError(Exception):
 
 def try_cases(
     plan: TrialPlan, folder: Path, timeout_s: float, progress: Callable[[int], None] = lambda _: None
-) -> Tried:
+) -> TrialOutput:
     """Run the cases of a plan until one is not accepted.
 
     Args:
@@ -87,7 +87,7 @@ def try_cases(
         nonlocal run, heard
         with suppress(EOFError):
             while ours.poll():
-                sent = msgspec.msgpack.decode(ours.recv_bytes(), type=Sent)
+                sent = msgspec.msgpack.decode(ours.recv_bytes(), type=TrialMessage)
                 heard, run = time.monotonic(), sent.run
                 if sent.report is not None:
                     reports.setdefault(sent.report.case, sent.report)
@@ -114,7 +114,7 @@ def try_cases(
     if not reports:
         raise GpuperfError(f"pytest ended with exit status {status} before any case: {_tail(log)}")
     failed = any(not report.accepted for report in reports.values())
-    return Tried(reports, run if status == failed else None, time.monotonic() - begin)
+    return TrialOutput(reports, run if status == failed else None, time.monotonic() - begin)
 
 
 def _command(plan: TrialPlan, folder: Path, timeout_s: float) -> list[str]:

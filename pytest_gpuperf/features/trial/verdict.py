@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_gpuperf.features.trial.record import CaseTimes, TrialCase, TrialPlan, TrialVerdict
-    from pytest_gpuperf.features.trial.trial_process import Tried
+    from pytest_gpuperf.features.trial.trial_process import TrialOutput
     from pytest_gpuperf.records import Correctness, GpuInfo, Measurement
 
 RIGHT: tuple[TrialVerdict, ...] = ("refused", "accepted")
@@ -41,7 +41,7 @@ LONGEST_REASON = 30
 """Maximum number of lines of a reason."""
 
 
-def judge_trial(plan: TrialPlan, tried: Tried) -> TrialResult:
+def judge_trial(plan: TrialPlan, tried: TrialOutput) -> TrialResult:
     """Judge a trial.
 
     Raises:

@@ -18,8 +18,8 @@ from pytest_gpuperf.measure.timing.graph import (
     CapturedCalls,
     NotCapturableError,
     OutOfMemoryError,
-    block_gpu,
     capture,
+    hold_gpu,
     replay_us,
 )
 from pytest_gpuperf.measure.timing.places import Places
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.cupti.activity import Activity
     from pytest_gpuperf.measure.reachable_tensors import CallElsewhere
-    from pytest_gpuperf.measure.timing.sm_clock import Stamps, Warmed
+    from pytest_gpuperf.measure.timing.sm_clock import Stamps, WarmUpResult
     from pytest_gpuperf.records import StreamWork, TimingMode
 
     Call = Callable[[], Any]
@@ -151,7 +151,7 @@ class Batch:
         except CuptiError:
             return Block(0.0)
 
-    def warm_up(self) -> Warmed:
+    def warm_up(self) -> WarmUpResult:
         """Run blocks until time and SM clock are steady."""
         return until_steady(self, WARM_UP_CAP_S, by_host=self.mode == "host")
 
@@ -273,7 +273,7 @@ class QueuedBatch(Batch):
         """Run the pairs once."""
         # The callable may leave another stream as the current one.
         stream = originals.current_stream()
-        block_gpu(self.block_us)
+        hold_gpu(self.block_us)
         pairs = iter(self._pairs)
 
         def timed() -> None:
@@ -327,7 +327,7 @@ def _recorded(
         for _ in range(blocks):
             fn = next_call()
             # The kernels follow each other like in the graph; the host launches them meanwhile.
-            block_gpu(calls * ENQUEUE_US)
+            hold_gpu(calls * ENQUEUE_US)
             _stamped(fn, calls, stamps)
             originals.synchronize()
             clocks.append(_clock(stamps))

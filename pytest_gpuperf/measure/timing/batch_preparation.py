@@ -23,8 +23,8 @@ from pytest_gpuperf.measure.timing.graph import (
     NotCapturableError,
     NothingLaunchedError,
     OutOfMemoryError,
-    block_gpu,
     capture,
+    hold_gpu,
     nothing_launched,
 )
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
@@ -160,7 +160,7 @@ def waits_for_gpu(fn: Callable[[], Any]) -> bool:
     host_us = (originals.now() - begin) * 1e6
     originals.synchronize()
     # Long enough that a host that is slow for once does not look like one that waits.
-    block_gpu(min(max(20_000, 10 * host_us), 500_000))
+    hold_gpu(min(max(20_000, 10 * host_us), 500_000))
     passed = originals.event()
     originals.record(passed)
     fn()
@@ -223,7 +223,7 @@ def _probe(fn: Callable[[], Any]) -> _Probe:
     fn()
     finish(fn())
     start, end, stream = originals.event(), originals.event(), originals.current_stream()
-    block_gpu(1000)
+    hold_gpu(1000)
     originals.record(start, stream)
     begin = originals.now()
     for _ in range(5):

@@ -130,7 +130,7 @@ def _stream(device: int) -> torch.cuda.Stream:
     for _ in range(_FIRST_GRAPHS):
         with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=stream, capture_error_mode="thread_local"):
             # Nothing that allocates, since torch may have been told not to cache memory.
-            block_gpu(0)
+            hold_gpu(0)
     return stream
 
 
@@ -143,10 +143,10 @@ def _recover() -> None:
     originals.synchronize()
     with _capture(torch.cuda.CUDAGraph()):
         # Nothing that allocates, since torch may have been told not to cache memory.
-        block_gpu(0)
+        hold_gpu(0)
 
 
-def block_gpu(microseconds: float) -> None:
+def hold_gpu(microseconds: float) -> None:
     """Queue a kernel that keeps the GPU busy for at least this long."""
     originals.sleep_on_gpu(int(microseconds * SLEEP_CYCLES_PER_US))
 
@@ -154,7 +154,7 @@ def block_gpu(microseconds: float) -> None:
 def replay_us(graph: torch.cuda.CUDAGraph) -> float:
     """Return the microseconds of one replay; a blocking kernel hides the host's launch of the graph."""
     start, end, stream = originals.event(), originals.event(), originals.current_stream()
-    block_gpu(100)
+    hold_gpu(100)
     originals.record(start, stream)
     originals.replay(graph)
     originals.record(end, stream)

@@ -102,7 +102,7 @@ def _store(rows: torch.Tensor) -> None:
     driver.launch(driver.STAMP, rows.data_ptr(), originals.current_stream().cuda_stream, len(rows))
 
 
-class Warmed(NamedTuple):
+class WarmUpResult(NamedTuple):
     """Result of a warm-up."""
 
     warm_up: WarmUp
@@ -113,7 +113,7 @@ class Warmed(NamedTuple):
 
 def until_steady(
     batch: Batch, cap_s: float, clock: Callable[[], float] = originals.now, *, by_host: bool = False
-) -> Warmed:
+) -> WarmUpResult:
     """Run blocks until two consecutive windows agree, or until `cap_s` seconds have passed.
 
     A window is as many blocks as fill 0.1 s, so a warm-up takes at least twice that.
@@ -142,7 +142,7 @@ def until_steady(
             last, window, opened = tuple(window), [], at
         if steady or at - begin >= cap_s:
             warm_up = WarmUp(seconds=round(at - begin, 3), launches=launches, steady=steady)
-            return Warmed(warm_up, last if steady else ())
+            return WarmUpResult(warm_up, last if steady else ())
 
 
 def _agree(now: Sequence[Block], before: Sequence[Block], *, by_host: bool) -> bool:

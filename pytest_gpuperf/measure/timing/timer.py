@@ -150,7 +150,7 @@ class Timer:
                 except UncontainedError as error:
                     if mode != "auto":
                         raise
-                    batch.places = None  # this exception holds the batch
+                    batch.places = None  # the exception keeps the batch, whose copies take memory
                     batch = KernelsBatch(fn, self._instruments.stamps)
                     batch.not_captured = error.why
                     timing = verified(batch)
@@ -181,19 +181,19 @@ class Timer:
         for most in (LEAST_BLOCKS, MOST_BLOCKS):
             steady = self._steady_blocks(batch, steady, half, most)
             steady_us = trimmed_mean([block.time_us for block in steady])
-            lengths = steady_us / (SHORT_IN_GAPS * self._instruments.launch_gap_us)
-            short = lengths < FACTOR_BY_USUAL_SOURCE.get(usual, 1.0)
-            if most == LEAST_BLOCKS and not short:
-                continue
+            limits = steady_us / (SHORT_IN_GAPS * self._instruments.launch_gap_us)
+            is_short = source == "events" and limits < FACTOR_BY_USUAL_SOURCE.get(usual, 1.0)
+            if most == LEAST_BLOCKS and not is_short:
+                continue  # CUPTI's blocks are only the time of a short call: all others are needed
             # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
             conditions = self._conditions()
-            rest, not_recorded = _recorded_blocks(batch, lengths, at_places=short)
-            if rest:  # the time of a short call, which needs few other blocks
+            recorded, not_recorded = _recorded_blocks(batch, limits, at_places=is_short)
+            if recorded:
                 break
-        blocks = steady
-        # Of a short call CUPTI's blocks are the time; the others are kept, too, for another baseline.
-        if rest and source == "events" and short:
-            source, blocks, rest = "cupti", rest, steady
+        blocks, other = steady, recorded
+        if recorded and is_short:
+            # The others are kept, too, for another baseline.
+            source, blocks, other = "cupti", recorded, steady
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
         if batch.mode == "cold" and source == "events":
@@ -222,7 +222,7 @@ class Timer:
             if batch.mode in ("hot", "cold")
             else None,
             blocks_mhz=_clocks(blocks),
-            other=_other(rest, batch.not_recorded or not_recorded),
+            other=_other(other, batch.not_recorded or not_recorded),
             clock_model=model,
             not_captured=batch.not_captured,
             warm_up=warm_up,
@@ -303,19 +303,19 @@ class _Instruments:
         return Burn()
 
 
-def _recorded_blocks(batch: Batch, lengths: float, *, at_places: bool) -> tuple[list[Block], str]:
+def _recorded_blocks(batch: Batch, limits: float, *, at_places: bool) -> tuple[list[Block], str]:
     """Run blocks under CUPTI if the time is short or of medium length.
 
     Args:
         batch: The batch of the callable.
-        lengths: Its time, in times of the limit of a short one.
+        limits: Its time, in times of the limit of a short one.
         at_places: True for several places in memory, if it works there.
 
     Returns:
         The blocks, and the reason if there are none.
     """
     # A time by the host's clock does not tell how long its kernels are.
-    if batch.mode == "kernels" or (batch.mode != "host" and lengths >= STILL_RECORDED):
+    if batch.mode == "kernels" or (batch.mode != "host" and limits >= STILL_RECORDED):
         return [], ""
     try:
         blocks = batch.run_at_places(ROUNDS) if at_places and batch.mode != "host" else []

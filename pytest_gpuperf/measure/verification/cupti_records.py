@@ -31,7 +31,7 @@ from pytest_gpuperf.measure.cupti.activity import (
 )
 from pytest_gpuperf.measure.cupti.libcupti import CuptiError
 from pytest_gpuperf.measure.timing.batch import ColdBatch, device_lag_us, in_short_graph_us
-from pytest_gpuperf.measure.timing.graph import block_gpu
+from pytest_gpuperf.measure.timing.graph import hold_gpu
 from pytest_gpuperf.records import SingleCall, Timing, Verification
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def audit(
         GpuperfError: The calls launch kernels with the name of the marks.
     """
     with recorded() as activities:
-        block_gpu(min(100 + 2 * enqueue_us * calls, MOST_BLOCK_US))
+        hold_gpu(min(100 + 2 * enqueue_us * calls, MOST_BLOCK_US))
         for _ in range(calls):
             if between is not None:
                 between()

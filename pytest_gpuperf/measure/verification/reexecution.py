@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from pytest_gpuperf.measure.reachable_tensors import Before
+    from pytest_gpuperf.measure.reachable_tensors import StateSnapshot
     from pytest_gpuperf.measure.verification.verifier import Rerun
 
 
@@ -80,7 +80,7 @@ class Replay:
         before: What it may write.
     """
 
-    def __init__(self, call: Call, before: Before) -> None:
+    def __init__(self, call: Call, before: StateSnapshot) -> None:
         self._call = call
         self._before = before
         self._begin = originals.now()
@@ -404,7 +404,7 @@ LEAST_WRONG = 0.01
 """Share of the elements from which a difference is no matter of rounding and the order of additions."""
 
 
-class Wrong(NamedTuple):
+class Mismatch(NamedTuple):
     """A difference beyond the tolerance."""
 
     text: str
@@ -412,10 +412,10 @@ class Wrong(NamedTuple):
     """True if it is too large for rounding at the limit of the tolerance."""
 
 
-def wrong(got: Outputs, target: Outputs, tolerance: Tolerance) -> Wrong | None:
+def wrong(got: Outputs, target: Outputs, tolerance: Tolerance) -> Mismatch | None:
     """Return the first output that differs from the target, None if none does."""
     if got.keys() != target.keys():
-        return Wrong("other tensors are returned", clear=True)
+        return Mismatch("other tensors are returned", clear=True)
     for name, tensor in got.items():
         # The check has seen that calls write no more.
         result = compare(valid_part(tensor, target[name]), target[name], tolerance, name)
@@ -423,7 +423,7 @@ def wrong(got: Outputs, target: Outputs, tolerance: Tolerance) -> Wrong | None:
             text = result.failure.partition("\n")[0]
             # Other shapes or types have no count.
             clear = not result.mismatched or result.mismatched >= LEAST_WRONG * result.elements
-            return Wrong(text, clear)
+            return Mismatch(text, clear)
     return None
 
 

@@ -14,7 +14,7 @@ from pytest_gpuperf.measure.cupti.activity import REFUSED, busy_us, counted, mar
 from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.measure.timing.batch import ColdBatch, HotBatch, QueuedBatch
-from pytest_gpuperf.measure.timing.graph import block_gpu
+from pytest_gpuperf.measure.timing.graph import hold_gpu
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch, by_call
 from pytest_gpuperf.measure.verification.cupti_records import contained
 from pytest_gpuperf.measure.verification.reexecution import RefusedError, Replay
@@ -22,7 +22,7 @@ from pytest_gpuperf.measure.verification.reexecution import RefusedError, Replay
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_gpuperf.measure.reachable_tensors import Before, CallElsewhere
+    from pytest_gpuperf.measure.reachable_tensors import CallElsewhere, StateSnapshot
     from pytest_gpuperf.measure.timing.batch import Batch
     from pytest_gpuperf.records import Timing, TimingSource, Verification
     from pytest_gpuperf.records.call import Call
@@ -110,7 +110,7 @@ def by_events(block_us: float = _BLOCK_US, flush: Callable[[], object] = lambda:
     def clock(call: Callable[[], Any]) -> tuple[float, Any]:
         flush()
         originals.synchronize()
-        block_gpu(block_us)
+        hold_gpu(block_us)
         originals.record(start)
         value = call()
         originals.record(end)
@@ -210,7 +210,7 @@ class Verifier:
     def __init__(
         self,
         call: Call,
-        before: Before,
+        before: StateSnapshot,
         originals: originals.Originals | None = None,
         *,
         strict: bool = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.features.fleet.groups import LOST_GROUPS, MOST_S, TestGroup, Waiting, make_groups
+from pytest_gpuperf.features.fleet.groups import LOST_GROUPS, MOST_S, GroupQueue, TestGroup, make_groups
 from pytest_gpuperf.features.fleet.messages import Test as Collected
 
 MODEL = "nvidia-h200"
@@ -36,12 +36,12 @@ def test_tests_on_several_gpus_have_groups_of_their_own() -> None:
 
 
 def test_longest_group_goes_first_to_the_host_with_least_room() -> None:
-    waiting = Waiting([group(1, "short"), group(9, "long")])
+    waiting = GroupQueue([group(1, "short"), group(9, "long")])
     assert waiting.take(FREE) == (group(9, "long"), "b")
 
 
 def test_group_goes_elsewhere_after_a_loss() -> None:
-    waiting = Waiting([])
+    waiting = GroupQueue([])
     assert waiting.put_back(group(9), "b")
     assert waiting.take(FREE) == (group(9, lost_on=("b",)), "a")
     assert waiting.put_back(group(9), "b")
@@ -49,13 +49,13 @@ def test_group_goes_elsewhere_after_a_loss() -> None:
 
 
 def test_tests_run_alone_after_two_losses() -> None:
-    waiting = Waiting([])
+    waiting = GroupQueue([])
     assert waiting.put_back(group(8, "x", "y", lost_on=("a",) * (LOST_GROUPS - 1)), "b")
     assert sorted(waiting, key=lambda one: one.tests) == [group(4, "x"), group(4, "y")]
 
 
 def test_group_on_several_gpus_goes_before_all_others() -> None:
-    waiting = Waiting([group(9, "long"), group(1, "wide", gpus=2), group(1, "wider", gpus=3)])
+    waiting = GroupQueue([group(9, "long"), group(1, "wide", gpus=2), group(1, "wider", gpus=3)])
     assert waiting.take(FREE) == (group(1, "wide", gpus=2), "a")
     assert waiting.take({"b": {MODEL: 1}}) == (group(9, "long"), "b")
     assert waiting.take(FREE) is None

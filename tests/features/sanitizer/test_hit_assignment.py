@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_gpuperf.features.sanitizer.hit_assignment import Assigned, assign
+from pytest_gpuperf.features.sanitizer.hit_assignment import HitsByTest, assign
 from pytest_gpuperf.features.sanitizer.markers import marker_name
 from pytest_gpuperf.records import SanitizerHit
 from pytest_gpuperf.records.passes import Event
@@ -25,7 +25,7 @@ def log(*entries: int | str) -> list[SanitizerHit | str]:
     return [SanitizerHit(kind="error", kernel=name) for name in names]
 
 
-def kernels(assigned: Assigned) -> dict[str, list[str]]:
+def kernels(assigned: HitsByTest) -> dict[str, list[str]]:
     return {nodeid: [hit.kernel for hit in hits.first(9)] for nodeid, hits in assigned.hits.items()}
 
 

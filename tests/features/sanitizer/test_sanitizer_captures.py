@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pytest_gpuperf.features.sanitizer.hit_assignment import Assigned, assign
+from pytest_gpuperf.features.sanitizer.hit_assignment import HitsByTest, assign
 from pytest_gpuperf.features.sanitizer.log_reader import read_log
 from pytest_gpuperf.records import SanitizerResult
 from pytest_gpuperf.records.passes import PassFolder
@@ -17,7 +17,7 @@ from pytest_gpuperf.records.sanitizer_error_texts import errors_of
 CAPTURES = Path(__file__).parents[2] / "data" / "captures" / "sanitizer"
 
 
-def assigned(tool: str) -> Assigned:
+def assigned(tool: str) -> HitsByTest:
     folder = CAPTURES / tool
     marks = [event for event in PassFolder(folder).events() if event.range]
     with gzip.open(folder / "sanitizer.log.gz", "rt", encoding="utf-8") as lines:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from command_line import gpuperf
 from pytest_gpuperf.features.trial import trial_process
 from pytest_gpuperf.features.trial.record import TIMED, CaseReport, CaseTimes, TrialPlan
-from pytest_gpuperf.features.trial.trial_process import Tried
+from pytest_gpuperf.features.trial.trial_process import TrialOutput
 from pytest_gpuperf.features.trial.verdict import judge_trial, reasons_in
 from pytest_gpuperf.records import AgainstTiming, Correctness, Measurement, Run, TestRecord
 from run_builders import run as make_run
@@ -53,9 +53,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def tried(*options: str, report: CaseReport, monkeypatch: pytest.MonkeyPatch) -> Result:
     run = measured(passed=report.verdict != "wrong")
 
-    def try_cases(plan: TrialPlan, *_: Any) -> Tried:
+    def try_cases(plan: TrialPlan, *_: Any) -> TrialOutput:
         assert len(plan.cases) == 1
-        return Tried({0: report}, run, 1.5)
+        return TrialOutput({0: report}, run, 1.5)
 
     monkeypatch.setattr(trial_process, "try_cases", try_cases)
     return invoked(*options)
@@ -119,7 +119,7 @@ def test_without_gpu_there_is_one_error(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_case_without_a_result_is_not_accepted() -> None:
-    result = judge_trial(plan("a", "b", "c"), Tried({0: ACCEPTED}, measured(), 1.5))
+    result = judge_trial(plan("a", "b", "c"), TrialOutput({0: ACCEPTED}, measured(), 1.5))
     assert (result.verdict, result.correct) == ("ended", False)
     assert [case.verdict for case in result.cases] == ["accepted", "ended", None]
     assert result.reasons[0].startswith("b: the trial ended before")
@@ -136,7 +136,7 @@ def test_case_without_a_result_is_not_accepted() -> None:
     ],
 )
 def test_report_without_its_measurements_is_not_accepted(report: CaseReport, run: Run | None) -> None:
-    assert judge_trial(plan("a"), Tried({0: report}, run, 1.5)).verdict == "ended"
+    assert judge_trial(plan("a"), TrialOutput({0: report}, run, 1.5)).verdict == "ended"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial.problem import Problem
-from pytest_gpuperf.features.trial.round_timing import InTurn, RefusedTimeError
+from pytest_gpuperf.features.trial.round_timing import AlternatingRounds, RefusedTimeError
 from pytest_gpuperf.measure.correctness.comparison import Tolerance
 from trial_on_cpu import Block
 
@@ -72,9 +72,9 @@ class Prepared:
         return Block(self.time_us, 0.0)
 
 
-def rounds(problem: Doubling, preparer: Preparer | None = None, mode: str = "auto") -> InTurn:
+def rounds(problem: Doubling, preparer: Preparer | None = None, mode: str = "auto") -> AlternatingRounds:
     timer: Any = preparer or Preparer()
-    return InTurn(problem, timer, mode, 0.0, Tolerance(0.0, 0.0))
+    return AlternatingRounds(problem, timer, mode, 0.0, Tolerance(0.0, 0.0))
 
 
 def test_each_round_has_its_own_inputs_and_order() -> None:

@@ -12,7 +12,7 @@ from forked import fork_children, parent_of_forks
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial import trial_process
 from pytest_gpuperf.features.trial.cases import cases_of
-from pytest_gpuperf.features.trial.record import CaseReport, Sent, TrialResult
+from pytest_gpuperf.features.trial.record import CaseReport, TrialMessage, TrialResult
 from pytest_gpuperf.features.trial.trial_process import try_cases
 from pytest_gpuperf.features.trial.verdict import judge_trial
 from pytest_gpuperf.processes import children
@@ -115,7 +115,7 @@ def test_solution_that_forges_reports_and_ends_its_parent_is_not_accepted(
 ) -> None:
     # Forked processes would have another parent, and share pipes with the server that forks all others.
     monkeypatch.setattr(children, "subprocess", subprocess)
-    forged = msgspec.msgpack.encode(Sent(report=CaseReport(case=0, verdict="accepted")))
+    forged = msgspec.msgpack.encode(TrialMessage(report=CaseReport(case=0, verdict="accepted")))
     body = f"""import os, signal
     folder = f'/proc/{{os.getppid()}}/fd'
     for name in os.listdir(folder):

@@ -11,8 +11,8 @@ import pytest
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.trial import trial_process
-from pytest_gpuperf.features.trial.record import CaseReport, Sent
-from pytest_gpuperf.features.trial.trial_process import Tried, try_cases
+from pytest_gpuperf.features.trial.record import CaseReport, TrialMessage
+from pytest_gpuperf.features.trial.trial_process import TrialOutput, try_cases
 from run_builders import one_test
 from trial_builders import plan
 
@@ -27,7 +27,7 @@ class Ran:
     """A stand-in for the process: it sends reports, and lets its parent poll."""
 
     def __init__(self, *reports: CaseReport, polls: int = 1, status: int = 0) -> None:
-        self.sent = [Sent(report=report) for report in reports] + [Sent(run=one_test())]
+        self.sent = [TrialMessage(report=report) for report in reports] + [TrialMessage(run=one_test())]
         self.polls = polls
         self.status = status
         self.command: Sequence[str] = ()
@@ -53,7 +53,7 @@ class Ran:
         return self.status
 
 
-def tried(ran: Ran, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tried:
+def tried(ran: Ran, folder: Path, monkeypatch: pytest.MonkeyPatch) -> TrialOutput:
     monkeypatch.setattr(trial_process, "run_child", ran)
     return try_cases(plan("a", "b", budget_s=0.5), folder, 9)
 
