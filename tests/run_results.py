@@ -15,3 +15,8 @@ def expect_usage_error(result: pytest.RunResult, *lines: str) -> None:
     """Check that a run ended with a usage error, and look for lines of it."""
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(lines)
+
+
+def said(result: pytest.RunResult) -> str:
+    """Return the output of a run without line breaks."""
+    return " ".join(result.stdout.str().split())

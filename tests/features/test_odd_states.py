@@ -48,13 +48,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     one = run(*tests, record("b.py::b", main=Measurement(trace=BLOCK)))
     path = RunStore(folder / ".gpuperf").write(one)
     saved = gzip.compress(attention_block().data())
-    write_files(
-        {
-            path.parent / BLOCK.file: saved,
-            folder / "saved.json.gz": saved,
-            recording_path(folder / "baselines", one): encode_run(one),
-        }
-    )
+    write_files({path.parent / BLOCK.file: saved, folder / "saved.json.gz": saved})
+    write_files({recording_path(folder / "baselines", one): encode_run(one)})
     gpuperf("baseline", "accept", "--root", str(folder), status=0)
     return folder
 

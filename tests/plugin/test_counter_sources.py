@@ -10,7 +10,7 @@ import pytest
 
 import cupti_runs
 import fake_ncu
-from run_results import expect
+from run_results import expect, said
 
 pytestmark = pytest.mark.usefixtures("forked_runs", "gpu_with_cupti")
 TEST = """
@@ -52,11 +52,6 @@ def test_cupti_judges_limits_without_ncu(pytester: pytest.Pytester) -> None:
     (pytester.path / "test_k.py").write_text(TEST.replace(">= 75", ">= 85"))
     result = pytester.runpytest_subprocess("--gpuperf", "--gpuperf-counters=cupti")
     expect(result, "*achieved_occupancy 80 is below the limit >= 85*", failed=1)
-
-
-def said(result: pytest.RunResult) -> str:
-    """Return the output without line breaks."""
-    return " ".join(result.stdout.str().split())
 
 
 def test_off_reads_nothing_and_auto_without_a_baseline_starts_no_ncu(pytester: pytest.Pytester) -> None:
@@ -101,7 +96,7 @@ def test_auto_fails_a_test_without_matching_kernels(pytester: pytest.Pytester) -
 def test_refusal_fails_the_test(pytester: pytest.Pytester) -> None:
     result = run(pytester, "cupti", refusals={"RangeProfilerEnable": 35})
     result.assert_outcomes(failed=1)
-    assert "the driver denies hardware counters to this user" in " ".join(result.stdout.str().split())
+    assert "the driver denies hardware counters to this user" in said(result)
 
 
 @pytest.mark.parametrize(("counters", "missing"), [("ncu", ""), ("cupti", NO_CUPTI)])

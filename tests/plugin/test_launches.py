@@ -94,11 +94,7 @@ OF_ALL = Profile(kernels=COPY_AND_GEMM, combined=combine(COPY_AND_GEMM))
 @pytest.mark.parametrize(
     ("recorded", "asked", "why"),
     [
-        (
-            FIRST,
-            "launches='last'",
-            "has launches=first of all kernels, the test asks for launches=last of all*",
-        ),
+        (FIRST, "launches='last'", "has launches=first of all kernels, *asks for launches=last of all*"),
         (OF_GEMM, "kernels='copy'", "has launches=all of kernels='gemm', *asks for *kernels='copy'*"),
         (OF_GEMM, "launches='first'", "has launches=all of kernels='gemm', *launches=first of all kernels*"),
         (OF_ALL, "kernels='gemm'", "has launches=all of all kernels, *asks for *kernels='gemm'*"),

@@ -21,21 +21,16 @@ OK, ERROR = pytest.ExitCode.OK, pytest.ExitCode.USAGE_ERROR
 
 
 @pytest.fixture
-def suites(pytester: pytest.Pytester) -> pytest.Pytester:
+def recorded(pytester: pytest.Pytester, add_recording: AddRecording) -> pytest.Pytester:
     """Make two suites, and baselines and a recording of both."""
     pytester.makeini("[pytest]")
-    recorded = run(*(record(f"suites/test_{name}.py::test_{name}", main=measured(5.3)) for name in "ab"))
-    accept(recorded, BaselineStore(pytester.path / "baselines"), "all", 5.0)
+    both = run(*(record(f"suites/test_{name}.py::test_{name}", main=measured(5.3)) for name in "ab"))
+    accept(both, BaselineStore(pytester.path / "baselines"), "all", 5.0)
+    add_recording(both)
     pytester.mkdir("suites")
     for name in "ab":
         (pytester.path / f"suites/test_{name}.py").write_text(TIMED.format(f"test_{name}"))
     return pytester
-
-
-@pytest.fixture
-def recorded(suites: pytest.Pytester, add_recording: AddRecording) -> pytest.Pytester:
-    add_recording(run(*(record(f"suites/test_{name}.py::test_{name}", main=measured(5.3)) for name in "ab")))
-    return suites
 
 
 def test_path_through_a_link_is_the_test_of_its_file(recorded: pytest.Pytester) -> None:

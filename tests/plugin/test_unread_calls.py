@@ -9,6 +9,7 @@ import pytest
 
 import cupti_runs
 import fake_ncu
+from run_results import said
 
 pytest.importorskip("xdist")
 pytestmark = pytest.mark.usefixtures("forked_runs", "gpu_with_cupti")
@@ -80,10 +81,6 @@ def profiles(pytester: pytest.Pytester) -> dict[str, dict[str, Any]]:
     }
 
 
-def said(result: pytest.RunResult) -> str:
-    return " ".join(result.stdout.str().split())
-
-
 @pytest.mark.parametrize("process", [ALONE, WORKER], ids=["alone", "worker"])
 def test_limit_on_a_graph_fails_in_the_same_run(pytester: pytest.Pytester, process: tuple[str, str]) -> None:
     result = run(pytester, *process, "--junitxml=junit.xml")
@@ -108,10 +105,8 @@ def test_limit_on_a_graph_fails_in_the_same_run(pytester: pytest.Pytester, proce
 
 def test_held_reports_come_last_and_once(pytester: pytest.Pytester) -> None:
     shown = [line for line in run(pytester).outlines if line.startswith("test_k.py::test_") and "[" in line]
-    assert [line.split("::")[1].split()[0] for line in shown] == [
-        *("test_plain", "test_last"),
-        *("test_both", "test_limit", "test_expected"),
-    ]
+    names = [line.split("::")[1].split()[0] for line in shown]
+    assert names == ["test_plain", "test_last", "test_both", "test_limit", "test_expected"]
 
 
 def test_reports_survive_a_later_test_that_ends_its_process(

@@ -47,6 +47,14 @@ def edit(store: BaselineStore, **hand_made: Any) -> None:
 
 def test_first_run_makes_the_file(store: BaselineStore) -> None:
     content = accepted(store, one_test(time_us=5.299994, counters={"sm_throughput": 77.0449}))
+    session = {"run": "20261120-173012-3f9a", "time_us": 5.3, "spread_pct": 0.1, "sm_clock_mhz": 1980}
+    main = {
+        "time": {"mode": "hot", "sessions": [session]},
+        "kernels": ["square_kernel"],
+        "counters": {"sm_throughput": 77},
+        "counters_run": "20261120-173012-3f9a",
+        "launches": "all",
+    }
     assert content == {
         "schema": 1,
         "gpu": {"name": "NVIDIA H200", "slug": "nvidia-h200"},
@@ -59,40 +67,13 @@ def test_first_run_makes_the_file(store: BaselineStore) -> None:
                 "toolchain": {"gpuperf": "0.1.0", "triton": "3.6"},
             }
         },
-        "tests": {
-            NODEID: {
-                "measurements": {
-                    "main": {
-                        "time": {
-                            "mode": "hot",
-                            "sessions": [
-                                {
-                                    "run": "20261120-173012-3f9a",
-                                    "time_us": 5.3,
-                                    "spread_pct": 0.1,
-                                    "sm_clock_mhz": 1980,
-                                }
-                            ],
-                        },
-                        "kernels": ["square_kernel"],
-                        "counters": {"sm_throughput": 77},
-                        "counters_run": "20261120-173012-3f9a",
-                        "launches": "all",
-                    }
-                }
-            }
-        },
+        "tests": {NODEID: {"measurements": {"main": main}}},
     }
 
 
 def test_tests_of_one_stem_in_two_folders_do_not_collide(store: BaselineStore) -> None:
-    content = accepted(
-        store,
-        run(
-            record("a/test_square.py::t", main=measured(1.0)),
-            record("b/test_square.py::t", main=measured(2.0)),
-        ),
-    )
+    tests = [record(f"{folder}/test_square.py::t", main=measured()) for folder in "ab"]
+    content = accepted(store, run(*tests))
     assert list(content["tests"]) == ["a/test_square.py::t", "b/test_square.py::t"]
 
 
@@ -313,9 +294,6 @@ def test_code_is_that_of_the_newest_session(store: BaselineStore) -> None:
         accepted(store, run(record(main=msgspec.structs.replace(measured(), code=found)), id=name))
         for name, found in (("run-1", code), ("run-2", None))
     ]
-    measurements = [content["tests"][NODEID]["measurements"]["main"] for content in stored]
-    assert measurements[0]["code"] == {
-        "kernels": [{"name": "square_kernel", "code": "ab"}],
-        "driver": "580.1",
-    }
-    assert "code" not in measurements[1]
+    first, second = (content["tests"][NODEID]["measurements"]["main"] for content in stored)
+    assert first["code"] == {"kernels": [{"name": "square_kernel", "code": "ab"}], "driver": "580.1"}
+    assert "code" not in second

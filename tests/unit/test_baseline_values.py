@@ -27,6 +27,7 @@ KNOWN = MeasurementBaseline(
 TIMED = Measurement(timing=timing(5.0))
 COUNTED = Measurement(profile=profile({"instructions": 1.0}))
 TRACED = Measurement(trace=Trace(launches=1))
+REPLACED = "sessions 1 -> 1 (they were taken hot by events)"
 
 
 def effect(measurement: Measurement, known: MeasurementBaseline, which: Which = "all") -> Effect | None:
@@ -44,18 +45,8 @@ def effect(measurement: Measurement, known: MeasurementBaseline, which: Which = 
         (COUNTED, MeasurementBaseline(), "new", "counters"),
         (COUNTED, MeasurementBaseline(counters={"waves": 1.0}), "changed", "new: instructions"),
         (Measurement(timing=timing(5.5)), KNOWN, "refreshed", "time_us 5 -> 5.50 (+10.0 %)"),
-        (
-            Measurement(timing=replace(timing(5.5), mode="cold")),
-            KNOWN,
-            "changed",
-            "sessions 1 -> 1 (they were taken hot by events)",
-        ),
-        (
-            Measurement(timing=replace(timing(5.5), source="cupti")),
-            KNOWN,
-            "changed",
-            "sessions 1 -> 1 (they were taken hot by events)",
-        ),
+        (Measurement(timing=replace(timing(5.5), mode="cold")), KNOWN, "changed", REPLACED),
+        (Measurement(timing=replace(timing(5.5), source="cupti")), KNOWN, "changed", REPLACED),
     ],
 )
 def test_entry_says_what_is_new_or_changed(

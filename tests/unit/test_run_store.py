@@ -75,15 +75,13 @@ def test_nan_and_infinite_differences_are_kept(differences: list[float], nodeid:
     assert repr(read) == repr(written)
 
 
-def test_run_that_json_wrote_again_is_read(tmp_path: Path) -> None:
+INDENTED = json.dumps(json.loads(encode_run(one_test())), indent=2).encode()
+
+
+@pytest.mark.parametrize("data", [INDENTED, gzip.compress(encode_run(one_test()))], ids=["by json", "gzip"])
+def test_run_that_another_program_wrote_again_is_read(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "run.json"
-    path.write_text(json.dumps(json.loads(encode_run(one_test())), indent=2), encoding="utf-8")
-    assert load_run(path) == one_test()
-
-
-def test_gzipped_run_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "run.json.gz"
-    path.write_bytes(gzip.compress(encode_run(one_test())))
+    path.write_bytes(data)
     assert load_run(path) == one_test()
 
 

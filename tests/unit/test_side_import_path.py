@@ -43,15 +43,12 @@ def test_a_side_waits_for_threads_and_exit_functions_but_frees_nothing() -> None
 
 def test_built_packages_come_before_finders_of_editable_installs(tmp_path: Path) -> None:
     """Find also their compiled modules there, which such a finder would take from the checkout."""
-    for name in ("pkg/__init__.py", "pkg/_core.py"):
+    for name in (files := ("pkg/__init__.py", "pkg/_core.py")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     finder = side_import_path.Built(str(tmp_path))
     found = [finder.find_spec("pkg"), finder.find_spec("pkg._core", [str(tmp_path / "pkg")])]
-    assert [spec.origin for spec in found if spec] == [
-        str(tmp_path / "pkg" / "__init__.py"),
-        str(tmp_path / "pkg" / "_core.py"),
-    ]
+    assert [spec.origin for spec in found if spec] == [str(tmp_path / name) for name in files]
     assert finder.find_spec("pkg.gone", [str(tmp_path / "pkg")]) is None
     assert finder.find_spec("json") is None
 

@@ -179,19 +179,8 @@ def test_wide_csv_without_units_is_an_error() -> None:
         read_csv("\n".join([lines[0], *lines[2:]]))
 
 
-words = st.sampled_from(
-    [
-        "ID",
-        "Kernel Name",
-        "Grid Size",
-        "Metric Name",
-        "Metric Unit",
-        "Metric Value",
-        "a__b.sum",
-        "1.2.3",
-        "us",
-    ]
-)
+COLUMNS = ("ID", "Kernel Name", "Grid Size", "Metric Name", "Metric Unit", "Metric Value")
+words = st.sampled_from([*COLUMNS, "a__b.sum", "1.2.3", "us"])
 cells = st.one_of(words, st.text(max_size=4), st.sampled_from(['"', "\r", "(1, 1, 1)", "no data", "7"]))
 
 

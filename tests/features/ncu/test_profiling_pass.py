@@ -32,10 +32,13 @@ CHAIN = "suites/test_chain.py::test_chain"
 
 
 def run(
-    tmp_path: Path, behaviour: fake_ncu.Behaviour = "records", wanted: Sequence[SelectedTest] = ()
+    tmp_path: Path,
+    behaviour: fake_ncu.Behaviour = "records",
+    wanted: Sequence[SelectedTest] = (),
+    chip: str = "",
 ) -> ProfilingPass:
     ncu = find_ncu(str(fake_ncu.install(tmp_path, behaviour)))
-    done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu, launched=launched)
+    done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu, launched=launched, chip=chip)
     tests = wanted or [SelectedTest(SQUARE, None, PRESETS["default"])]
     done.run(tests, Invocation(["suites"], tmp_path, tmp_path), no_progress)
     return done
@@ -65,6 +68,11 @@ def launched(_call: Call) -> list[Activity]:
 
 def arguments(tmp_path: Path) -> list[str]:
     return (tmp_path / "pass" / "arguments").read_text().split("\n")
+
+
+def requested(tmp_path: Path) -> list[str]:
+    found = arguments(tmp_path)
+    return found[found.index("--metrics") + 1].split(",")
 
 
 def test_call_has_the_counters_of_its_range(recorded: ProfilingPass) -> None:
@@ -97,20 +105,14 @@ def test_metric_without_a_value_is_named(recorded: ProfilingPass) -> None:
 def test_short_and_raw_names_can_be_mixed(tmp_path: Path, name: str) -> None:
     profile = lookup(run(tmp_path, wanted=[SelectedTest(SQUARE, None, (name,))]), SQUARE, None, name)
     assert name in profile.combined
-    found = arguments(tmp_path)
-    assert name not in found[found.index("--metrics") + 1].split(",")
+    assert name not in requested(tmp_path)
 
 
 def test_only_wanted_metrics_are_requested_from_ncu(tmp_path: Path) -> None:
     square = SelectedTest(SQUARE, None, ("waves", "l2_hit_rate"))
     run(tmp_path, wanted=[square, SelectedTest(GEMM, None, ("waves",))])
-    found = arguments(tmp_path)
-    assert found[found.index("--metrics") + 1].split(",") == [
-        "launch__waves_per_multiprocessor",
-        "lts__t_sector_hit_rate.pct",
-        "gpu__time_duration.sum",
-        "lts__t_sectors.sum",
-    ]
+    values = ["launch__waves_per_multiprocessor", "lts__t_sector_hit_rate.pct"]
+    assert requested(tmp_path) == [*values, "gpu__time_duration.sum", "lts__t_sectors.sum"]
 
 
 def test_each_test_keeps_only_its_own_metrics(tmp_path: Path) -> None:
@@ -124,15 +126,9 @@ def test_each_test_keeps_only_its_own_metrics(tmp_path: Path) -> None:
 
 
 def test_names_of_the_chip_are_requested_and_recorded(tmp_path: Path) -> None:
-    ncu = find_ncu(str(fake_ncu.install(tmp_path)))
-    done = ProfilingPass(PassFolder(tmp_path / "pass"), ncu, chip="gb202")
     wanted = SelectedTest(SQUARE, None, ("dram_read_bytes", "stall.gmma", "waves"))
-    done.run([wanted], Invocation(["suites"], tmp_path, tmp_path), no_progress)
-    found = arguments(tmp_path)
-    assert found[found.index("--metrics") + 1].split(",") == [
-        "dram__bytes_op_read.sum",
-        "launch__waves_per_multiprocessor",
-    ]
+    done = run(tmp_path, wanted=[wanted], chip="gb202")
+    assert requested(tmp_path) == ["dram__bytes_op_read.sum", "launch__waves_per_multiprocessor"]
     assert lookup(done, SQUARE).chip == "gb202"
 
 
@@ -150,10 +146,8 @@ def test_crash_names_the_signal_and_the_log(tmp_path: Path) -> None:
 def test_call_chooses_among_the_kernels_of_its_marker(tmp_path: Path) -> None:
     # The report holds the kernel, as if the marker of another test had widened the filter.
     done = run(tmp_path, wanted=[SelectedTest(SQUARE, "gemm", ()), SelectedTest(GEMM)])
-    with pytest.raises(
-        GpuperfError,
-        match=r"'square' of print finds square_kernel, which kernels='gemm' of the marker leaves",
-    ):
+    why = "'square' of print finds square_kernel, which kernels='gemm' of the marker leaves"
+    with pytest.raises(GpuperfError, match=why):
         lookup(done, SQUARE, "square")
 
 

@@ -70,10 +70,8 @@ def test_a_kernel_launched_with_another_grid_is_another_row(trace: TraceBuilder)
     trace.kernel("k", 100.0, 5.0, grid=(10, 1, 1))
     trace.kernel("k", 110.0, 5.0, grid=(10, 1, 1))
     trace.kernel("k", 120.0, 8.0, grid=(20, 1, 1))
-    assert [(row.grid[0], row.calls, row.total_us) for row in table(trace).kernels] == [
-        (10, 2, 10.0),
-        (20, 1, 8.0),
-    ]
+    rows = [(row.grid[0], row.calls, row.total_us) for row in table(trace).kernels]
+    assert rows == [(10, 2, 10.0), (20, 1, 8.0)]
 
 
 def test_occupancy_is_computed_if_kineto_reads_zero(trace: TraceBuilder) -> None:
