@@ -62,6 +62,9 @@ class SimulatedGpu:
         replaced = {
             "CUDAGraph": lambda: _Graph(self),
             "graph_pool_handle": lambda: (0, 1),
+            "memory_snapshot": lambda: [
+                {"segment_pool_id": (0, 1), "blocks": [{"state": "active_allocated"}]} for _ in self._allocated
+            ],
             "graph": self._capture,
             "stream": lambda _: nullcontext(),
             "current_stream": lambda: SimpleNamespace(cuda_stream=0),

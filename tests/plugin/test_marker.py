@@ -47,10 +47,7 @@ def test_presets_are_a_text_or_a_list(written: str) -> None:
         ("'x'", "positional argument 'x'"),
         ("limts=['a >= 1'], tolerances=3", "arguments 'limts', 'tolerances'; expected"),
         ("kernels='('", "kernel regex '\\(' in the gpuperf marker of .* is broken"),
-        (
-            "launches='second'",
-            "launches='second' in the gpuperf marker of .*; expected 'all', 'first', 'last'",
-        ),
+        ("launches='second'", "launches='second' in the gpuperf marker .*; expected 'all', 'first', 'last'"),
         ("tolerance=-1", "tolerance=-1"),
         ("tolerance=float('nan')", "tolerance=nan in the gpuperf marker .* at most 1000"),
         ("preset='stals'", "no preset 'stals' in the gpuperf marker of .*expected one or more of default"),

@@ -15,7 +15,7 @@ from pytest_gpuperf.measure.timing.batch import ColdBatch, HostBatch, HotBatch, 
 from pytest_gpuperf.measure.timing.batch_preparation import prepare
 from pytest_gpuperf.measure.timing.sm_clock import WarmUpResult
 from pytest_gpuperf.records import WarmUp
-from simulated_gpu import SimulatedGpu
+from simulated_gpu import Memory, SimulatedGpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,6 +167,17 @@ def allocating(gpu: SimulatedGpu, size: int, captured_size: int = 0) -> Callable
 def test_capture_needs_the_memory_of_one_output(gpu: SimulatedGpu, mode: str) -> None:
     found = prepared_(allocating(gpu, 600), mode)
     assert found.mode == ("hot" if mode == "auto" else mode)
+
+
+def test_graph_with_a_tensor_that_the_next_one_reads_is_kept(gpu: SimulatedGpu) -> None:
+    assert prepared_(gpu.kernel(50), "hot").trial is None
+    state: list[Memory] = []
+
+    def cell() -> None:
+        gpu.launch(50)
+        state[:] = [gpu.allocate(8)]
+
+    assert prepared_(cell, "hot").trial is not None
 
 
 @pytest.mark.parametrize("mode", ["auto", "hot", "cold"])

@@ -72,11 +72,8 @@ def test_few_wrong_elements_are_not_clear() -> None:
 
 def test_outputs_are_grouped_by_their_bits() -> None:
     nan = torch.full((2,), torch.nan)
-    assert alike([{"a": one} for one in (nan, nan.clone(), torch.zeros(2), -torch.zeros(2), nan)]) == [
-        [0, 1, 4],
-        [2],
-        [3],
-    ]
+    groups = alike([{"a": one} for one in (nan, nan.clone(), torch.zeros(2), -torch.zeros(2), nan)])
+    assert groups == [[0, 1, 4], [2], [3]]
 
 
 def test_reference_is_matched_by_name_or_order() -> None:

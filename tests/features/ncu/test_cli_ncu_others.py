@@ -77,11 +77,8 @@ def test_comparison_names_other_clocks(tmp_path: Path) -> None:
 
 
 def test_json_and_csv_hold_every_metric_of_the_file(tmp_path: Path) -> None:
-    others = (
-        ("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", "inst", "1,024"),
-        ("inst_executed", "", "7"),
-    )
-    path = written(tmp_path, csv_text([DURATION, *others]))
+    multiply_adds = ("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", "inst", "1,024")
+    path = written(tmp_path, csv_text([DURATION, multiply_adds, ("inst_executed", "", "7")]))
     metrics = as_json(path)[0]["metrics"]
     assert metrics["smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"] == {"value": 1024.0, "unit": "inst"}
     assert (metrics["inst_executed"]["value"], as_csv(path)[0]["inst_executed"]) == (7.0, "7.0")

@@ -123,11 +123,8 @@ def test_launches_of_fixtures_belong_to_the_test(pytester: pytest.Pytester) -> N
         "test_wrong",
         "test_after",
     )
-    assert [(hit.kernel, hit.label) for hit in hits(done, "test_wrong")] == [
-        ("fill", ""),
-        ("own", ""),
-        ("free", ""),
-    ]
+    kernels = [(hit.kernel, hit.label) for hit in hits(done, "test_wrong")]
+    assert kernels == [("fill", ""), ("own", ""), ("free", "")]
     assert counts(done)["test_after"] == 0
 
 

@@ -22,11 +22,8 @@ def test_ranks_of_a_folder_are_sorted(tmp_path: Path) -> None:
     for number in (10, 2, 0):
         rank(number).write(tmp_path / f"worker{number}.123.pt.trace.json.gz", **distributed(number))
     found, _ = read_traces([tmp_path])
-    assert [(one.rank, one.world_size, one.trace.device) for one in found] == [
-        (0, 2, 0),
-        (2, 2, 2),
-        (10, 2, 10),
-    ]
+    ranks = [(one.rank, one.world_size, one.trace.device) for one in found]
+    assert ranks == [(0, 2, 0), (2, 2, 2), (10, 2, 10)]
 
 
 def test_name_of_the_file_tells_the_rank(tmp_path: Path) -> None:
