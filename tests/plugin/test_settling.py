@@ -76,21 +76,16 @@ def test_suspect_is_settled_by_the_code_of_its_baseline(project: Project) -> Non
     assert project.leftovers() == []
 
 
-def test_a_settled_failure_ends_the_run_where_it_belongs(project: Project) -> None:
-    done = project.session("-x", "--junitxml=out.xml")
-    assert "stopping after 1 failures" in done.stdout
-    assert 'name="test_k"' in (project.root / "out.xml").read_text()
-    assert 'name="test_steady"' not in (project.root / "out.xml").read_text()
-
-
 @pytest.mark.parametrize(("options", "failed"), [("", 2), ("-x", 1), ("-p xdist -n1", 2)])
-def test_hook_of_another_folder_hides_no_settled_failure(project: Project, options: str, failed: int) -> None:
-    """pytest leaves that hook out for reports of other tests."""
+def test_settled_failures_end_the_run_where_they_belong(project: Project, options: str, failed: int) -> None:
+    """Also with a hook of another folder, which pytest leaves out for reports of other tests."""
     hook, test = "def pytest_runtest_logreport(report): pass\n", TEST.replace("lambda: 5.0", "kernel")
     project.write({"conftest.py": hook, "test_k.py": test})
     project.write({"a/conftest.py": hook, "a/test_o.py": "def test_o(): pass\n"})
-    done = project.session(*options.split())
+    done = project.session(*options.split(), "--junitxml=out.xml")
     assert f"{failed} failed, 1 passed in" in done.stdout
+    names = re.findall(' name="(test_.*?)"', (project.root / "out.xml").read_text())
+    assert names == ["test_o", "test_k", "test_steady"][: 1 + failed]
 
 
 def test_old_code_is_that_of_the_oldest_session(project: Project) -> None:
