@@ -63,7 +63,8 @@ class SimulatedGpu:
             "CUDAGraph": lambda: _Graph(self),
             "graph_pool_handle": lambda: (0, 1),
             "memory_snapshot": lambda: [
-                {"segment_pool_id": (0, 1), "blocks": [{"state": "active_allocated"}]} for _ in self._allocated
+                {"segment_pool_id": (0, 1), "blocks": [{"state": "active_allocated"}]}
+                for _ in self._allocated
             ],
             "graph": self._capture,
             "stream": lambda _: nullcontext(),

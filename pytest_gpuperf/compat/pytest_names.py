@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -73,8 +73,8 @@ def kept_failure(item: pytest.Item) -> list[pytest.ExceptionInfo[BaseException]]
 def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator[bool]:
     """Keep calls of a hook from all plugins, by pluggy's `_hookexec`.
 
-    Without it nothing is held: suspects are settled while their fixtures live, reports appear before ncu has
-    read their counters, and side processes end later. Gives True if calls can be held.
+    Without it nothing is held: suspects are settled while their fixtures live, and reports appear before ncu
+    has read their counters. Gives True if calls can be held.
 
     Args:
         caller: The hook.
@@ -93,6 +93,18 @@ def calls_held(caller: Any, holds: Callable[[dict[str, Any]], bool]) -> Iterator
         yield True
     finally:
         caller._hookexec = execute
+
+
+def leave_out_summary_of_hypothesis(config: pytest.Config) -> None:
+    """Remove Hypothesis' part of a summary that nobody reads, by pluggy's `_remove_plugin`.
+
+    Without it Hypothesis imports itself for that, in 0.6 s. A `conftest.py` may write a file there.
+    """
+    plugin = config.pluginmanager.get_plugin("hypothesispytest")
+    remove = getattr(config.hook.pytest_terminal_summary, "_remove_plugin", None)
+    if plugin is not None and remove is not None:
+        with suppress(ValueError):  # this version has no such part
+            remove(plugin)
 
 
 def reporter_type() -> Any:

@@ -25,10 +25,11 @@ from pytest_gpuperf.measure.correctness.call_tensors import (
 )
 from pytest_gpuperf.measure.device.memory import alias, bytes_of, fingerprint, free_bytes, twin
 from pytest_gpuperf.measure.device.originals import ProcessState, finish, library_unchanged
-from pytest_gpuperf.records.call import Call
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from pytest_gpuperf.records.call import Call
 
 
 _WITHOUT_TENSORS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout)
@@ -132,18 +133,20 @@ def _is_copied_whole(value: Any) -> bool:
     return alone and value.layout == torch.strided and not (value.is_conj() or value.is_neg())
 
 
+def lacks_memory(size: int) -> bool:
+    """Return True if less than twice the size is free on the GPU."""
+    return torch.cuda.is_available() and free_bytes() < 2 * size
+
+
 def refuse_little_memory(size: int) -> None:
     """Refuse to copy if less than twice the size is free on the GPU.
 
     Raises:
         GpuperfError: It is not.
     """
-    if not torch.cuda.is_available():
-        return
-    free = free_bytes()
-    if free < 2 * size:
+    if lacks_memory(size):
         raise GpuperfError(
-            f"{free / 2**30:.3g} GiB are free on the GPU",
+            f"{free_bytes() / 2**30:.3g} GiB are free on the GPU",
             expected=f"{2 * size / 2**30:.3g} GiB, twice the tensors that would be copied",
         )
 
@@ -300,11 +303,11 @@ def in_reach(*roots: object) -> tuple[list[torch.Tensor], list[torch.Generator]]
         seen[id(one)] = one
         if type(one) in PLAIN:
             found.append(one)
-        elif isinstance(one, torch.Generator):
+        elif issubclass(type(one), torch.Generator):  # `isinstance` would ask a proxy
             generators.append(one)
-        elif isinstance(one, FunctionType):
+        elif type(one) is FunctionType:
             ahead += [one.__closure__, one.__defaults__, one.__kwdefaults__, vars(one), *_named(one)]
-        elif isinstance(one, type):
+        elif issubclass(type(one), type):
             # What a class leads to comes last: its methods lead far.
             ahead.extendleft([*vars(one).values(), *one.__bases__] if _is_of_project(one) else ())
         elif not (issubclass(type(one), _CLOSED) or _is_foreign(one)):
@@ -339,7 +342,7 @@ def _is_foreign(one: object) -> bool:
     """Return True for the variables of a module, and for objects of pytest, of this plugin and of Triton."""
     if type(one) is dict:
         return "__spec__" in one
-    return type(one) is not Call and _package(type(one)) in ("_pytest", "pytest", "pytest_gpuperf", "triton")
+    return _package(type(one)) in ("_pytest", "pytest", "pytest_gpuperf", "triton")
 
 
 def _package(kind: type) -> str:

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_gpuperf.compat.compiler_names import leave_compile_workers
-from pytest_gpuperf.compat.pytest_names import benchmarks_of, calls_held, kept_failure, reporter_type
+from pytest_gpuperf.compat.pytest_names import (
+    benchmarks_of,
+    kept_failure,
+    leave_out_summary_of_hypothesis,
+    reporter_type,
+)
 from pytest_gpuperf.measure.device.lasting_errors import why_broken
 from pytest_gpuperf.plugin.internal_errors import OwnErrors, register
 
@@ -124,9 +129,7 @@ class Worker:
         if len(link.orders.cards) == 1:
             for name in XDIST_ENV:
                 os.environ.pop(name, None)
-        # Nobody reads this process's summary, for which Hypothesis imports itself, in 0.6 s.
-        self._unread = calls_held(config.hook.pytest_terminal_summary, lambda _: True)
-        self._unread.__enter__()  # as long as this object lives
+        leave_out_summary_of_hypothesis(config)
         # The first clean-up is the last one that pytest does.
         config.add_cleanup(_leave)
 

@@ -27,7 +27,7 @@ from pytest_gpuperf.against.messages import (
 )
 from pytest_gpuperf.against.own_code_check import Modules
 from pytest_gpuperf.compat.compiler_names import choices_noted, ready_compilers
-from pytest_gpuperf.compat.pytest_names import calls_held
+from pytest_gpuperf.compat.pytest_names import leave_out_summary_of_hypothesis
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.cupti.libcupti import kept_attached
 from pytest_gpuperf.measure.device.lasting_errors import why_broken
@@ -161,16 +161,11 @@ class Conversation:
             self._misplaced = str(error)
         return self._misplaced
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Leave out the parts that nobody reads, since the run waits for the end.
-
-        These are pytest's last garbage collections, and the summary of a test that has not failed: Hypothesis
-        imports itself for it, in 0.6 s.
-        """
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Leave out what takes long at the end, such as garbage collections: the run waits for it."""
         gc.freeze()
-        with calls_held(session.config.hook.pytest_terminal_summary, lambda _: not self._failure):
-            return (yield)
+        leave_out_summary_of_hypothesis(session.config)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:

@@ -76,7 +76,7 @@ OPTIONS = (
         "verify",
         "auto",
         "verify timed calls: 'auto' fails a test if it is proved that they left work out, and warns of "
-        "doubts; 'strict' fails for both; 'off' skips it",
+        "doubts; 'strict' fails for both and unverified times; 'off' skips it",
         choices=("auto", "strict", "off"),
         key_only=True,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ from pytest_gpuperf.measure.reachable_tensors import StateSnapshot, in_reach
 from pytest_gpuperf.measure.verification import perturbed_inputs as values_module
 from pytest_gpuperf.measure.verification.reexecution import PATTERN
 from pytest_gpuperf.measure.verification.verifier import Verifier
-from pytest_gpuperf.records.call import Call
 from verified_calls import Calls, call_of, data, times, unsuspicious, verify
 
 if TYPE_CHECKING:
@@ -159,6 +159,10 @@ class Holder:
     def run(self) -> None: ...
 
 
+def dead_proxy() -> object:
+    return weakref.proxy(Holder(TENSOR))
+
+
 def by_closure() -> Callable[[], object]:
     tensor = TENSOR
     return lambda: [tensor for _ in ()]
@@ -177,9 +181,21 @@ def by_closure() -> Callable[[], object]:
         type("Module", (torch.nn.Module,), {"forward": lambda _: TENSOR})(),
         type("Cached", (), {"cache": TENSOR})(),
         SimpleNamespace(optimizer=torch.optim.SGD([TENSOR])),
-        Call("t", "main", torch.square, (TENSOR,)),  # a graph keeps what the call may replace
+        [dead_proxy(), TENSOR],
     ],
-    ids=["closure", "global", "module", "default", "partial", "method", "nn", "code", "class", "SGD", "call"],
+    ids=[
+        "closure",
+        "global",
+        "module",
+        "default",
+        "partial",
+        "method",
+        "nn",
+        "code",
+        "class",
+        "SGD",
+        "proxy",
+    ],
 )
 def test_tensor_of_a_callable_is_found(fn: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values_module, "tensor", TENSOR, raising=False)

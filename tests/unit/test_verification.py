@@ -326,7 +326,7 @@ def verified_timing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
         ("hot", True, 35.1, False),
         ("cold", False, 35.1, True),
         ("queued", False, 35.1, True),
-        ("host", False, 99.0, True),
+        ("host", False, 99.0, False),
     ],
 )
 def test_call_by_itself_may_not_take_much_longer(
@@ -352,7 +352,7 @@ def test_strict_refuses_what_is_doubted(verified_timing: Callable[..., Timing]) 
     assert (found.refused, found.doubts) == ("the time is refused: it is quick", ())
     assert verified_timing(Verification(refused="a proof"), strict=True).refused == "a proof"
     found = verified_timing(Verification(not_verified="it draws random numbers"), strict=True)
-    assert found.refused.endswith("nothing shows that timed calls did their work: it draws random numbers")
+    assert "nothing shows that timed calls did their work: it draws random numbers; " in found.refused
     assert not verified_timing(Verification(other_values=True), strict=True).refused
 
 

@@ -94,6 +94,8 @@ class Batch:
     """True if CUPTI can record single calls next to the timed ones."""
     captured: CapturedCalls | None = None
     """The calls in the graph; None without a graph."""
+    trial: torch.cuda.CUDAGraph | None = None
+    """An earlier graph with a tensor that the first call reads; None if there is none."""
     elsewhere: Callable[[], CallElsewhere] | None = None
     """Returns the callable on copies of its tensors; None if it has none."""
     places: Places | None = None

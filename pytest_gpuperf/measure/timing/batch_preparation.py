@@ -25,6 +25,7 @@ from pytest_gpuperf.measure.timing.graph import (
     OutOfMemoryError,
     capture,
     hold_gpu,
+    holds_tensors,
     nothing_launched,
 )
 from pytest_gpuperf.measure.timing.kernels_batch import KernelsBatch
@@ -70,14 +71,14 @@ def prepare(fn: Callable[[], Any], mode: str, *, flush_bytes: int, stamps: Stamp
     elsewhere = False
     try:
         # A few calls show if it can be captured, and if it launches anything.
-        _try_capture(fn)
+        trial = _try_capture(fn)
         if mode != "queued":
             batch: Batch = (
                 ColdBatch(fn, _calls(probe.call_us, COLD_CALLS), flush_bytes, stamps)
                 if mode == "cold"
                 else HotBatch(fn, _calls(probe.call_us, MAX_CALLS), stamps)
             )
-            batch.enqueue_us = probe.enqueue_us
+            batch.enqueue_us, batch.trial = probe.enqueue_us, trial
             return batch
         reason = ""
     except NotCapturableError as error:
@@ -140,8 +141,13 @@ def rehearse(fn: Callable[[], Any]) -> None:
         raise NotCapturableError("it sets torch's seed, which a graph would not set again")
 
 
-def _try_capture(fn: Callable[[], Any]) -> None:
-    """Capture two calls, one after the other: a call may depend on the one before."""
+def _try_capture(fn: Callable[[], Any]) -> torch.cuda.CUDAGraph | None:
+    """Capture two calls, one after the other: a call may depend on the one before.
+
+    Returns:
+        The graph, if the calls have left a tensor in its memory, as a recurrent cell its state: the next
+        graph reads it there, even when its own calls have replaced that tensor.
+    """
 
     def calls() -> None:
         # Without their values, whose memory would be needed twice.
@@ -149,7 +155,8 @@ def _try_capture(fn: Callable[[], Any]) -> None:
         fn()
 
     rehearse(fn)
-    capture(calls)
+    graph = capture(calls)
+    return graph if holds_tensors(graph) else None
 
 
 def waits_for_gpu(fn: Callable[[], Any]) -> bool:

@@ -32,7 +32,6 @@ from pytest_gpuperf.measure.device.driver import (
     DriverError,
 )
 from pytest_gpuperf.measure.device.memory import bytes_at, free_bytes, no_garbage_collection
-from pytest_gpuperf.measure.reachable_tensors import in_reach
 from pytest_gpuperf.records.settlement import is_out_of_memory
 
 if TYPE_CHECKING:
@@ -94,6 +93,17 @@ def capture(body: Callable[[], Any], at_end: Callable[[], None] = lambda: None) 
     if any("CUDA Graph is empty" in str(warning.message) for warning in caught):
         raise nothing_launched()
     return graph
+
+
+def holds_tensors(graph: torch.cuda.CUDAGraph) -> bool:
+    """Return True if tensors live in the memory of a graph."""
+    pool = graph.pool()
+    return any(
+        block["state"] == "active_allocated"
+        for segment in torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        if tuple(segment["segment_pool_id"]) == pool
+        for block in segment["blocks"]
+    )
 
 
 def _on_one_stream(body: Callable[[], Any]) -> None:
@@ -238,8 +248,6 @@ class CapturedCalls:
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         self._fn = fn
-        # The first call may replace what it reads, as a recurrent cell its state: the graph still reads it.
-        self._read = in_reach(fn)[0]
         self._ranges: list[tuple[int, int]] = []
         self._outputs: list[tuple[CapturedOutput, ...]] = []
         self._nodes: list[int] = []

@@ -5,8 +5,8 @@ callable may rely on: the rows, the order in them, signs, ranges, zeros; halving
 of its structure if it has some:
 
 - Sorted, symmetric and triangular tensors, and those with infinities or NaN, are only halved.
-- Tensors of whole numbers (masks, counts), of 8-bit types, and matrices of 8-bit integers are only rolled.
-- Other integers (which may be indices), booleans, single numbers and constants stay as they are.
+- Tensors of whole numbers (masks, counts) and of 8-bit types are only rolled.
+- Integers (which may be indices, masks or packed), booleans, single numbers and constants stay as they are.
 
 All tensors of one length are rolled by the same number, so that rows that belong together stay together.
 """
@@ -137,8 +137,6 @@ class Values:
 
     def _how(self, tensor: torch.Tensor) -> _Changeable | None:
         is_number = tensor.is_floating_point() or tensor.is_complex()
-        # Weights of few bits: what is made of them must not be kept.
-        is_number |= tensor.dtype in (torch.int8, torch.uint8) and tensor.dim() > 1
         if not is_number or tensor.numel() < 2 or is_expanded(tensor):
             return None
         saved = alias(tensor, self._saved[tensor.untyped_storage().data_ptr()].untyped_storage())
