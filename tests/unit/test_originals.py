@@ -59,6 +59,12 @@ def test_function_of_torch_replaced_by_a_callable_is_refused(
         monkeypatch.setattr(owner, name, replacement)
 
 
+def test_library_may_wrap_the_choice_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Originals()
+    monkeypatch.setattr(torch.cuda, "set_stream", replacement)  # as vLLM does at its import
+    assert (before.patched(), Originals().patched()) == ("", "")
+
+
 def test_new_attribute_of_torch_is_no_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
     with originals.library_unchanged():
         monkeypatch.setattr(torch.Tensor, "halved", replacement, raising=False)

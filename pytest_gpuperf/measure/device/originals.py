@@ -63,7 +63,8 @@ _WATCHED: tuple[tuple[Any, str, str], ...] = (
     (
         torch.cuda,
         "torch.cuda",
-        "synchronize Event Stream CUDAGraph graph stream set_stream current_stream _sleep",
+        # Not `set_stream`: vLLM wraps it at its import.
+        "synchronize Event Stream CUDAGraph graph stream current_stream _sleep",
     ),
     (torch.cuda.Event, "torch.cuda.Event", "record elapsed_time query synchronize wait"),
     (torch.cuda.Stream, "torch.cuda.Stream", "query synchronize wait_stream wait_event"),

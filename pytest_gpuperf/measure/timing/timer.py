@@ -175,24 +175,18 @@ class Timer:
         end = originals.now() + self.budget_s
 
         progress("measures")
+        steady = self._steady_blocks(batch, self.budget_s / 2, begun)
+        steady_us = trimmed_mean([block.time_us for block in steady])
+        # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
+        conditions = self._conditions()
         usual, known_model = (known.source, known.model) if known and known.mode == batch.mode else ("", None)
         source: TimingSource = _SOURCES.get(batch.mode, "events")
-        steady, half = [*begun], originals.now() + self.budget_s / 2
-        for most in (LEAST_BLOCKS, MOST_BLOCKS):
-            steady = self._steady_blocks(batch, steady, half, most)
-            steady_us = trimmed_mean([block.time_us for block in steady])
-            limits = steady_us / (SHORT_IN_GAPS * self._instruments.launch_gap_us)
-            is_short = source == "events" and limits < FACTOR_BY_USUAL_SOURCE.get(usual, 1.0)
-            if most == LEAST_BLOCKS and not is_short:
-                continue  # CUPTI's blocks are only the time of a short call: all others are needed
-            # Before the clocks are moved, so that NVML's averages are those of the steady blocks.
-            conditions = self._conditions()
-            recorded, not_recorded = _recorded_blocks(batch, limits, at_places=is_short)
-            if recorded:
-                break
+        limits = steady_us / (SHORT_IN_GAPS * self._instruments.launch_gap_us)
+        is_short = limits < FACTOR_BY_USUAL_SOURCE.get(usual, 1.0)
+        recorded, not_recorded = _recorded_blocks(batch, limits, at_places=is_short)
         blocks, other = steady, recorded
-        if recorded and is_short:
-            # The others are kept, too, for another baseline.
+        # Of a short call CUPTI's blocks are the time; the others are kept, too, for another baseline.
+        if recorded and source == "events" and is_short:
             source, blocks, other = "cupti", recorded, steady
         times = [block.time_us for block in blocks]
         time_us = trimmed_mean(times)
@@ -230,18 +224,18 @@ class Timer:
         )
         return replace(timing, normalised_us=normalised_us(timing))
 
-    def _steady_blocks(self, batch: Batch, begun: Sequence[Block], end: float, most: int) -> list[Block]:
+    def _steady_blocks(self, batch: Batch, seconds: float, begun: Sequence[Block]) -> list[Block]:
         """Run blocks until they are precise, or until the time is up.
 
         Args:
             batch: The batch of the callable.
-            begun: Blocks that are measured already.
-            end: The end of the time.
-            most: Number of blocks that do.
+            seconds: The time.
+            begun: Blocks that its warm-up has measured already.
         """
         blocks = [*begun]
+        end = originals.now() + seconds
         while not _precise(blocks):
-            if len(blocks) >= LEAST_BLOCKS and (len(blocks) >= most or originals.now() >= end):
+            if len(blocks) >= LEAST_BLOCKS and (len(blocks) >= MOST_BLOCKS or originals.now() >= end):
                 break
             blocks.append(batch.run())
         return blocks

@@ -55,7 +55,7 @@ SLOW_REFERENCE_S = 0.3
 REPEATS = 4
 """Further plain calls if one of several was wrong: a callable may leave its work out by chance."""
 MOST_UNSEEN = 1.5
-"""Largest honest ratio; the largest in public data was 1.22."""
+"""Largest honest ratio: in the zoo steps of Adam have 1.28 (H200), in public data the largest was 1.22."""
 LEAST_EXTRA_US = 2.0
 """Extra time on unseen values that is no noise of events."""
 
@@ -130,10 +130,9 @@ class Replay:
                 after += self._again_on_others(rerun, write, poisons=not after)
             if not before[0]:
                 raise GpuperfError("the callable returns no tensor on the GPU")
-            if len(before) <= 2:
-                # Filling all free memory, and attaching CUPTI, has taken tens of milliseconds.
-                self._begin = originals.now()
             if len(before) == 1:
+                # Filling all free memory has taken tens of milliseconds: the next calls have the time.
+                self._begin = originals.now()
                 size = 2 * sum(one.nbytes for one in before[0].values())
                 refuse_little_memory(size)
         self.found = replace(self.found, calls=len(before))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_gpuperf.measure.reachable_tensors import CallElsewhere, StateSnapshot
     from pytest_gpuperf.measure.timing.batch import Batch
-    from pytest_gpuperf.records import Timing, TimingSource, Verification
+    from pytest_gpuperf.records import Timing, Verification
     from pytest_gpuperf.records.call import Call
 
     Clock: TypeAlias = Callable[[Callable[[], Any]], tuple[float, Any]]
@@ -142,27 +142,19 @@ def by_records(call: Callable[[], Any]) -> tuple[float, Any]:
     return sum(busy_us(counted(by_call(activities, marks)))), value
 
 
-def reruns_of(batch: Batch, source: TimingSource = "events") -> list[Rerun]:
+def reruns_of(batch: Batch) -> list[Rerun]:
     """Return some of the calls that were timed, to be run one by one on other values.
 
     Those at other places come early: a slow verification leaves the last ones out, and each has only one.
-
-    Args:
-        batch: The calls.
-        source: What timed them. A callable may see that CUPTI records it.
 
     Raises:
         GpuperfError: Single calls of this batch cannot be run.
     """
     others = batch.places.calls[1:] if batch.places else []
-
-    def again(call: Callable[[], Any], place: CallElsewhere | None = None) -> Rerun:
-        return Rerun(call, by_records if source == "cupti" else by_events(), place)
-
-    elsewhere = [again(one, one) for one in _chance.sample(others, len(others))[:RERUN_CALLS]]
+    elsewhere = [Rerun(one, by_events(), one) for one in _chance.sample(others, len(others))[:RERUN_CALLS]]
     if isinstance(batch, (HotBatch, ColdBatch)):
         last, *rest = _of_graph(batch)
-        return [last, *elsewhere, *rest, *[again(batch.fn)] * PLAIN_CALLS]
+        return [last, *elsewhere, *rest, *[Rerun(batch.fn, by_events())] * PLAIN_CALLS]
     if isinstance(batch, QueuedBatch):
         queued = [Rerun(batch.fn, by_events(max(batch.block_us / batch.calls, _BLOCK_US)))] * LIVE_CALLS
         return [queued[0], *elsewhere, *queued[1:]]
@@ -240,7 +232,7 @@ class Verifier:
         self._refuse_patches()
         changed = self._before.changed_argument()
         timing = contained(batch, timing, mode)
-        found = self.replay(lambda: reruns_of(batch, timing.source), changed)
+        found = self.replay(lambda: reruns_of(batch), changed)
         doubts = (*(timing.verification.doubts if timing.verification else ()), *found.doubts)
         most_us = MOST_SINGLE * timing.time_us + SINGLE_EXTRA_US
         # A blocking launch ends before the next one: events have the host's time between them.
