@@ -18,7 +18,7 @@ _LAUNCHERS = frozenset(("torch", "triton", "cuda", "cupy", "numba", "cutlass", "
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/([^/.]+)")
 """File of an installed module; Debian and NVIDIA's containers have `dist-packages`."""
 _packages = cache(packages_distributions)
-"""Names of the packages by module, such as `cupy-cuda13x` for `cupy`: 0.4 s among 250 packages."""
+"""Names of the packages by module, such as `cupy-cuda13x` for `cupy`: slow to find, in 1.5 s on one machine."""
 _ITSELF = frozenset(("torch", "functorch", "torchgen", "triton", "pytest-gpuperf", "pytest_gpuperf"))
 """Packages, and their modules, whose versions a run has in any case."""
 
