@@ -18,7 +18,7 @@ _LAUNCHERS = frozenset(("torch", "triton", "cuda", "cupy", "numba", "cutlass", "
 _INSTALLED = re.compile(r"/(?:site|dist)-packages/([^/.]+)")
 """File of an installed module; Debian and NVIDIA's containers have `dist-packages`."""
 _packages = cache(packages_distributions)
-"""Names of the packages by module, such as `cupy-cuda13x` for `cupy`: slow to find, in 1.5 s on one machine."""
+"""Names of the packages by module, such as `cupy-cuda13x` for `cupy`: slow to find (1.5 s on a machine)."""
 _ITSELF = frozenset(("torch", "functorch", "torchgen", "triton", "pytest-gpuperf", "pytest_gpuperf"))
 """Packages, and their modules, whose versions a run has in any case."""
 
