@@ -58,7 +58,7 @@ def _session(run: str, timing: Timing, reference_mhz: float) -> Session:
         time_us=round_to_digits(timing.time_us, TIME_DIGITS),
         spread_pct=round_to_digits(timing.spread_pct, 2),
         sm_clock_mhz=round_to_digits(clock, TIME_DIGITS),
-        autotuned=tuple(timing.autotuned),
+        autotuned=timing.autotuning.chosen,
         peak_memory_mb=timing.peak_memory_mb,
     )
     if model is None or model.stored:

@@ -31,11 +31,12 @@ def other_choices(timing: Timing, known: TimeBaseline | AgainstTiming | None) ->
     newest = [_parts(chosen) for chosen in (sessions or [()])[-1]]
     names = [kernel for kernel, _ in newest]
     # A kernel chooses for each key. What another key still has was not replaced, unless there was no other.
-    gone = [one for one in newest if ": ".join(one) not in timing.autotuned or names.count(one[0]) == 1]
+    now = timing.autotuning.chosen
+    gone = [one for one in newest if ": ".join(one) not in now or names.count(one[0]) == 1]
     replaced = {name: cycle([config for kernel, config in gone if kernel == name]) for name in names}
     return [
         Choice(kernel, config, before, names.count(kernel) == 1)
-        for kernel, config in map(_parts, sorted(set(timing.autotuned).difference(*sessions)))
+        for kernel, config in map(_parts, sorted(set(now).difference(*sessions)))
         for before in islice(replaced.get(kernel, ()), 1)
     ]
 
@@ -53,10 +54,10 @@ def choice_lines(timing: Timing, known: TimeBaseline | AgainstTiming | None) -> 
         chosen, baseline = (
             ", ".join(f"{name} {parts.get(name, 'none')}" for name in names) for parts in (now, before)
         )
-        of = f" for {kernel}" if len(timing.autotuned) > 1 else ""
+        of = f" for {kernel}" if len(timing.autotuning.chosen) > 1 else ""
         lines.append(f"autotuner chose {chosen}{of}; {whose}'s {baseline}")
-    if lines and timing.baseline_choice_us is not None and not isinstance(known, AgainstTiming):
-        lines[0] += f", with which this code takes {show_value(timing.baseline_choice_us)} µs"
+    if lines and timing.autotuning.baseline_choice_us is not None and not isinstance(known, AgainstTiming):
+        lines[0] += f", with which this code takes {show_value(timing.autotuning.baseline_choice_us)} µs"
     return lines
 
 

@@ -163,7 +163,7 @@ def _compare(
     settlement = measurement.settlement
     named = settlement.against if settlement is not None and settlement.names_code else None
     chosen = known.time if named is None else named
-    choices = choice_lines(timing, chosen) if timing is not None and timing.autotuned else []
+    choices = choice_lines(timing, chosen) if timing is not None and timing.autotuning.chosen else []
     findings = [
         *filter(None, [impossible_time(measurement, expected.gpu)]),
         *(Finding(Status.PASS, f"the time is doubted: {doubt}", doubt=True) for doubt in doubts),

@@ -26,7 +26,7 @@ from pytest_gpuperf.measure.device import originals
 from pytest_gpuperf.measure.device.memory import peak_requested
 from pytest_gpuperf.measure.device.originals import finish
 from pytest_gpuperf.records import LaunchedCode, LaunchedKernel
-from pytest_gpuperf.records.timing import CompilerWork, FirstCall
+from pytest_gpuperf.records.timing import Autotuning, CompilerWork, FirstCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -104,7 +104,10 @@ class FirstCalls:
         if self._seconds is not None:
             first_call = FirstCall(seconds=round(self._seconds, 3), compilers=self._compilers)
         return replace(
-            timing, first_call=first_call, autotuned=self._autotuned, peak_memory_mb=self._peak_memory_mb
+            timing,
+            first_call=first_call,
+            autotuning=Autotuning(chosen=self._autotuned),
+            work=replace(timing.work, peak_memory_mb=self._peak_memory_mb),
         )
 
 

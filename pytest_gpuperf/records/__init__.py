@@ -25,6 +25,7 @@ from pytest_gpuperf.records.run import (
 )
 from pytest_gpuperf.records.settlement import AgainstTiming, Settlement
 from pytest_gpuperf.records.timing import (
+    Autotuning,
     Conditions,
     OtherTime,
     SingleCall,
@@ -50,6 +51,7 @@ __all__ = [
     "RUN_SCHEMA",
     "Accuracy",
     "AgainstTiming",
+    "Autotuning",
     "ClockModel",
     "Communication",
     "Conditions",

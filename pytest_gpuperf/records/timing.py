@@ -69,6 +69,8 @@ class Conditions(Record, frozen=True, kw_only=True):
     throttle_reasons: tuple[str, ...] = ()
     other_processes: Count = 0
     """Other compute processes on this GPU; more than 0 makes a time doubtful."""
+    measured_again: tuple[str, ...] = ()
+    """Reasons in the state of the GPU why earlier attempts were discarded, one sentence each."""
 
 
 class WarmUp(Record, frozen=True, kw_only=True):
@@ -164,6 +166,8 @@ class Workload(Record, frozen=True, kw_only=True):
     """Floating-point operations of a call, given by the caller."""
     argument_bytes: Count | None = None
     """Memory of the tensors among the arguments."""
+    peak_memory_mb: Ratio | None = None
+    """Most memory of a call beyond its arguments, as requested of torch's allocator, in 10⁶ bytes."""
     peak_gb_per_s: Ratio | None = None
     """Peak rate of the GPU's DRAM."""
     peak_tflop_per_s: Ratio | None = None
@@ -197,6 +201,16 @@ class FirstCall(Record, frozen=True, kw_only=True):
         return "warm" if any(one.cached for one in self.compilers.values()) else ""
 
 
+class Autotuning(Record, frozen=True, kw_only=True):
+    """Configurations that the autotuners of Triton and torch.compile chose."""
+
+    chosen: tuple[str, ...] = ()
+    """Each as `kernel: config`."""
+    baseline_choice_us: Time | None = None
+    """Time of the same code with the configurations that they had chosen for the baseline, in microseconds a
+    call; only if it is slower with others."""
+
+
 class Timing(Record, frozen=True, kw_only=True):
     """Time of one call of a callable on the GPU."""
 
@@ -224,18 +238,9 @@ class Timing(Record, frozen=True, kw_only=True):
     """`time_us` at `clock_model.reference_mhz`; None without a model."""
     not_captured: str = ""
     """Reason why a CUDA graph could not be captured, if that decided `mode`; else empty."""
-    autotuned: tuple[str, ...] = ()
-    """Configurations that the autotuners of Triton and torch.compile chose, as `kernel: config`."""
-    baseline_choice_us: Time | None = None
-    """Time of the same code with the configurations that autotuners had chosen for the baseline, in
-    microseconds a call; only if it is slower with others."""
+    autotuning: Autotuning = Autotuning()
     first_call: FirstCall | None = None
     """None if it was not watched."""
-    peak_memory_mb: Ratio | None = None
-    """Most memory of a call beyond its arguments, as requested of torch's allocator, in 10⁶ bytes; None if
-    not known."""
-    measured_again: tuple[str, ...] = ()
-    """Reasons why earlier attempts were discarded, one sentence each."""
     work: Workload = Workload()
     warm_up: WarmUp | None = None
     conditions: Conditions | None = None
@@ -243,6 +248,11 @@ class Timing(Record, frozen=True, kw_only=True):
     """None if nothing was verified: it was off, or the time is older than that."""
     ranks: RankTimes | None = None
     """Only of a call on several GPUs."""
+
+    @property
+    def peak_memory_mb(self) -> float | None:
+        """Most memory of a call beyond its arguments, in 10⁶ bytes; None if not known."""
+        return self.work.peak_memory_mb
 
     def us_by(self, source: TimingSource) -> float | None:
         """Return the time by a source, in microseconds a call; None if it was not taken."""

@@ -131,7 +131,8 @@ class LiveSource:
             if first_calls := self._first_calls.pop((call.nodeid, call.label), None):
                 timing = first_calls.added_to(timing)
             if choice := other_choice(known, timing):
-                timing = replace(timing, baseline_choice_us=self._time_with(choice, call, known, timing))
+                choice_us = self._time_with(choice, call, known, timing)
+                timing = replace(timing, autotuning=replace(timing.autotuning, baseline_choice_us=choice_us))
         count = argument_bytes(call.args, call.kwargs)
         return replace(timing, work=replace(timing.work, argument_bytes=count or None))
 

@@ -47,7 +47,7 @@ def test_memory_is_exact_whatever_the_allocator_has_kept() -> None:
 def test_chosen_configuration_of_a_triton_kernel_is_recorded() -> None:
     from autotuned_kernel import scale
 
-    (chosen,) = watched_timing(scale, torch.randn(1 << 20, device="cuda")).autotuned
+    (chosen,) = watched_timing(scale, torch.randn(1 << 20, device="cuda")).autotuning.chosen
     assert chosen.startswith("scale_kernel: BLOCK: ")
 
 
@@ -83,14 +83,14 @@ def test_chosen_template_of_torch_compile_is_recorded_and_pinned() -> None:
     options: dict[str, Any] = {"max_autotune": True, "max_autotune_gemm_backends": "TRITON"}
     product = torch.compile(torch.mm, options=options)
     a = torch.randn(512, 512, device="cuda", dtype=torch.float16)
-    (chosen,) = watched_timing(product, a, a).autotuned
+    (chosen,) = watched_timing(product, a, a).autotuning.chosen
     assert chosen.startswith("triton_tem_")
     assert "num_warps: " in chosen
     other = "BLOCK_M: 64" if "BLOCK_M: 32" in chosen else "BLOCK_M: 32"
     with templates_pinned({chosen.partition(": ")[0]: other}):
-        (pinned,) = watched_timing(product, a, a).autotuned
+        (pinned,) = watched_timing(product, a, a).autotuning.chosen
     assert other in pinned
-    assert watched_timing(product, a, a).autotuned == (chosen,)
+    assert watched_timing(product, a, a).autotuning.chosen == (chosen,)
 
 
 FLIP = """

@@ -27,6 +27,7 @@ from pytest_gpuperf.records import (
     Timing,
     Trace,
     Verification,
+    Workload,
 )
 from run_builders import in_turn, measured, profile, queued, record, run, timing
 from run_results import expect
@@ -131,7 +132,7 @@ def settled(*log_ratios: float, **settlement: Any) -> Measurement:
 
 
 def with_memory(megabytes: float) -> Measurement:
-    return Measurement(timing=replace(timing(100.0), peak_memory_mb=megabytes))
+    return Measurement(timing=replace(timing(100.0), work=Workload(peak_memory_mb=megabytes)))
 
 
 TIME = Measurement(timing=timing(100.0))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from judging import verdict
 from pytest_gpuperf.judge.autotuner_choices import choice_lines
-from pytest_gpuperf.records import AgainstTiming, Measurement, Settlement, Timing
+from pytest_gpuperf.records import AgainstTiming, Autotuning, Measurement, Settlement, Timing
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from pytest_gpuperf.session.live_source import other_choice
 from run_builders import record, timing
@@ -28,7 +28,7 @@ def stored(*sessions: tuple[str, ...]) -> TestBaseline:
 
 
 def timed(*autotuned: str, time_us: float = 5.3) -> Timing:
-    return replace(timing(time_us), autotuned=autotuned)
+    return replace(timing(time_us), autotuning=Autotuning(chosen=autotuned))
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_choice_that_no_session_has_is_shown_by_what_differs(
 
 
 def test_time_with_the_choice_of_the_baseline_tells_a_flip_from_a_slower_kernel() -> None:
-    now = replace(timed(SMALL), baseline_choice_us=5.31)
+    now = replace(timed(), autotuning=Autotuning(chosen=(SMALL,), baseline_choice_us=5.31))
     assert choice_lines(now, known((LARGE,))) == [f"{SAID}, with which this code takes 5.31 µs"]
 
 
 def test_choice_is_compared_with_that_of_old_code_if_a_user_named_it() -> None:
     against = AgainstTiming(ref="old", commit="", log_ratios=(0.1, 0.1), new_us=9.0, autotuned=(LARGE,))
     measured = Measurement(
-        timing=replace(timed(SMALL, time_us=9.0), baseline_choice_us=9.1),
+        timing=replace(timed(time_us=9.0), autotuning=Autotuning(chosen=(SMALL,), baseline_choice_us=9.1)),
         settlement=Settlement(how="in turn", against=against),
     )
     (found,) = verdict(record(main=measured), stored((SMALL,))).findings

@@ -105,7 +105,7 @@ def test_chosen_configurations_are_kept_and_runs_are_as_before(monkeypatch: pyte
         assert tuner.run("BLOCK: 64, maxnreg: None") == "BLOCK: 64, maxnreg: None"
         tuner.run("BLOCK: 32")
 
-    assert watched_timing(call).autotuned == ("square_kernel: BLOCK: 32", "square_kernel: BLOCK: 64")
+    assert watched_timing(call).autotuning.chosen == ("square_kernel: BLOCK: 32", "square_kernel: BLOCK: 64")
     assert Autotuner.run is run
 
 
@@ -129,7 +129,7 @@ def test_choice_of_torch_compile_has_the_arguments_of_its_template(monkeypatch: 
             other.inductor_meta = {"kernel_name": "triton_mm"}
             other.run(benchmark_run=True)
 
-    assert watched_timing(call).autotuned == ("triton_tem_fused_mm_0: BLOCK_M: 64, num_warps: 4",)
+    assert watched_timing(call).autotuning.chosen == ("triton_tem_fused_mm_0: BLOCK_M: 64, num_warps: 4",)
 
 
 def test_first_call_counts_beyond_the_second_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from judging import verdict
 from pytest_gpuperf.judge.counters import LEFT_OUT, CounterComparison, compare_counters
 from pytest_gpuperf.judge.result import Finding, Status
-from pytest_gpuperf.records import Measurement, MetricValue, Trace
+from pytest_gpuperf.records import Measurement, MetricValue, Trace, Workload
 from pytest_gpuperf.records.baseline import MeasurementBaseline, Session, TestBaseline, TimeBaseline
 from run_builders import in_turn, measured, profile, record, timing
 
@@ -196,7 +196,7 @@ def test_more_memory_fails_like_a_register(now: float | None, *, fails: bool) ->
     )
     known = MeasurementBaseline(time=TimeBaseline(mode="hot", sessions=sessions))
     found = verdict(
-        record(main=Measurement(timing=replace(timing(5.3), peak_memory_mb=now))),
+        record(main=Measurement(timing=replace(timing(5.3), work=Workload(peak_memory_mb=now)))),
         TestBaseline(measurements={"main": known}),
     )
     assert found.fails is fails

@@ -14,7 +14,7 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.judge.counters import other_compiler
 from pytest_gpuperf.judge.result import Finding, Status
 from pytest_gpuperf.judge.verdict import Expected, judge
-from pytest_gpuperf.records import Accuracy, Correctness, Measurement, Profile
+from pytest_gpuperf.records import Accuracy, Correctness, Measurement, Profile, Workload
 from pytest_gpuperf.records.baseline import MeasurementBaseline, TestBaseline
 from run_builders import measured, record, run, timing
 
@@ -78,7 +78,7 @@ def outputs(accuracy: Accuracy, *others: Accuracy) -> Measurement:
     return Measurement(correctness=Correctness(passed=True, accuracy=replace(accuracy, others=others)))
 
 
-WITH_MEMORY = Measurement(timing=replace(timing(5.0), peak_memory_mb=8.0))
+WITH_MEMORY = Measurement(timing=replace(timing(5.0), work=Workload(peak_memory_mb=8.0)))
 ASKED: dict[str, MetricValue] = dict.fromkeys(
     ("block_size", "grid_size", "instructions", "l1_hit_rate", "l2_hit_rate", "waves"), 9.0
 )

@@ -13,7 +13,16 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.limits import Limit, check_limit, check_limits, parse_limit, parse_limits
 from pytest_gpuperf.judge.result import Status
 from pytest_gpuperf.metrics.chips import with_peaks
-from pytest_gpuperf.records import Conditions, GpuInfo, KernelProfile, Measurement, Profile, TestRecord, Trace
+from pytest_gpuperf.records import (
+    Conditions,
+    GpuInfo,
+    KernelProfile,
+    Measurement,
+    Profile,
+    TestRecord,
+    Trace,
+    Workload,
+)
 from pytest_gpuperf.records.timing import FirstCall, SingleCall
 from pytest_gpuperf.records.value_names import VALUES, is_of
 from pytest_gpuperf.session.marker import ItemState, Marker
@@ -179,7 +188,8 @@ def test_limit_between_what_is_known_and_what_may_be_is_not_judged(text: str, st
 
 
 def test_seconds_of_compilers_and_memory_are_limited() -> None:
-    large = Measurement(timing=replace(timing(), first_call=FirstCall(seconds=24.5), peak_memory_mb=512.5))
+    work = Workload(peak_memory_mb=512.5)
+    large = Measurement(timing=replace(timing(), first_call=FirstCall(seconds=24.5), work=work))
     seconds, memory = (check_limit(parse_limit(text), large) for text in ("compile_s <= 20", f"{MEMORY} MB"))
     assert seconds.line == "compile_s 24.5 is above the limit <= 20"
     assert memory.line == "peak_memory_mb 512.5 is above the limit <= 512"

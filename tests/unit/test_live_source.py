@@ -88,7 +88,7 @@ def test_slower_time_with_another_choice_is_taken_with_that_of_the_baseline(
     other_choice = f"{LiveSource.__module__}.other_choice"
     monkeypatch.setattr(other_choice, lambda *_: {"scale_kernel": config})
     found = source_of(timer=Timer(), verify="off").time(call, mode="hot", bytes=0, flops=0)
-    assert (found.time_us, found.baseline_choice_us) == (9.0, found_us)
+    assert (found.time_us, found.autotuning.baseline_choice_us) == (9.0, found_us)
     # One call finds what calls write. The choice of this run is the smaller one, and stays.
     call()
     pinned = [1024] * 4 if found_us else [256] * 2

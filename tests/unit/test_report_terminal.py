@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
 from pytest_gpuperf.plugin.late_reports import Failure
-from pytest_gpuperf.records import Measurement, Profile
+from pytest_gpuperf.records import Measurement, Profile, Workload
 from pytest_gpuperf.records.run import STATIC_SOURCE, Accuracy, Correctness
 from pytest_gpuperf.report.forms.as_text import cut_middle
 from pytest_gpuperf.report.rows import Summary
@@ -49,7 +49,7 @@ def lines_of(
 
 def test_verbose_summary_has_rows_kernels_and_remarks() -> None:
     two_labels = {
-        "main": Measurement(timing=msgspec.structs.replace(timing(), peak_memory_mb=4.0)),
+        "main": Measurement(timing=msgspec.structs.replace(timing(), work=Workload(peak_memory_mb=4.0))),
         "cold": Measurement(timing=timing(), profile=profile("square_kernel", "reduce")),
     }
     queued = msgspec.structs.replace(timing(), mode="queued", not_captured="it synchronises")

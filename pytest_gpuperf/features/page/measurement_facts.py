@@ -76,8 +76,9 @@ def _of_timing(timing: Timing) -> Facts:
         yield "timed outputs", verified.not_verified or f"{calls} checked again, on other values"
         yield "doubted", "; ".join(timing.doubts)
     yield "first calls", first_calls_line(timing)
-    yield "autotuned", "; ".join(timing.autotuned)
-    yield "measured again", "; ".join(timing.measured_again)
+    yield "autotuned", "; ".join(timing.autotuning.chosen)
+    if timing.conditions is not None:
+        yield "measured again", "; ".join(timing.conditions.measured_again)
 
 
 def _ranks(ranks: RankTimes) -> str:

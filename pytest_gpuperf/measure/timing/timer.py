@@ -164,9 +164,11 @@ class Timer:
         thrown_away: list[str] = []
         while True:
             timing = self._measure(batch, progress, known)
-            why = disturbed(timing)
-            if not why or len(thrown_away) == ATTEMPTS - 1:
-                return replace(timing, measured_again=tuple(thrown_away))
+            why, state = disturbed(timing), timing.conditions
+            if state is not None and (not why or len(thrown_away) == ATTEMPTS - 1):
+                return replace(timing, conditions=replace(state, measured_again=tuple(thrown_away)))
+            if not why:
+                return timing
             thrown_away.append(why)
 
     def _measure(self, batch: Batch, progress: Callable[[str], None], known: KnownTime | None) -> Timing:

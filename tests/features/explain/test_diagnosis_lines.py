@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from judging import verdict
 from pytest_gpuperf.features.explain.diagnosis_rows import explain_lines
 from pytest_gpuperf.judge.limits import parse_limits
-from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing
+from pytest_gpuperf.records import Conditions, KernelProfile, Measurement, Profile, Timing, Workload
 from run_builders import BUSY, record
 from run_builders import measured as timed
 from run_builders import timing as timing_of
@@ -71,7 +71,7 @@ def test_limited_time_shows_the_clock_of_its_blocks() -> None:
 
 
 def test_diagnosis_stands_below_a_broken_limit() -> None:
-    large = replace(timing_of(1.0), peak_memory_mb=2.0)
+    large = replace(timing_of(1.0), work=Workload(peak_memory_mb=2.0))
     test = record(main=replace(timed(1.0, {"sm_throughput": 5.0}), timing=large))
     limits = parse_limits(["peak_memory_mb <= 1", "sm_throughput >= 10"])
     _, _, explained, *_ = verdict(test, limits=limits).message().splitlines()

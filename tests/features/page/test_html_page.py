@@ -18,7 +18,7 @@ from pytest_gpuperf.baseline.store import BaselineStore, Expectations
 from pytest_gpuperf.features.page.page import page_pieces
 from pytest_gpuperf.features.page.run_section import Section, SourceLinks
 from pytest_gpuperf.judge.result import Finding, Status, TestResult
-from pytest_gpuperf.records import GpuInfo, KernelProfile, Measurement, Profile, Run, TestRecord
+from pytest_gpuperf.records import Autotuning, GpuInfo, KernelProfile, Measurement, Profile, Run, TestRecord
 from pytest_gpuperf.report.rows import Summary
 from report_examples import METRICS, compared, profile, result, timing
 from run_builders import run
@@ -135,7 +135,7 @@ def test_policy_allows_only_the_style_and_script_of_the_page() -> None:
 def hostile_page(name: str) -> str:
     kernels = (KernelProfile(name=name, demangled=name, metrics=METRICS),)
     measured = Measurement(
-        timing=replace(timing(), autotuned=(name,)),
+        timing=replace(timing(), autotuning=Autotuning(chosen=(name,))),
         profile=Profile(kernels=kernels, combined=METRICS, chip=name, regex=name),
     )
     record = TestRecord(nodeid=f"t/test_a.py::{name}", measurements={"main": measured, name + "_": measured})
