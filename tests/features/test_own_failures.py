@@ -101,7 +101,7 @@ FAILED, ERROR = {"passed": 1, "failed": 1}, {"passed": 1, "errors": 1}
 EACH = [
     Broken("pytest_gpuperf.plugin.process_isolation.isolate", "pytest_load_initial_conftests"),
     Broken("pytest_gpuperf.settings.settings.Settings.from_config", "pytest_configure", {}, 4, has_run=False),
-    Broken("pytest_gpuperf.plugin.hooks.start", COLLECTION, ERROR, 1, has_run=False),
+    Broken("pytest_gpuperf.plugin.hooks.start_runner", COLLECTION, ERROR, 1, has_run=False),
     Broken("pytest_gpuperf.session.judge.Judge.guards", COLLECTION, ERROR, 1, has_run=False),
     Broken("pytest_gpuperf.session.progress.Display.wait_for", LOOP),
     Broken(f"{LIVE}.LiveRunner._run_all", LOOP),

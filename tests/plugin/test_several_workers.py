@@ -68,7 +68,7 @@ def test_one_run_has_all_results_in_order(pytester: pytest.Pytester) -> None:
 
 def test_worker_reads_counters_of_a_test_given_to_another(pytester: pytest.Pytester, seen: Path) -> None:
     calls = """
-    time.sleep(0.5 * (os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-1"))
+    time.sleep(0.8 * (os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-1"))
     def counted(): return 5.0
     counted.counters = {"registers_per_thread": 32.0}
     gpuperf.profile(counted)
