@@ -34,7 +34,7 @@ from pytest_gpuperf.statistics.thresholds import HELD_BACK, MACHINE_PCT, NOISY_P
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_gpuperf.records import Measurement, Timing, TimingMode
+    from pytest_gpuperf.records import LaunchedCode, Measurement, Timing, TimingMode
     from pytest_gpuperf.records.baseline import MeasurementBaseline, TimeBaseline
 
 PACKAGES = ("torch", "triton", "cuda", "python")
@@ -178,13 +178,7 @@ def judge_time(
         if other := other_call(measurement, baseline):
             return None, Finding(Status.INCONCLUSIVE, f"{OTHER_CALL}: {other}")
         if time.outcome is not Outcome.PASS or settlement is not None:
-            stored, old = baseline.code, against.code if against is not None else None
-            alike = [
-                is_same_code(msgspec.structs.replace(code, driver=stored.driver), stored)
-                for code in (measurement.code, old)
-                if code is not None and stored is not None
-            ]
-            same = any(alike) if alike else None
+            same = _has_code_of(baseline, measurement.code, against.code if against is not None else None)
             settled, cause = judge_settlement(time, settlement, known, same, origin, tolerance_pct)
             # A test that runs again may be within the screen by luck: that it was slower stays.
             if time.outcome is not Outcome.PASS or settled.outcome is Outcome.REGRESSED:
@@ -200,6 +194,15 @@ def judge_time(
     )
 
 
+def _has_code_of(baseline: MeasurementBaseline, *codes: LaunchedCode | None) -> bool | None:
+    """Return True if one of the codes is that of a baseline, under any driver; None if none is known."""
+    stored = baseline.code
+    known = [code for code in codes if code is not None and stored is not None]
+    if stored is None or not known:
+        return None
+    return any(is_same_code(msgspec.structs.replace(code, driver=stored.driver), stored) for code in known)
+
+
 def other_call(measurement: Measurement, baseline: MeasurementBaseline) -> str:
     """Return how a call differs from that of the baseline; empty if it does not, or one is not known."""
     now, before = measurement.call, baseline.call
@@ -209,7 +212,9 @@ def other_call(measurement: Measurement, baseline: MeasurementBaseline) -> str:
 def screen(
     timing: Timing, known: TimeBaseline, origin: Origin, tolerance_pct: float = 0.0
 ) -> TimeComparison | None:
-    """Compare a time with the stored sessions: `pass` within the screen, else `inconclusive`, a suspect.
+    """Compare a time with the stored sessions: `pass` within the screen, else `inconclusive`.
+
+    `judge_settlement` then decides, or makes it a suspect.
 
     The sessions of one card together weigh as much as those of another.
 
@@ -235,15 +240,15 @@ def screen(
         clock.error(found.sm_clock_mhz),
         fmean(clock.error(session.sm_clock_mhz) for session in sessions) if clock.at_mhz else 0.0,
     )
-    widest = math.log1p(_width_pct(found, sessions, new_card=new_card) / 100)
+    of_one_session = math.log1p(_width_pct(found, sessions, new_card=new_card) / 100)
     replicates = len(groups) if new_card else len(sessions)
     # More sessions narrow the share of the screen that is theirs.
-    width = widest * math.sqrt((1 + 1 / replicates) / 2)
-    # Small losses add up: what passes stays within `widest` of the oldest sessions.
-    oldest, room = fmean(logs[group[0]] for group in groups), widest - width
+    of_sessions = of_one_session * math.sqrt((1 + 1 / replicates) / 2)
+    # Small losses add up: what passes stays within the width of one session of the oldest sessions.
+    oldest, room = fmean(logs[group[0]] for group in groups), of_one_session - of_sessions
     expected = min(max(expected, oldest - room), oldest + room)
-    change, width = math.log(time_us) - expected, width + error
-    too_noisy = error > max(widest, math.log1p(tolerance_pct / 100))
+    change, width = math.log(time_us) - expected, of_sessions + error
+    too_noisy = error > max(of_one_session, math.log1p(tolerance_pct / 100))
     inside = not too_noisy and (abs(change) <= width or 0 < as_pct(change) <= tolerance_pct)
     clocks = [session.sm_clock_mhz for session in sessions]
     return TimeComparison(

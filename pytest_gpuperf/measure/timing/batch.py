@@ -1,4 +1,7 @@
-"""Blocks of many calls, timed as one: the parts of every timing."""
+"""Blocks of many calls, timed as one: the parts of every timing.
+
+Recorded blocks are calls one after the other under CUPTI; a `KernelsBatch` records each apart, on any stream.
+"""
 
 from __future__ import annotations
 
