@@ -117,11 +117,11 @@ def demangled(name: str) -> str:
 
 
 def with_bits(tensor: torch.Tensor, bits: tuple[bool, bool]) -> torch.Tensor:
-    """Return the view that conjugates, and one that negates, by `_neg_view`; without that name it does not.
+    """Return a tensor as a view that conjugates or negates, by `_neg_view`; without that name none negates.
 
     Args:
         tensor: The tensor.
-        bits: Whether it conjugates, and whether it negates.
+        bits: Whether the view conjugates, and whether it negates.
     """
     is_conjugate, is_negative = bits
     found = tensor.conj() if is_conjugate else tensor

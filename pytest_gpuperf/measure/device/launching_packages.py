@@ -39,8 +39,9 @@ def launching_packages(loaded: Mapping[str, Any]) -> dict[str, str]:
         if launches and (file := _INSTALLED.search(str(values.get("__file__")))):
             used.add(file[1])
     # Most packages have the name of their module. Python 3.10 finds only some of the others.
-    names = {package for name in used for package in ([name] if _found(name) else _packages().get(name, ()))}
-    found = [one for name in sorted(filter(None, names - _ITSELF)) for one in _found(name)]
+    lists = [[name] if _found(name) else _packages().get(name, ()) for name in used - _ITSELF]
+    names = {package for packages in lists for package in packages} - _ITSELF
+    found = [one for name in sorted(filter(None, names)) for one in _found(name)]
     return {one.name: one.version for one in found if '"file:' not in str(one.read_text("direct_url.json"))}
 
 
