@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 Part = Literal[
     "suites, cold",
+    "checks ahead, 8 processes",
+    "suites, checked ahead",
     "suites, warm",
     "suites, warm, compiled code stays",
     "suites, warm, autotuners reset",
@@ -60,6 +62,8 @@ Part = Literal[
 ]
 OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "suites, cold": ("--gpuperf-update=new",),
+    "checks ahead, 8 processes": ("-n8", "-ogpuperf_check=always"),
+    "suites, checked ahead": ("--gpuperf-update=new",),
     "suites, warm": (),
     "suites, warm, compiled code stays": ("-pbenchmarks.resets.compiled_code_stays",),
     "suites, warm, autotuners reset": ("-pbenchmarks.resets.autotuners_reset",),
@@ -85,6 +89,8 @@ FIRST_VERDICT: Mapping[Part, str] = {
 """Parts that run a file of `first_verdict`, in a project of its own: the median of three, after one more."""
 ALL = "suites"
 """Beginning of the parts that run suites of a commit; the others run the same tests at each."""
+AHEAD: Part = "checks ahead, 8 processes"
+"""A part that only fills the compilers' caches. Before it they and the baselines of all suites go."""
 SCHEMA = 1
 CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")
 MEMORY = (
@@ -223,6 +229,9 @@ class Runs:
         """Run a part of a commit for some seconds at most."""
         tree = self.folder / commit
         # Compiled Python is a cache, too, which people have.
+        if part == AHEAD:
+            for kind in ("caches", "baselines"):
+                shutil.rmtree(self.folder / kind / commit, ignore_errors=True)
         environment = {
             **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             **{name: str(self.folder / "caches" / commit / name) for name in CACHES},
@@ -231,19 +240,20 @@ class Runs:
             "PYTEST_PLUGINS": _entry(tree),
         }
         first = FIRST_VERDICT.get(part)
-        paths = self.suites if part.startswith(ALL) else [first] if first else self.tests
+        of_all = part.startswith(ALL) or part == AHEAD
+        paths = self.suites if of_all else [first] if first else self.tests
         project = self.folder / "first_verdict"
         if first and not project.exists():
             shutil.copytree(Path(__file__).parent / "first_verdict", project)
             (project / "pytest.ini").write_text("[pytest]\n")
         log = (self.logs or self.folder) / f"{commit}_{re.sub(r'[ ,]+', '_', part)}.log"
-        baselines = self.folder / "baselines" / (commit if part.startswith(ALL) or first else "none")
+        baselines = self.folder / "baselines" / (commit if of_all or first else "none")
         baselines.mkdir(parents=True, exist_ok=True)
         options = (
             "-pxdist",  # as for a user, the tests run in a process of their own
             "-q",
             "--durations=40",
-            "--gpuperf",
+            *(["--gpuperf"] * (part != AHEAD)),
             f"-ogpuperf_baselines={baselines}",
             *OPTIONS[part],
         )

@@ -9,6 +9,7 @@ from triton.runtime import autotuner
 
 from benchmarks import costs
 from benchmarks.costs import (
+    AHEAD,
     Cost,
     Results,
     Runs,
@@ -88,6 +89,28 @@ def test_all_suites_run_whatever_tests_are_chosen(tmp_path: Path) -> None:
     chosen = Runs(tmp_path, ["nothing"], suites=["suites/test_two.py"], logs=tree)
     assert chosen("old", "suites, cold", 60)[0] == 2
     assert "2 passed" in (tree / "old_suites_cold.log").read_text()
+
+
+def test_checks_ahead_begin_with_empty_caches_and_measure_nothing(tmp_path: Path) -> None:
+    tree = tmp_path / "old"
+    plugin = tree / "pytest_gpuperf" / "plugin.py"
+    (tree / "suites").mkdir(parents=True)
+    plugin.parent.mkdir()
+    (plugin.parent / "__init__.py").touch()
+    plugin.write_text(
+        "def pytest_addoption(parser):\n"
+        "    parser.addini('gpuperf_baselines', '')\n"
+        "    parser.addini('gpuperf_check', '')\n"
+    )
+    (tree / "pyproject.toml").write_text('gpuperf = "pytest_gpuperf.plugin"\n')
+    (tree / "suites" / "test_one.py").write_text(
+        "import os, pathlib\n"
+        "def test_a(pytestconfig):\n"
+        "    assert pytestconfig.getini('gpuperf_check') == 'always'\n"
+        "    assert not pathlib.Path(os.environ['TRITON_CACHE_DIR']).exists()\n"
+    )
+    (tmp_path / "caches" / "old" / "TRITON_CACHE_DIR").mkdir(parents=True)
+    assert Runs(tmp_path, [])("old", AHEAD, 60)[:2] == (1, 0)
 
 
 def test_parts_change_what_each_test_begins_without(monkeypatch: pytest.MonkeyPatch) -> None:
