@@ -43,8 +43,6 @@ ROOT = Path(__file__).parents[2]
 COSTS = "from benchmarks.defences.costs import test_usual\n"
 KINDS = ("exploits", "costs")
 LONGEST_MESSAGE = 160
-EXPLOITS_SHARE = 0.45
-"""Part of the time left that the exploits may take with each kind of verification; the cost has the rest."""
 
 
 def exploits(folder: Path, seconds: float, verify: str) -> list[Tried]:
@@ -99,10 +97,7 @@ def measure(out: Path, minutes: float, only: tuple[str, ...]) -> None:
     from pytest_gpuperf.measure.device.gpu_identity import gpu_info
 
     end = time.monotonic() + 60 * minutes
-
-    def left(share: float) -> float:
-        return share * (end - time.monotonic())
-
+    parts = [*(VERIFY if "exploits" in only else ()), *(("costs",) if "costs" in only else ())]
     results = Results(
         schema=SCHEMA,
         date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -110,12 +105,14 @@ def measure(out: Path, minutes: float, only: tuple[str, ...]) -> None:
     )
     with TemporaryDirectory() as name:
         folder = Path(name)
-        for verify in VERIFY if "exploits" in only else ():
-            found = exploits(folder / verify, left(EXPLOITS_SHARE), verify)
-            results = replace(results, exploits=(*results.exploits, *found))
-            write_files({out: results_file.encode(results)})
-        if "costs" in only:
-            results = replace(results, costs=tuple(costs(folder / "costs", left(1))))
+        for at, part in enumerate(parts):
+            # Equal parts of the time that is left.
+            seconds = (end - time.monotonic()) / (len(parts) - at)
+            if part == "costs":
+                results = replace(results, costs=tuple(costs(folder / part, seconds)))
+            else:
+                found = exploits(folder / part, seconds, part)
+                results = replace(results, exploits=(*results.exploits, *found))
             write_files({out: results_file.encode(results)})
         for log in folder.glob("*/log"):
             lines = log.read_text(encoding="utf-8").splitlines()

@@ -147,7 +147,7 @@ def test_absent_libraries_are_named() -> None:
 
 
 def test_shards_of_one_commit_are_put_together(tmp_path: Path) -> None:
-    left = results(GOOD, absent={"a": "x"}, not_run=("sort", "sort, alone"))
+    left = results(GOOD, absent={"a": "x", "sort": "needs 2 GPUs"}, not_run=("sort", "sort, alone"))
     parts = [left, results(replace(GOOD, name="sort"), not_run=("b",))]
     paths = [tmp_path / "1.json", tmp_path / "2.json"]
     for path, part in zip(paths, parts, strict=True):

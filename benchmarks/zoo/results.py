@@ -133,12 +133,15 @@ def read(paths: Sequence[Path]) -> Results:
     results_file.refuse_several_machines(one.environment for one in parts)
     if len({one.environment.commit for one in parts}) > 1:
         raise SystemExit("found files of several commits; expected shards of one run")
+    tried = tuple(one for part in parts for one in part.tried)
+    present = {one.name for one in tried}
+    absent = {name: why for part in parts for name, why in part.absent.items()}
     return Results(
         schema=SCHEMA,
         date=parts[0].date,
         environment=parts[0].environment,
-        tried=tuple(one for part in parts for one in part.tried),
-        absent={name: why for part in parts for name, why in part.absent.items()},
+        tried=tried,
+        absent={name: why for name, why in absent.items() if name not in present},
         not_run=tuple(_left(parts)),
     )
 
