@@ -10,9 +10,6 @@ none of this GPU, and a time that differs from its baseline is measured three ti
 suites makes baselines for the warm one, as the first run of a project does. A part of both commits comes
 before the next part, and each time is in the file before the next one begins. Two processes of this program,
 each with one of two GPUs and one of the commits, take half as long; `join` makes their files one.
-
-Two parts show what resets cost: the plugin calls `torch._dynamo.reset()` before each test, and leaves the
-autotuners of Triton as they are.
 """
 
 from __future__ import annotations
@@ -48,8 +45,6 @@ Part = Literal[
     "checks ahead, 8 processes",
     "suites, checked ahead",
     "suites, warm",
-    "suites, warm, compiled code stays",
-    "suites, warm, autotuners reset",
     "cold",
     "warm",
     "counters by ncu",
@@ -65,8 +60,6 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "checks ahead, 8 processes": ("-n8", "-ogpuperf_check=always"),
     "suites, checked ahead": ("--gpuperf-update=new",),
     "suites, warm": (),
-    "suites, warm, compiled code stays": ("-pbenchmarks.resets.compiled_code_stays",),
-    "suites, warm, autotuners reset": ("-pbenchmarks.resets.autotuners_reset",),
     "cold": ("--gpuperf-counters=off",),
     "warm": ("--gpuperf-counters=off",),
     "counters by ncu": ("--gpuperf-counters=ncu",),
@@ -78,8 +71,6 @@ OPTIONS: Mapping[Part, tuple[str, ...]] = {
     "one product, 8192³": ("--gpuperf-update=new",),
 }
 """Options of each part, in the order in which they run: "cold" fills the compilers' caches."""
-OTHER_CODE = "suites, warm, compiled code stays"
-"""A part that runs twice, and the second time counts: its dynamic code is not on disk before."""
 FIRST_VERDICT: Mapping[Part, str] = {
     "script with do_bench": "do_bench.py",
     "one test": "test_one.py",
@@ -268,7 +259,7 @@ class Runs:
 
         cut_off = False
         try:
-            for _ in range(4 if first else 2 if part == OTHER_CODE else 1):
+            for _ in range(4 if first else 1):
                 begin = time.monotonic()
                 run_child(command, cwd=project if first else tree, env=environment, log=log, poll=poll)
                 runs.append(time.monotonic() - begin)

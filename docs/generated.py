@@ -51,7 +51,7 @@ COUNTERS = "counter_agreement.json"
 PUBLIC, WORKS_WITH = public_problems.FILE.name, works_with.FILE.name
 ENVIRONMENTS = "environments.json"
 DEFENCES, COLLECTIVES = "defences.json", "collectives.json"
-COSTS, COSTS_RESETS = "costs.json", "costs_resets.json"
+FIRST_VERDICT = "costs_first_verdict.json"
 SEVERAL_GPUS, SEVERAL_H100S = "several_gpus.json", "several_gpus_h100.json"
 NOT_YET = "Not measured yet.\n"
 
@@ -265,10 +265,8 @@ GENERATED: Mapping[str, Callable[[Path], str]] = {
     "clock_spread": _of_results(CLOCKS, clock_spread.read, clock_spread.summary),
     "collectives_source": _of_results(COLLECTIVES, collectives.read, collectives.source),
     "collectives": _of_results(COLLECTIVES, collectives.read, collectives.bus_table),
-    "costs_source": _of_results(COSTS, costs.read, costs.source),
-    "costs": _of_results(COSTS, costs.read, costs.report),
-    "costs_resets_source": _of_results(COSTS_RESETS, costs.read, costs.source),
-    "costs_resets": _of_results(COSTS_RESETS, costs.read, costs.report),
+    "first_verdict_source": _of_results(FIRST_VERDICT, costs.read, costs.source),
+    "first_verdict": _of_results(FIRST_VERDICT, costs.read, costs.report),
     "several_gpus_source": _of_results(SEVERAL_GPUS, several_gpus.read, several_gpus.source),
     "several_gpus": _of_results(SEVERAL_GPUS, several_gpus.read, several_gpus.summary_table),
     "several_h100s_source": _of_results(SEVERAL_H100S, several_gpus.read, several_gpus.source),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from triton.runtime import autotuner
 
 from benchmarks import costs
 from benchmarks.costs import (
@@ -18,10 +17,7 @@ from benchmarks.costs import (
     measure,
     report,
 )
-from benchmarks.resets import autotuners_reset, compiled_code_stays
-from pytest_gpuperf.plugin import hooks
 from pytest_gpuperf.records import NO_GPU, Environment, Toolchain
-from pytest_gpuperf.session import seeds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,22 +107,6 @@ def test_checks_ahead_begin_with_empty_caches_and_measure_nothing(tmp_path: Path
     )
     (tmp_path / "caches" / "old" / "TRITON_CACHE_DIR").mkdir(parents=True)
     assert Runs(tmp_path, [])("old", AHEAD, 60)[:2] == (1, 0)
-
-
-def test_parts_change_what_each_test_begins_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (hooks, seeds):
-        monkeypatch.setattr(module, "forget_compiled_code", lambda: pytest.fail("forgotten"))
-    compiled_code_stays.pytest_configure()
-    for module in (hooks, seeds):
-        vars(module)["forget_compiled_code"]()
-
-    kind: Any = autotuner.Autotuner
-    monkeypatch.setattr(kind, "__init__", lambda self: setattr(self, "cache", {"key": "BLOCK: 8"}))
-    monkeypatch.setattr(autotuners_reset, "_TUNERS", [])
-    autotuners_reset.pytest_configure()
-    tuner = kind()
-    autotuners_reset.pytest_runtest_setup()
-    assert tuner.cache == {}
 
 
 def test_last_run_is_cut_off_when_the_time_is_up() -> None:

@@ -1,1 +1,0 @@
-"""Plugins of pytest that keep compiled code between tests, or reset autotuners; see `benchmarks.costs`."""
