@@ -164,7 +164,7 @@ def time_printed(output: str, size: int, *, in_place: bool) -> float:
         in_place: True for the second of the two times.
 
     Raises:
-        ValueError: There is no such row.
+        ValueError: The row does not exist.
     """
     for line in output.splitlines():
         fields = line.split()

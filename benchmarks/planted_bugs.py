@@ -99,7 +99,7 @@ def past_the_row(x: torch.Tensor) -> torch.Tensor:
 
 
 def unmasked_read(x: torch.Tensor) -> torch.Tensor:
-    """Add what lies behind the last row."""
+    """Add the values behind the last row."""
     x = x.contiguous()
     out = torch.empty(x.shape[0], device=x.device)
     if x.shape[0]:

@@ -128,7 +128,7 @@ class Case(Record, frozen=True, kw_only=True):
     """One time of one run in a fresh checkout."""
 
     change: str
-    """What the commit changes: a dose in ‰, a name of `CHANGES`, or `unchanged`: compared with HEAD, or by
+    """Change of the commit: a dose in ‰, a name of `CHANGES`, or `unchanged`: compared with HEAD, or by
     `unchanged, another environment` with the same code there."""
     test: str
     """Test, and the label if it has several."""

@@ -80,7 +80,7 @@ class Compared(Record, frozen=True, kw_only=True):
     commit: str = ""
     """Commit of an earlier run that compared, if it is not the run of the file."""
     not_compared: str = ""
-    """Reason why there are no true durations."""
+    """Reason for missing true durations."""
 
     @property
     def by_span(self) -> bool:

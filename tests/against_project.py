@@ -65,7 +65,7 @@ class Project:
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(dedent(text))
-            # Python takes what it has compiled from a source of the same size and second for its own.
+            # Python takes the code compiled from a source of the same size and second for its own.
             self._written += 1
             os.utime(path, (time.time() + self._written,) * 2)
 

@@ -37,7 +37,7 @@ _OF_PYTEST = (
     *("_pytest.unittest", "_pytest.warnings", "_pytest._argcomplete", "_pytest.faulthandler"),
     *("_pytest.unraisableexception", "pdb", "xml.etree.ElementTree"),
 )
-"""What each run of pytest imports."""
+"""Modules that each run of pytest imports."""
 if multiprocessing.current_process().name == "MainProcess":  # a process that it forks has no time to clean up
     # Here, not in the long TMPDIR of a test: the server's socket lies there.
     multiprocessing.util.get_temp_dir()
@@ -66,7 +66,7 @@ class ForkedPython:
         stdin: Gives the input; none by default.
         pass_fds: At most one descriptor, which keeps its number in the process.
         start_new_session: Make the process the leader of a group.
-        forking: Fork also what the process starts by itself.
+        forking: Fork also the processes that it starts by itself.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ def fork_workers(*, forking: bool = True) -> None:
     """Fork the workers of pytest-xdist, which execnet would start with a new Python.
 
     Args:
-        forking: Fork also what the workers start by themselves.
+        forking: Fork also the processes that workers start by themselves.
     """
     from execnet import gateway_io
     from execnet.gateway_base import Popen2IO

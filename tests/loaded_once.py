@@ -34,7 +34,7 @@ MODULES = (
 
 
 class _Snapshot(pytester.SysModulesSnapshot):
-    """Keeps what a run imports of torch, which enters its modules into tables that refuse a second entry."""
+    """Keeps the modules of torch that a run imports: they are in tables that refuse a second entry."""
 
     def __init__(self, preserve: Callable[[str], bool] | None = None) -> None:
         def kept(name: str) -> bool:
@@ -45,7 +45,7 @@ class _Snapshot(pytester.SysModulesSnapshot):
 
 
 def load() -> None:
-    """Import the modules before the first run, and keep what runs import of torch."""
+    """Import the modules before the first run, and keep the modules that runs import of torch."""
     for name in MODULES:
         import_module(name)
     pytester.SysModulesSnapshot = _Snapshot  # type: ignore[misc]

@@ -40,7 +40,7 @@ class Page(HTMLParser):
 
     @property
     def policy(self) -> str:
-        """What the page may load and run."""
+        """Sources that the page may load and run."""
         (policy,) = (str(attrs["content"]) for _, attrs in self.tags if "http-equiv" in attrs)
         return policy
 

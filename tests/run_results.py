@@ -1,4 +1,4 @@
-"""What the runs of pytest in a test end with."""
+"""Results of the runs of pytest in a test."""
 
 from __future__ import annotations
 

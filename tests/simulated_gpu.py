@@ -39,7 +39,7 @@ class SimulatedGpu:
 
     Attributes:
         now: Time of the host, in microseconds.
-        log: What was done, in order.
+        log: Steps, in order.
         host_us: Time of the host for one launch.
         memory_bytes: Size of its memory.
         on_capture: Called with the name of each captured kernel.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_gpuperf.plugin.facade import Gpuperf
 
 FIRST = "first"
-"""Case that pays for what a process does once; it is not counted."""
+"""Case that pays for the first steps of a process; it is not counted."""
 CASES = {
     FIRST: (1024, "hot"),
     "square short": (512, "hot"),

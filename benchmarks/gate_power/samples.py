@@ -92,7 +92,7 @@ class SettledSuspect(msgspec.Struct, frozen=True, kw_only=True, tag="suspect", o
 
 
 def suspects(run: Run) -> Iterator[Began | SettledSuspect]:
-    """Return what a run of unchanged code settled in turn."""
+    """Return the suspects of unchanged code that a run settled in turn."""
     yield Began(date=run.started_at, environment=run.environment)
     for record in run.tests:
         for label, one in record.measurements.items():

@@ -123,5 +123,5 @@ def _of(found: int, wanted: int, name: str) -> str:
 
 
 def report(summary: Summary) -> str:
-    """Format what the samples alone have."""
+    """Format the facts that only samples have."""
     return rows(summary) + target(summary) if summary.unchanged else ""

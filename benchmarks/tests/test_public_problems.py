@@ -1,4 +1,4 @@
-"""Which trials count as working, and how they are shown."""
+"""Trials that count as working, and how they are shown."""
 
 from __future__ import annotations
 

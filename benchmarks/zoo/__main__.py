@@ -166,7 +166,7 @@ class Lane:
             child.stop()
 
     def _carry_out(self, child: Child, order: Order, run: Run, environment: str) -> tuple[str, ...] | None:
-        """Carry out one order; return what is left of it if the child has ended, else None."""
+        """Carry out one order; return the rest of it if the child has ended, else None."""
         left, begun, limit_s = [*order.asked], "", CASE_S
         child.tell(msgspec.to_builtins(order))
         while True:

@@ -45,7 +45,7 @@ def matrix(device: torch.device, rows: int = SIZE, columns: int = SIZE) -> torch
 
 
 def _optimiser(name: str, device: torch.device) -> Honest:
-    """Step with given gradients; the state moves on with each call, so there is no reference."""
+    """Step with given gradients; the state moves on with each call, so nothing can be its reference."""
     kind, options = OPTIMISERS[name]
     if not hasattr(torch.optim, kind):
         raise ImportError(f"torch {torch.__version__} has no optimiser {kind}")

@@ -1,4 +1,4 @@
-"""A headless browser, and tabs that note what a page does."""
+"""A headless browser, and tabs that note requests and messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 HEARD: list[str] = []
-"""Requests of pages, and what they write to the console."""
+"""Requests of pages, and their lines on the console."""
 
 
 @pytest.fixture(scope="session")

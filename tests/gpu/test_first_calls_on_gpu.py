@@ -1,4 +1,4 @@
-"""What the first calls of a callable tell, by the real allocator, autotuners and compilers."""
+"""Facts that the first calls of a callable tell, by the real allocator, autotuners and compilers."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_an_installed_copy_is_new_code_next_to_built_old_code(project: Project) 
     site = project.root.parent / "site"
     command = [word.replace("{prefix}", str(site)) for word in INSTALL.split()]
     subprocess.run(command, cwd=project.root, check=True, capture_output=True)
-    project.git("clean", "-fdXq")  # what the first build has left in place
+    project.git("clean", "-fdXq")  # the files that the first build has left
     project.path.append(site)
     project.forks = False  # forks run pytest, not a program
     program = project.root.parent / "program.py"

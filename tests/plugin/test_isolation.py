@@ -1,4 +1,4 @@
-"""Tests in a process of their own: what a crash, a hang or a kill costs."""
+"""Tests in a process of their own: the cost of a crash, a hang or a kill."""
 
 from __future__ import annotations
 

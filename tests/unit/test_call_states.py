@@ -1,4 +1,4 @@
-"""What calls write besides their arguments: each verified call starts from the same, and it is restored."""
+"""Other memory that calls write: each verified call starts from the same, and it is restored."""
 
 from __future__ import annotations
 

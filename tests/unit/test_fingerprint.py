@@ -1,4 +1,4 @@
-"""What two calls need in common to be compared."""
+"""Facts that two calls need in common to be compared."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_read_out_of_bounds_fails(padding: int) -> None:
         out[:100] = x * x + (beyond if beyond != beyond else 0)
         return out
 
-    # Outside of the red zones a zero follows, and not what an earlier test left there.
+    # Outside of the red zones a zero follows, and not the rest of an earlier test.
     x = torch.frombuffer(bytearray(404), dtype=torch.float32, count=100)
     failure = check(square, (x,), {}, expected=torch.square).failure
     assert failure.startswith("the function reads out of bounds: 100 of 100 elements of output are NaN")

@@ -69,7 +69,7 @@ def test_only_the_first_error_of_a_hook_is_kept() -> None:
 
 
 def around(before: object = None, after: object = None) -> Generator[None, object, object]:
-    """Make a hook wrapper that raises before or after what it wraps."""
+    """Make a hook wrapper that raises before or after the wrapped hook."""
 
     def pytest_collection() -> Generator[None, object, object]:
         if before is not None:

@@ -250,7 +250,7 @@ def test_judging_takes_few_calls() -> None:
     verdict(test, known, limits=limits)
     calls = cProfile.Profile()
     calls.runcall(verdict, test, known, limits=limits)
-    # 0.6 ms on one core. A time would depend on what else runs there.
+    # 0.6 ms on one core. A time would depend on other programs.
     assert sum(entry.callcount for entry in calls.getstats()) < 5000
 
 

@@ -1,4 +1,4 @@
-"""Seconds of a run by what it did."""
+"""Seconds of a run by phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What features add to the core."""
+"""Additions of features to the core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of tests of a fleet: their sizes, their order, and what a lost worker changes."""
+"""Groups of tests of a fleet: their sizes, their order, and the effect of a lost worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run writes for GitHub."""
+"""Files that a run writes for GitHub."""
 
 from __future__ import annotations
 
