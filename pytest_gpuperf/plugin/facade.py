@@ -237,9 +237,10 @@ class Gpuperf(Recorder):
         label: str = "main",
         **kwargs: Any,
     ) -> Timing:
-        """Time one call of `fn` on the GPU, after a warm-up, with CUDA events.
+        """Time one call of `fn` on the GPU, after a warm-up.
 
-        Then run some of the timed calls again on other values, and fail the test if their outputs are wrong.
+        Then run some of the timed calls again. Outputs that are wrong on the timed values fail the test; a
+        warning tells of those on other values.
 
         Args:
             fn: The callable to time; it is called many times with the same arguments.

@@ -61,11 +61,10 @@ def to_frame(run: Run) -> pd.DataFrame:
 
     Columns: `nodeid`; `label`; `kernel` (empty for the combined row of all kernels, and for values without a
     kernel); `launch` (place of the kernel in launch order, from 0; for a traced kernel in the table of its
-    trace); `metric` (metrics of a traced kernel begin with `trace.`); `mode` (`hot`, `cold` or `queued` for a
-    time, which is comparable only with times of the same mode); `value`; `unit` (empty for a pure number and
-    for raw ncu metrics); `text` (the word if the metric is one; `value` is then NaN); `failed` (True if the
-    test ended with an exception or had a wrong result); and in all rows `run`, `date` (UTC), `gpu`, `commit`
-    and `dirty`.
+    trace); `metric` (metrics of a traced kernel begin with `trace.`); `mode` (of a time, which is comparable
+    only with times of the same mode); `value`; `unit` (empty for a pure number and for raw ncu metrics);
+    `text` (the word if the metric is one; `value` is then NaN); `failed` (True if the test ended with an
+    exception or had a wrong result); and in all rows `run`, `date` (UTC), `gpu`, `commit` and `dirty`.
     """
     import pandas as pd
 

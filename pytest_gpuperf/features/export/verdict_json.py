@@ -40,9 +40,9 @@ class JudgedMeasurement(Record, frozen=True, kw_only=True, omit_defaults=False):
     """Timing mode; None if it was not timed."""
     time_us: Time | None
     spread_pct: Spread | None
-    """Interquartile range of the blocks, in % of `time_us`."""
+    """Interquartile range of the blocks at one place in memory, in % of their mean."""
     gb_per_s: Ratio | None
-    """Declared bytes over the time; None without a declaration."""
+    """Declared bytes over the time, else those that a call copies; None if neither is known."""
     tflop_per_s: Ratio | None
     change: TimeComparison | None
     """None if the time was compared with nothing."""
