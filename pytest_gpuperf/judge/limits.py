@@ -1,9 +1,7 @@
 """Limits: `memory_throughput >= 60`, read with a small grammar and checked against a measurement.
 
-A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, one of
-`time_us`, `spread_pct`, `gb_per_s` and `tflop_per_s`, one of first calls (`compile_s`, `peak_memory_mb`), one
-of several GPUs (`bus_gb_per_s`, `skew_us`, `exposed_us`), a value of a trace (`launches`, `gpu_busy`), or one
-of accuracy (`max_ulp`, `rms_ulp`, `error_ratio`, `same_bits`).
+A limit is `NAME OP VALUE [UNIT]`. NAME is a metric of the catalogue, a raw ncu name, or one of `VALUES`: of a
+time (`time_us`), a trace (`launches`) or an accuracy (`max_ulp`).
 `LABEL / LABEL` is the time of one callable over that of another, in turn.
 OP is one of `>= <= > < == !=`. VALUE is a number, optionally with the metric's own unit, or a word if the
 metric's value is one (`occupancy_limiter != registers`). For `tensor_instructions` and

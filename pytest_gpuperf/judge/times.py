@@ -61,7 +61,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     def counted(self, sessions: Iterable[Session]) -> list[list[Session]]:
         """Return the sessions that a new time is compared with, by card.
 
-        They are those of the same card, driver and plugin; or else of the same card; or else of all cards.
+        They are those of the same card and `_OF_MACHINE`; or else of the same card; or else of all cards.
         """
         cards: dict[str, list[Session]] = {}
         for session in sessions:

@@ -35,7 +35,7 @@ ten restarts of unchanged kernels differ from 0 by 0.08 % on three cards and 0.1
 kernels spread by less. A noisier one counts as noisy as it is."""
 LOOKS = (2, 4, 6, 10)
 """Numbers of restarts after which a comparison may end; even, as the sides go ahead in turn. They find 0.5 %
-more work in 92 % of the series of kernels from 5 µs on, and 1 % in all, in 2 s a test."""
+more work in 92 % of the series of kernels from 5 µs on, and 1 % in all, in 1.4 s a test."""
 LEVEL = 1e-4
 """Share of unchanged code that the last look may call slower; the same for faster. By the spread of its
 restarts, the least likely of 165 series of unchanged kernels has 0.6 %; all series with 1 % more work, from

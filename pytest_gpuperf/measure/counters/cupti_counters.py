@@ -1,7 +1,7 @@
 """Counters read by CUPTI in the process of the tests, without ncu.
 
-A call runs twice: CUPTI's activity records tell its kernels and their launches, and the range profiler
-counts. Both cannot run at once, so they are matched by the order of launches. Before each pass of the range
+CUPTI's activity records tell the kernels of a call and their launches, and the range profiler counts. Both
+cannot run at once, so they are matched by the order of launches. Before each pass of the range
 profiler the L2 is emptied, as ncu does before each kernel.
 
 A call that replays a CUDA graph never reaches the range profiler: CUPTI counts a graph as one kernel, and may

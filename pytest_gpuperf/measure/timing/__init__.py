@@ -1,1 +1,1 @@
-"""Warm-up and event timing of callables on the GPU."""
+"""Warm-up and timing of callables on the GPU."""

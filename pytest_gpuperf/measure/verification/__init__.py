@@ -24,7 +24,7 @@ other weights, and streams overlap in a series of calls. Doubts are kept with th
 of them. `gpuperf_verify = strict` refuses for doubts, too; with `off` nothing here runs.
 
 If outputs cannot be compared, such as random ones, the reason is kept (`Verification.not_verified`); only
-`strict` takes that for a doubt. After `reexecution.MOST_SECONDS`, calls are run again less often.
+`strict` takes that for a doubt. After half of `reexecution.MOST_SECONDS`, no more calls are run again.
 
 The callable runs in this process and may know all of this. So the calls that run again and the other values
 are chosen by the system's random numbers, the reference runs after the callable, and clocks are those from

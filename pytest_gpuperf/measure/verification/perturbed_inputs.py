@@ -4,9 +4,10 @@ A tensor is rolled along its first dimension and halved, some times over for fur
 callable may rely on: the rows, the order in them, signs, ranges, zeros; halving is exact. A tensor keeps more
 of its structure if it has some:
 
-- Sorted, symmetric and triangular tensors, and those with infinities or NaN, are only halved.
+- Sorted, symmetric, triangular and complex tensors, and those with infinities or NaN, are only halved.
 - Tensors of whole numbers (masks, counts) and of 8-bit types are only rolled.
-- Integers (which may be indices, masks or packed), booleans, single numbers and constants stay as they are.
+- Whole numbers for which neither is left, such as zeros, stay as they are, and so do integers (which may be
+  indices, masks or packed), booleans, single numbers and expanded tensors.
 
 All tensors of one length are rolled by the same number, so that rows that belong together stay together.
 """

@@ -1,9 +1,9 @@
 """Run timed calls again on other values in poisoned memory, and compare their outputs with the reference.
 
 Some of the timed calls are run one by one, by the graph or the batch that was timed: first on the present
-values, then on other ones, written into the same memory. Before each run the memory of the outputs is filled
-with a pattern. The outputs are compared with the reference of the check or, without a callable reference,
-with a call on copies of the arguments at other addresses.
+values, then on other ones, written into the same memory. Before the first run on either, and before each run
+of a graph, the memory of the outputs is filled with a pattern. The outputs are compared with the reference of
+the check or, without a callable reference, with a call on copies of the arguments at other addresses.
 """
 
 from __future__ import annotations
