@@ -2,7 +2,7 @@
 
 Commands: `gpuperf compare`; `gpuperf plot`, if `page` is there, which draws pictures.
 Names: `pytest_gpuperf.break_even` and `BreakEven`, for two ways to launch the same work.
-Public to other features: `selectors` (names in commands), `pairing`, `changes`, `comparison`, `report`.
+Public to other features: `selectors` (names in commands), `pairing`, `value_change`, `comparison`, `report`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Command: `gpuperf explain`, for runs and files of ncu.
 Adds an explanation below the first broken limit of a label, and to `gpuperf trace`.
-A rule is a function in `bounds` or `causes`, below its condition.
+A rule is a function in `bottleneck_rules` or `cause_rules`, below its condition.
 Public to other features: `diagnosis_rows` and `report`, for details of the HTML page.
 """
 

@@ -1,7 +1,7 @@
 """The times of many runs, the commits at which they changed, and a page of them.
 
 Commands: `gpuperf history add` and `gpuperf history show`.
-`store` keeps `lines`; `change_points` searches a `series`; `dashboard` writes the page.
+`store` keeps lines (`history_line`); `change_points` searches a `series`; `dashboard` writes the page.
 """
 
 from __future__ import annotations

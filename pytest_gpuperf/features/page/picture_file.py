@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def draw(picture: Picture, output: Path) -> bytes:
-    """Draw a picture for a file, with the mark by which `own_files` knows it.
+    """Draw a picture for a file, with the mark by which `overwrite_check` knows it.
 
     Raises:
         GpuperfError: The name of the file does not end in `.svg`.
