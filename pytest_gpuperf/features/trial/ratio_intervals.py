@@ -1,4 +1,4 @@
-"""Intervals of 90 % of ratios."""
+"""Ratios with their intervals: three standard errors on either side."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class TrialMessage(Record, frozen=True, kw_only=True):
 
 
 class Interval(Record, frozen=True, kw_only=True):
-    """An estimate with its interval of 90 %."""
+    """An estimate, and three standard errors on either side of it."""
 
     value: Number
     low: Number

@@ -34,7 +34,7 @@ def _table(result: TrialResult) -> Table:
         Column("reference", [_time(case.reference_us) for case in cases]),
         Column("solution", [_time(case.solution_us) for case in cases]),
         Column("speed-up", [_ratio(case.speed_up) for case in cases]),
-        Column("90 %", [_range(case.speed_up) for case in cases], left=True),
+        Column("interval", [_range(case.speed_up) for case in cases], left=True),
         Column("floor", [show_time(case.floor.time_us) if case.floor else "" for case in cases]),
     )
     where = f", {result.gpu}" if result.gpu else ""
