@@ -9,7 +9,7 @@ what speaks against it. The threat is a callable that looks faster than it is, b
 2. **State** (`verifier.py`). Arguments that must stay, settings of the process and functions of libraries
    have to be as before the timing.
 3. **Re-execution** (`verifier.py`, `reexecution.py`). Some of the timed calls run once more, by the
-   instrument that timed them: calls of a graph without the callable, plain calls, and calls on tensors
+   instrument of their mode: calls of a graph without the callable, plain calls, and calls on tensors
    elsewhere. They run on the timed values, then on other ones in the same memory (`perturbed_inputs.py`),
    the first time into poisoned memory, and those of a graph each time. Outputs are compared with the
    reference, or without one with a plain call on copies of the arguments.

@@ -1,4 +1,4 @@
-"""Verify one timing: records, state, and single calls once more, by the instrument that timed them."""
+"""Verify one timing: records, state, and single calls once more, by the instrument of their mode."""
 
 from __future__ import annotations
 
