@@ -19,7 +19,7 @@ from pytest_gpuperf.records.call import Call, Reference, checked
 from pytest_gpuperf.records.number_ranges import AbsoluteTolerance, Count, RelativeTolerance
 from pytest_gpuperf.records.settlement import is_out_of_memory
 from pytest_gpuperf.session.seeds import seed_of
-from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, OPTIONS
+from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, MODES
 
 if TYPE_CHECKING:
     from pytest_gpuperf.session.marker import ItemState
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 Own = TypeVar("Own", bound="Recorder")
-MODES = next(option.choices for option in OPTIONS if option.name == "mode")
 LONGEST_LABEL = 200
 # Half of a character, which no file can hold, is refused.
 _Label = Annotated[str, Meta(min_length=1, max_length=LONGEST_LABEL, pattern="^[^\ud800-\udfff]*$")]

@@ -13,8 +13,8 @@ from pytest_gpuperf.registry import Option, registry
 
 MAX_TIMEOUT_S = 10**6
 """Longest time of a test, in seconds."""
-
-
+MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
+"""Choices of `--gpuperf-mode`, and of `mode=` and `gpuperf try --mode`."""
 RUNS_KEPT = 50
 """Default of `gpuperf_keep`."""
 
@@ -34,7 +34,7 @@ OPTIONS = (
         "timing mode of tests that name none: 'hot' (CUDA graph of calls), 'cold' (L2 flushed before each), "
         "'queued' (event pairs around calls), 'kernels' (CUPTI's times), 'host' (the host's clock); 'auto' "
         "is hot if the callable can be captured, else kernels",
-        choices=("auto", "hot", "cold", "queued", "kernels", "host"),
+        choices=MODES,
     ),
     Option(
         "budget",

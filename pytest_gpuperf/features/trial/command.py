@@ -13,10 +13,9 @@ import click
 
 from pytest_gpuperf.cli.output import output_form, show
 from pytest_gpuperf.errors import NoGpuError
-from pytest_gpuperf.settings.options import MAX_TIMEOUT_S
+from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, MODES
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
 SEEDS = 2**31
 NUMBER, SECONDS = click.IntRange(1, 100), click.FloatRange(0.01, MAX_TIMEOUT_S)
 _option = partial(click.option, show_default=True)
