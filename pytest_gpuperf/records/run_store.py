@@ -41,6 +41,10 @@ _END = b"\n]}\n"
 _DECODER = msgspec.json.Decoder(Run, strict=False)
 
 
+class UnknownRunError(GpuperfError):
+    """No run, file or folder has this name; it may be that of a test."""
+
+
 class RunStore:
     """Run files of one project.
 
@@ -128,7 +132,7 @@ class RunStore:
         if type_of(path) == "folder":
             return _run_file_in(path)
         there = f"the runs of this project are in {show_path(self.folder)}"
-        raise GpuperfError(
+        raise UnknownRunError(
             f"there is no run {ref!r}",
             expected="the id of a run, the start of one, a run.json, or a folder that holds one",
             next_step=f"leave out the test, {ref!r} has to be a whole run; to accept some tests, type "

@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.compare.measurement_names import Name, name_of
 from pytest_gpuperf.features.compare.values import values_of
 from pytest_gpuperf.records.call import with_label
-from pytest_gpuperf.records.file_kind_detection import type_of
+from pytest_gpuperf.records.run_store import UnknownRunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,12 +82,11 @@ def choose_all(ref: str, load: Callable[[str | None], Sequence[Run]]) -> list[Ch
     run_ref, test = (None, ref) if head.endswith(".py") else (head or None, rest)
     try:
         runs = load(run_ref)
-    except GpuperfError as error:
-        if run_ref is None or rest or type_of(Path(run_ref)):
+    except UnknownRunError as error:
+        if rest:
             raise
-        raise GpuperfError(
-            error.found, expected=error.expected, next_step=f"a test of the newest run is {'::' + ref!r}"
-        ) from None
+        next_step = f"check the path, or type {'::' + ref!r} for a test of the newest run"
+        raise GpuperfError(error.found, expected=error.expected, next_step=next_step) from None
     entries_of = [(run, _entries(run)) for run in runs]
     matching = [(run, _matching(entries, test) if test else entries) for run, entries in entries_of]
     choices = [ChosenMeasurements(ref, run, tuple(found)) for run, found in matching if found]

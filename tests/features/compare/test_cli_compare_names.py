@@ -134,3 +134,11 @@ def test_one_measurement_alone_is_refused(project: Path) -> None:
     )
     assert f"{GEMM} is one measurement; expected two or more" in refused(GEMM)
     assert f"{GEMM} is one measurement" in refused("latest")
+
+
+def test_only_an_unknown_run_may_be_a_test(project: Path) -> None:
+    assert "measure one with pytest --gpuperf" in refused("latest")
+    two_tiles(project)
+    assert "type '::test_triton' for a test" in refused("test_triton")
+    store(project, record(GEMM, main=measured(5.0)), id="20261121-000000-0000")
+    assert "give more of the id" in refused("2026")

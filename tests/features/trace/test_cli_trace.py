@@ -147,7 +147,7 @@ def test_chrome_file_is_named_as_long_as_it_exists(project: Path) -> None:
         (["latest", "--kernel", "("], "is broken"),
         (["latest", "--annotation", "x"], "is for a trace file"),
         (["nothing.json"], "there is no run 'nothing.json'"),
-        (["test_a"], "a test of the newest run is '::test_a'"),
+        (["test_a"], "check the path, or type '::test_a' for a test of the newest run"),
         (["::test_c"], "has measured nothing of a test 'test_c'"),
         (["::test_a", "--kernel", "zz"], "no kernel of t.py::test_a matches 'zz'; expected a regex found in"),
         (["--kernel", "zzz", "--csv"], "no kernel of the 2 traces matches 'zzz'"),
