@@ -35,10 +35,6 @@ class _UserError(click.ClickException):
 
 
 class _Group(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return list(commands())
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
         module = commands().get(cmd_name)
@@ -65,7 +61,12 @@ def _explained(error: OSError) -> str:
     return str(of_system(error))
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+# click lists these names, and suggests one for a misspelt name.
+@click.group(
+    cls=_Group,
+    commands=[*map(click.Command, commands())],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="gpuperf", message="%(prog)s %(version)s")
 def main() -> None:
     """Work with runs, baselines, recordings and profiler files."""

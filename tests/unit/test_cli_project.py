@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from command_line import gpuperf
@@ -64,3 +65,8 @@ def test_root_is_the_nearest_folder_with_runs_or_git(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     assert find_root(tmp_path / "package" / "tests") == tmp_path / "package"
     assert find_root(tmp_path / "docs") == tmp_path
+
+
+@pytest.mark.skipif(not hasattr(click, "NoSuchCommand"), reason="an older click suggests nothing")
+def test_misspelt_command_gets_a_suggestion() -> None:
+    assert "Did you mean 'baseline'?" in gpuperf("basline", status=2).output
