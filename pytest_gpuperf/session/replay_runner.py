@@ -226,7 +226,8 @@ def recorded_runs(settings: Settings, reason: str) -> list[Run]:
     found = recordings_of(settings.baselines, settings.replay_gpu)
     if not found:
         raise NoGpuError(
-            f"{reason}, and there is no recording below {settings.baselines.name}/ to replay instead",
+            # The whole path: pytest's rootdir may be another folder than the reader thinks.
+            f"{reason}, and there is no recording below {settings.baselines}/ to replay instead",
             next_step="type `pytest --gpuperf` and `gpuperf record` on a machine with a GPU, then "
             f"commit {settings.baselines.name}/",
         )

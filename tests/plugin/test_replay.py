@@ -124,7 +124,7 @@ def test_test_without_recording_is_skipped_with_a_next_step(pytester: pytest.Pyt
 @pytest.mark.parametrize(
     ("call", "arguments", "said"),
     [
-        ("time(print)", [], "*there is no recording below baselines/ to replay instead*gpuperf record*"),
+        ("time(print)", [], "*there is no recording below /*/baselines/ to replay instead*gpuperf record*"),
         (
             "profile(print)",
             ["--gpuperf-replay=never"],
