@@ -99,7 +99,7 @@ def gpu(machine: Machine) -> Result:
         )
     return Result(
         "warning",
-        f"none ({machine.why}): a run replays the newest recording; static checks and reports need none",
+        f"none ({machine.why}): a run can only replay recordings; static checks and reports need none",
         "unset CUDA_VISIBLE_DEVICES" if hidden else "use a machine with one, or replay: pytest --gpuperf",
     )
 

@@ -64,7 +64,9 @@ def _of_run(project: Project, source: str, wanted: str | None) -> Report:
         what = named if asked is None else f"of a test or kernel {asked!r}"
         raise GpuperfError(
             f"the run {choices[0].run.id} has no counters {what}, and no kernel table",
-            expected="a part of a test's name, or a regex found in a kernel's",
+            expected="a part of a test's name, or a regex found in a kernel's"
+            if asked
+            else "tests that were profiled or traced on a GPU",
         )
     return explain_report([(_above(run), found) for run, found in sections if found])
 

@@ -288,6 +288,6 @@ def test_command_works_without_a_gpu(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "from pytest_gpuperf.cli import main; main()", "doctor"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, check=False)
     assert done.stderr == ""
-    assert "a run replays the newest recording" in done.stdout
+    assert "a run can only replay recordings" in done.stdout
     assert "alice" not in done.stdout
     assert str(tmp_path) not in done.stdout

@@ -108,6 +108,9 @@ def test_test_is_chosen_by_name_or_kernel(project: Path) -> None:
     assert "has no counters of a test or kernel '^other_k'" in error
     (error,) = shown("latest", "coffee", status=2)
     assert "has no counters of a test or kernel 'coffee'" in error
+    store(project, Measurement(timing=timing(50.0)))
+    (error,) = shown(status=2)
+    assert "has no counters of any test, and no kernel table; expected tests that were profiled" in error
 
 
 def unpacked(name: str, folder: Path) -> str:
