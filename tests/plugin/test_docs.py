@@ -203,6 +203,8 @@ def test_options_equal_help(pytester: pytest.Pytester) -> None:
     pattern = re.compile(r"^- (--(gpuperf[^=\s]*).*) \(default: (.*?)\): (.*)$", re.MULTILINE)
     options = pattern.findall(page("docs/reference/options.md").replace("`", ""))
     assert len(options) == len([option for option in all_options() if not option.key_only]) + 1
+    need_gpuperf = page("docs/reference/options.md").partition(" need `--gpuperf`")[0]
+    assert all(f"`{option.flag}`" in need_gpuperf for option in all_options() if option.asks)
     of_help = " ".join(pytester.runpytest("--help").stdout.str().replace("`", "").split())
     for flag, name, default, what in options:
         ini = name.replace("-", "_")
