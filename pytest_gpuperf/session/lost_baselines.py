@@ -163,7 +163,7 @@ def last_commit(expected: Expectations, slug: str, nodeid: str, labels: Collecti
 
 
 def _baselines(store: BaselineStore, gpu: str) -> Iterator[tuple[Path, Baseline]]:
-    for slug in (gpu, STATIC_SOURCE):
+    for slug in dict.fromkeys((gpu, STATIC_SOURCE)):  # without a GPU they are one
         for suite in store.suites(slug):
             with suppress(GpuperfError):  # one that the selected tests do not need
                 if (baseline := store.load(slug, suite)) is not None:

@@ -113,6 +113,14 @@ def test_code_of_other_compilers_is_not_compared(pytester: pytest.Pytester, comp
     pytester.runpytest("--gpuperf").stdout.fnmatch_lines(["test_k (sm_90) * pass"])
 
 
+@pytest.mark.usefixtures("compiler")
+def test_lost_baseline_of_a_renamed_file_is_named_once(pytester: pytest.Pytester) -> None:
+    write_test(pytester)
+    accept(pytester)
+    (pytester.path / "test_k.py").rename(pytester.path / "test_other.py")
+    assert pytester.runpytest("--gpuperf").stdout.str().count("1 tests that do not exist") == 1
+
+
 @pytest.mark.parametrize(
     ("limit", "line"),
     [
