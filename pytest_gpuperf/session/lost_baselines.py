@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import defaultdict
 from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -76,22 +77,24 @@ def orphans(config: pytest.Config, judge: Judge, collected: Collection[str]) -> 
     asked = [(folder / argument).resolve() for argument in config.args]
     files = {nodeid.partition("::")[0] for nodeid in collected}
 
-    def is_gone(nodeid: str) -> bool:
+    def is_gone(nodeid: str, suite: str) -> bool:
         file = nodeid.partition("::")[0]
         path = (judge.settings.root / file).resolve()
         if file in files:
-            return nodeid not in collected
+            # The test of another file is compared with the baseline of that name.
+            return nodeid not in collected or PurePosixPath(file).stem != suite
         return not path.exists() and any(one == path or one in path.parents for one in asked)
 
     found = []
     for path, baseline in _baselines(judge.expected.store, judge.environment.gpu.slug):
-        gone = [nodeid for nodeid in baseline.tests if is_gone(nodeid)]
+        gone = [nodeid for nodeid in baseline.tests if is_gone(nodeid, path.stem)]
         whole = len(gone) == len(baseline.tests)
         if gone and (whole or judge.settings.strict):
             removes = f"git rm {show_path(path)}" if whole else f"gpuperf baseline remove {shlex.join(gone)}"
             found.append(
-                f"{show_path(path)} has baselines of {len(gone)} tests that do not exist, such as {gone[0]}; "
-                "expected the names of tests; if they have new names, replace the old ones in this file, "
+                f"{show_path(path)} has baselines of {len(gone)} tests that do not exist in a "
+                f"{path.stem}.py, such as {gone[0]}; expected the names of tests; if they have new names, "
+                "replace the old ones in this file, and name it as the test file, "
                 f"otherwise type `{removes}`{'' if whole else ', which removes them for all GPUs'}"
             )
     return found

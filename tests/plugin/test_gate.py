@@ -385,7 +385,9 @@ def test_strict_run_fails_if_a_test_has_vanished(project: Project, pytester: pyt
     assert project.judged(100.0).ret == 0
     for chosen in ([], ["-m", "gpuperf"], ["-k", "not left"], ["--deselect", left], ["--sw"]):
         strict = project.run("--gpuperf-strict", *chosen)
-        strict.stdout.fnmatch_lines(["*baselines of 1 tests that do not exist, such as test_k.py::gone*"])
+        strict.stdout.fnmatch_lines(
+            ["*baselines of 1 tests that do not exist in a test_k.py, such as test_k.py::gone*"]
+        )
         assert strict.ret == pytest.ExitCode.USAGE_ERROR
     assert project.run("--gpuperf-strict", "--lf").ret == 0
     command = strict.stdout.str().partition("otherwise type `gpuperf ")[2].partition("`")[0]

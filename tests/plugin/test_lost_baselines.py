@@ -108,6 +108,19 @@ def test_baseline_file_whose_tests_are_all_gone_fails(
     assert recorded.runpytest("--gpuperf", *options).ret == OK
 
 
+def test_baseline_in_a_file_of_another_name_is_lost(recorded: pytest.Pytester) -> None:
+    renamed_file(recorded)
+    path = recorded.path / "baselines/nvidia-h200/test_a.json"
+    path.write_text(path.read_text().replace("test_a.py", "test_c.py"))
+    result = recorded.runpytest("--gpuperf")
+    assert result.ret == ERROR
+    result.stdout.fnmatch_lines(
+        ["*do not exist in a test_a.py, such as suites/test_c.py::test_a*name it as*"]
+    )
+    path.rename(path.with_name("test_c.json"))
+    assert recorded.runpytest("--gpuperf").ret == OK
+
+
 @CHANGES
 @pytest.mark.parametrize(
     "chosen", [["suites/test_b.py"], ["suites/test_b.py", "-k", "b"], ["suites/test_b.py::test_b"]], ids=str
