@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pytest_gpuperf.settings.settings import Settings
 
 NOTHING_JUDGED = "no test was judged; expected one that asks for the gpuperf fixture, or leave out --gpuperf"
+TIMER = "gpuperf.timer"
+"""Property of a test that another plugin times by the GPU: a run of such tests needs no verdict."""
 PREFIX = "gpuperf: "
 """Begin of each finding; lines below it are indented."""
 _INTENDED = "if this is intended"
@@ -76,6 +78,7 @@ class Reports:
         self._held: list[pytest.TestReport] = []
         self._failed: dict[str, str] = {}
         self._nothing = ""
+        self._timed = False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -145,6 +148,8 @@ class Reports:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note expected failures, and the messages of others, and colour those of verdicts."""
+        if report.when == "call" and report.passed:
+            self._timed |= any(one[0] == TIMER for one in report.user_properties)
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             self._failed[report.nodeid] = crash.message if crash is not None else report.longreprtext
@@ -159,7 +164,7 @@ class Reports:
         own, report, settings = OwnErrors.of(session.config), self.report, self._settings
         passed = exitstatus == pytest.ExitCode.OK and not session.config.option.collectonly
         if report is None:
-            if passed:
+            if passed and not self._timed:
                 self._nothing = NOTHING_JUDGED
                 session.exitstatus = pytest.ExitCode.USAGE_ERROR
             return

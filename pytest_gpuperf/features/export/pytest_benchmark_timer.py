@@ -94,6 +94,7 @@ def apply(item: pytest.Item) -> None:
         return
     if not is_enabled(item.config):
         pytest.skip("is timed by the GPU; run pytest with --gpuperf")
+    from pytest_gpuperf.plugin.late_reports import TIMER
     from pytest_gpuperf.session.live_runner import why_not_live
     from pytest_gpuperf.session.runner import RUNNER
 
@@ -107,6 +108,7 @@ def apply(item: pytest.Item) -> None:
     options = {**ROUNDS, **(own.kwargs if own else {}), "timer": gpu_clock}
     # pytest-benchmark reads the first marker only.
     item.add_marker(pytest.mark.benchmark(**options), append=False)
+    item.user_properties.append((TIMER, gpu_clock.__name__))
 
 
 def is_timed_by_gpu(item: pytest.Item) -> bool:

@@ -109,7 +109,9 @@ class Suite:
         return self._pytester.runpytest("-p", "benchmark", "--benchmark-json=out.json", "-rs", *args)
 
     def benchmark(self, test: str) -> dict[str, Any]:
-        self.run(test, "--gpuperf").assert_outcomes(passed=1)
+        result = self.run(test, "--gpuperf")
+        result.assert_outcomes(passed=1)
+        assert result.ret == pytest.ExitCode.OK
         (one,) = json.loads((self._pytester.path / "out.json").read_text())["benchmarks"]
         return dict(one)
 
