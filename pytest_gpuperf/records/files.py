@@ -9,6 +9,7 @@ import errno
 import gzip
 import os
 import re
+import shlex
 import tempfile
 import time
 import zlib
@@ -50,12 +51,17 @@ def find_files(folder: Path, pattern: str) -> list[Path]:
     return [path for below in paths if below.is_dir() for path in find_files(below, rest)]
 
 
-def show_path(path: Path) -> str:
-    """Return the path as people type it: relative to the working directory if it is below it."""
+def relative_path(path: Path) -> str:
+    """Return the path relative to the working directory if it is below it."""
     # The working directory may be gone.
     with suppress(ValueError, OSError):
         path = Path(os.path.realpath(path)).relative_to(Path.cwd())
     return path.as_posix()
+
+
+def show_path(path: Path) -> str:
+    """Return the path as people type it in a shell."""
+    return shlex.quote(relative_path(path))
 
 
 MOST_BYTES = 2**30

@@ -201,4 +201,4 @@ class Judge:
 
 def _accept_command(settings: Settings, recorded: Run) -> str:
     path = show_path(recording_path(settings.baselines, recorded))
-    return f"{ACCEPT} {path if settings.replay == 'auto' else settings.replay}"
+    return f"{ACCEPT} {path if settings.replay == 'auto' else shlex.quote(settings.replay)}"

@@ -121,6 +121,16 @@ def test_baseline_in_a_file_of_another_name_is_lost(recorded: pytest.Pytester) -
     assert recorded.runpytest("--gpuperf").ret == OK
 
 
+def test_paths_to_type_are_quoted(recorded: pytest.Pytester) -> None:
+    folder = recorded.path / "my base"
+    (recorded.path / "baselines").rename(folder)
+    (folder / "nvidia-h200/test_b.json").unlink()
+    renamed_file(recorded)
+    result = recorded.runpytest("--gpuperf", "-v", "-o", f"gpuperf_baselines={folder.name}")
+    result.stdout.fnmatch_lines(["*otherwise type `git rm 'my base/nvidia-h200/test_a.json'`"])
+    assert "accept 'my base/nvidia-h200/recordings/" in " ".join(result.stdout.str().split())
+
+
 @CHANGES
 @pytest.mark.parametrize(
     "chosen", [["suites/test_b.py"], ["suites/test_b.py", "-k", "b"], ["suites/test_b.py::test_b"]], ids=str

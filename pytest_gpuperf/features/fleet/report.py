@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pytest_gpuperf.judge.result import Status
-from pytest_gpuperf.records.files import show_path
+from pytest_gpuperf.records.files import relative_path
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.report.rows import build_rows, columns_of, header_lines
 from pytest_gpuperf.report.table import Column, Report, Table
@@ -39,9 +39,8 @@ def fleet_report(
         endings: Counter[str] = Counter(outcome.ending for outcome in model.outcomes.values())
         numbers = {name: endings[name] for name in ENDINGS}
         numbers["missing"] = len(model.nodeids) - len(model.outcomes)
-        counts.append(
-            {"gpu": model.model, **numbers, "runs": [show_path(path) for path in paths.get(model.model, ())]}
-        )
+        runs = [*map(relative_path, paths.get(model.model, ()))]
+        counts.append({"gpu": model.model, **numbers, "runs": runs})
     data = {"exit_status": exit_status, "models": counts, "tests": tests}
     tables = [_table(model, replayed=replayed) for model in models]
     return Report([*tables, _overview(counts)], tests, data)

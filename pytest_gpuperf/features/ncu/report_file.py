@@ -23,7 +23,7 @@ from pytest_gpuperf.metrics.combination import weight_names
 from pytest_gpuperf.records import KernelProfile
 from pytest_gpuperf.records.call import check_regex
 from pytest_gpuperf.records.file_kind_detection import kind_of, refuse_trace
-from pytest_gpuperf.records.files import unpacked
+from pytest_gpuperf.records.files import show_path, unpacked
 from pytest_gpuperf.report.number_format import count, listed
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def read_file(
     if kernels is not None:
         check_regex(kernels, "asked for")
     _check_metric_names(metrics)
-    refuse_trace(kind_of(path), str(path), EXPECTED)
+    refuse_trace(kind_of(path), show_path(path), EXPECTED)
     try:
         with _unpacked(path) as plain:
             return _read_chosen(path, plain, kernels, metrics, everything)

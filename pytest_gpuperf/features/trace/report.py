@@ -9,7 +9,7 @@ import msgspec
 from pytest_gpuperf.features.trace.breakdown_table import overview_table, split_lines
 from pytest_gpuperf.features.trace.kernel_table import kernel_table, region_line, trace_line, transfers
 from pytest_gpuperf.records import Measurement
-from pytest_gpuperf.records.files import show_path
+from pytest_gpuperf.records.files import relative_path, show_path
 from pytest_gpuperf.registry import registry
 from pytest_gpuperf.report.table import Report, Table
 
@@ -91,7 +91,7 @@ def _without_kernels(step: Trace) -> dict[str, object]:
 
 def _place(one: FoundTrace) -> dict[str, object]:
     return {
-        "file": one.trace.file if one.nodeid else show_path(one.file),
+        "file": one.trace.file if one.nodeid else relative_path(one.file),
         "rank": one.rank,
         "world_size": one.world_size,
         "device": one.trace.device,
