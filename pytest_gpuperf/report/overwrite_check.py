@@ -22,8 +22,8 @@ COMMENT = "<!-- gpuperf: "
 PARQUET_WRITER = "written by pytest-gpuperf"
 MARKS = (
     *(GENERATOR, COMMENT, PARQUET_WRITER),
-    '"gpuperf":',  # a run, and verdicts
-    *("nodeid,label,kernel,launch,metric,", '[\n{"nodeid":'),
+    # At the beginning, unlike in runs and baselines, which are not made again: CSV, JSON, verdicts.
+    *("\0nodeid,label,kernel,launch,metric,", '\0[\n{"nodeid":', '\0{"schema":1,"gpuperf":'),
 )
 """Texts of which each file that this tool writes has one at its beginning or end."""
 
@@ -42,12 +42,12 @@ def refuse_other_file(path: Path, next_step: str = "remove it, or name another f
     if not (path.is_file() and is_plain(path) and path.stat().st_size):
         return
     with path.open("rb") as stream:
-        ends = stream.read(HEAD_BYTES)
+        ends = b"\0" + stream.read(HEAD_BYTES)
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
         ends += stream.read()
     if not any(mark.encode() in ends for mark in MARKS):
         raise GpuperfError(
-            f"{show_path(path)} exists and was not written by pytest-gpuperf",
-            expected="a new name, or that of an earlier output",
+            f"{show_path(path)} exists and is not an output of pytest-gpuperf",
+            expected="a new name, or that of an earlier page, table, picture or file of verdicts",
             next_step=next_step,
         )

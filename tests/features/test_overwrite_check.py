@@ -53,9 +53,15 @@ def test_file_of_others_is_refused_before_anything_is_read(project: Path, name: 
     path = project / arguments[-1]
     path.write_text("mine, drawn by pytest-gpuperf")
     done = gpuperf(*arguments, status=2)
-    assert f"{path.name} exists and was not written by pytest-gpuperf" in done.output
+    assert f"{path.name} exists and is not an output of pytest-gpuperf" in done.output
     assert done.output.endswith("add --force\n")
     assert path.read_text() == "mine, drawn by pytest-gpuperf"
+
+
+def test_run_and_baseline_stay(with_run: Path) -> None:
+    gpuperf("baseline", "accept", status=0)
+    for path in (*with_run.glob(".gpuperf/runs/*/run.json"), *with_run.glob("baselines/*/test_a.json")):
+        assert "is not an output" in gpuperf("export", "--format", "csv", "-o", path, status=2).output
 
 
 def test_force_replaces_a_file_of_others(with_run: Path) -> None:
