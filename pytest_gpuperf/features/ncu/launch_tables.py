@@ -236,8 +236,6 @@ def rule_table(kernels: Sequence[ReportKernel], *, everything: bool, each: bool 
     for group in groups_of(kernels, each=each):
         kernel: Any = group.first
         rules = by_speedup(kernel.rules)
-        others: Sequence[Any] = group.kernels[1:]
-        hidden += sum(len(other.rules) for other in others)
         estimated = [rule for rule in rules if rule.estimated_speedup_pct is not None]
         shown = rules if everything else estimated[:RULES_SHOWN]
         hidden += len(rules) - len(shown)

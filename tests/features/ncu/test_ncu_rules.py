@@ -12,6 +12,8 @@ import pytest
 from present import present
 from pytest_gpuperf.features.ncu.csv_reader import read_csv
 from pytest_gpuperf.features.ncu.details_labels import by_speedup, rule_of
+from pytest_gpuperf.features.ncu.launch_tables import rule_table
+from pytest_gpuperf.features.ncu.report_file import ReportKernel
 from pytest_gpuperf.features.ncu.report_reader import read_report
 from pytest_gpuperf.features.ncu.rule_results import RuleResult, rules_from_report
 
@@ -104,3 +106,13 @@ def test_rules_are_sorted_by_estimate() -> None:
         for name, estimate in [("a", None), ("b", 5.0), ("c", 0.0), ("d", 1234.5), ("e", None), ("f", 5.0)]
     ]
     assert "".join(rule.rule for rule in by_speedup(rules)) == "dbfcae"
+
+
+def test_rules_of_identical_launches_are_not_called_hidden() -> None:
+    """Those of the first launch stand for them, and no other choice of `--rules` shows more."""
+    rules = (RuleResult(rule="a", message="Said."),)
+    launches = [
+        ReportKernel(name="k", metrics={}, launch=at, rules=rules, grid=(1, 1, 1), block=(32, 1, 1))
+        for at in range(2)
+    ]
+    assert rule_table(launches, everything=True).notes == []
