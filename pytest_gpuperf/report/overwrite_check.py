@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from pytest_gpuperf.errors import GpuperfError
@@ -13,19 +12,16 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 1000
 """Length of the beginning of a file that may have a mark."""
-TAIL_BYTES = 2**14
-"""Length of the end that may have it: Parquet tells its writer there."""
 GENERATOR = '<meta name="generator" content="pytest-gpuperf'
 """Mark of a page."""
 COMMENT = "<!-- gpuperf: "
 """Mark of a comment on a pull request."""
-PARQUET_WRITER = "written by pytest-gpuperf"
 MARKS = (
-    *(GENERATOR, COMMENT, PARQUET_WRITER),
+    *(GENERATOR, COMMENT),
     # At the beginning, unlike in runs and baselines, which are not made again: CSV, JSON, verdicts.
     *("\0nodeid,label,kernel,launch,metric,", '\0[\n{"nodeid":', '\0{"schema":1,"gpuperf":'),
 )
-"""Texts of which each file that this tool writes has one at its beginning or end."""
+"""Texts of which each file that this tool writes has one at its beginning."""
 
 
 def refuse_other_file(path: Path, next_step: str = "remove it, or name another file") -> None:
@@ -42,10 +38,8 @@ def refuse_other_file(path: Path, next_step: str = "remove it, or name another f
     if not (path.is_file() and is_plain(path) and path.stat().st_size):
         return
     with path.open("rb") as stream:
-        ends = b"\0" + stream.read(HEAD_BYTES)
-        stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
-        ends += stream.read()
-    if not any(mark.encode() in ends for mark in MARKS):
+        head = b"\0" + stream.read(HEAD_BYTES)
+    if not any(mark.encode() in head for mark in MARKS):
         raise GpuperfError(
             f"{show_path(path)} exists and is not an output of pytest-gpuperf",
             expected="a new name, or that of an earlier page, table, picture or file of verdicts",

@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 COMMANDS = {
     "report": ["report", "-o", "out.html"],
     "comment": ["comment", "latest", "-o", "out.md"],
-    **{form: ["export", "--format", form, "-o", "out"] for form in ("csv", "json", "parquet")},
+    **{form: ["export", "--format", form, "-o", "out"] for form in ("csv", "json")},
     "plot": ["plot", "latest", "-o", "out.svg"],
 }
 
 
 def call(name: str) -> None:
-    if name == "parquet":
-        pytest.importorskip("pyarrow")
     gpuperf(*COMMANDS[name], status=0)
 
 

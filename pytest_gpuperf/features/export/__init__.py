@@ -3,7 +3,7 @@
 Command: `gpuperf export`, also with `--schema`. Option: `--gpuperf-json`.
 Name: `pytest_gpuperf.to_frame`.
 Fixture: pytest-benchmark's `benchmark` is timed by the GPU under `@pytest.mark.gpuperf(benchmark=True)`.
-Extras: `benchmark` (pytest-benchmark), `parquet` (pyarrow).
+Extra: `benchmark` (pytest-benchmark).
 """
 
 from __future__ import annotations

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING
 
 import click
 
 from pytest_gpuperf.cli.output import echo_data, output_file, write
 from pytest_gpuperf.cli.project import Project, count_tests, project_options
-from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.features.export.file_schemas import FILES, shown
-from pytest_gpuperf.features.export.row_files import to_csv, to_json, to_parquet
+from pytest_gpuperf.features.export.row_files import to_csv, to_json
 from pytest_gpuperf.records.files import show_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from pytest_gpuperf.records import Run
 
-
-def _parquet(*runs: Run) -> bytes:
-    if importlib.util.find_spec("pyarrow") is None:
-        raise GpuperfError("parquet needs pyarrow, which is not installed", next_step="pip install pyarrow")
-    return to_parquet(*runs)
-
-
-_FORMATS: Mapping[str, Callable[..., bytes]] = {"csv": to_csv, "json": to_json, "parquet": _parquet}
+_FORMATS: Mapping[str, Callable[..., bytes]] = {"csv": to_csv, "json": to_json}
 
 
 @click.command("export")
@@ -38,7 +28,7 @@ _FORMATS: Mapping[str, Callable[..., bytes]] = {"csv": to_csv, "json": to_json, 
     type=click.Choice(list(_FORMATS)),
     help="Write a table with a row for each test, label, kernel and metric.",
 )
-@output_file("-o", "--output", help="Write to a file (default: standard output; parquet needs a file).")
+@output_file("-o", "--output", help="Write to a file (default: standard output).")
 @click.option("--schema", type=click.Choice(list(FILES)), help="Print the JSON schema of a file instead.")
 @project_options
 def command(
@@ -54,8 +44,6 @@ def command(
         return
     if format_name is None:
         raise click.UsageError("Missing option '--format' or '--schema'.")
-    if format_name == "parquet" and output is None:
-        raise GpuperfError("parquet is binary", expected="a file to write", next_step="add -o FILE")
     runs = project.load_all(run)
     content = _FORMATS[format_name](*runs)
     if output is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import math
 import sys
@@ -15,46 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from command_line import gpuperf
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.features.export.data_frame import to_frame
 from pytest_gpuperf.features.export.row_files import to_csv, to_json
 from pytest_gpuperf.records import KernelProfile, Measurement, Profile
 from pytest_gpuperf.records.run_store import RunStore
-from run_builders import measured, one_test, record, run
+from run_builders import measured, record, run
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from click.testing import Result
-
-    from pytest_gpuperf.records import Run
-
-
-def export(project: Path, exported: Run, *args: str, status: int = 0) -> Result:
-    RunStore(project / ".gpuperf").write(exported)
-    return gpuperf("export", exported.id, *args, status=status)
-
-
-def test_parquet_reads_back_as_the_frame(project: Path) -> None:
-    pytest.importorskip("pyarrow")
-    one = one_test(counters={"occupancy_limiter": "registers", "waves": 2.0})
-    export(project, one, "--format", "parquet", "-o", "run.parquet")
-    pd.testing.assert_frame_equal(pd.read_parquet("run.parquet"), to_frame(one), check_dtype=False)
-
-
-def test_parquet_without_pyarrow_says_what_to_install(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *args: None if name == "pyarrow" else find(name, *args)
-    )
-    result = export(project, one_test(), "--format", "parquet", "-o", "run.parquet", status=2)
-    assert "pip install pyarrow" in result.stderr
-    assert not (project / "run.parquet").exists()
-
-
-def test_parquet_needs_a_file(project: Path) -> None:
-    assert "add -o FILE" in export(project, one_test(), "--format", "parquet", status=2).stderr
 
 
 HOSTILE = "\x1b[31m\n::error::gone\r ::set-env name=A::\x9b\u202e##[error]"
