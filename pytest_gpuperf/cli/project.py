@@ -13,7 +13,7 @@ from pytest_gpuperf.baseline.store import BaselineStore
 from pytest_gpuperf.records.run_store import STATE_FOLDER, RunStore, load_run
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.settings.ini_file_search import find_config
-from pytest_gpuperf.settings.options import RUNS_KEPT, number_of, runs_kept
+from pytest_gpuperf.settings.options import number_of
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
@@ -28,12 +28,11 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Project:
-    """The folders of a project, its tolerance, the number of runs to keep, and its ini keys."""
+    """The folders of a project, its tolerance, and its ini keys."""
 
     root: Path
     baselines: Path
     tolerance_pct: float
-    keep: int = RUNS_KEPT
     values: Mapping[str, str] = field(default_factory=dict)
     """The ini keys of pytest's configuration."""
 
@@ -110,7 +109,6 @@ def find_project(root: Path | None = None, baselines: Path | None = None) -> Pro
         tolerance_pct=number_of(
             "gpuperf_tolerance", values.get("gpuperf_tolerance", "0"), most=MAX_TOLERANCE_PCT
         ),
-        keep=runs_kept(values.get("gpuperf_keep", str(RUNS_KEPT))),
         values=values,
     )
 

@@ -14,6 +14,8 @@ from pytest_gpuperf.records.run_store import RUN_FILES, RUN_ID
 
 REPORTS = ("ncu", "sanitizer", "traces", "against", "code")
 """Folders of a run with reports, logs, traces and machine code."""
+RUNS_KEPT = 50
+"""Number of runs that are kept."""
 REPORTS_KEPT = 3
 """Number of runs whose reports are kept: a report has the code of every kernel, often tens of megabytes."""
 UNFINISHED_KEPT_S = 86_400
@@ -49,14 +51,13 @@ class ObsoleteFiles(NamedTuple):
                     Path(folder).rmdir()
 
 
-def find_old(state: Path, keep: int) -> list[ObsoleteFiles]:
+def find_old(state: Path) -> list[ObsoleteFiles]:
     """Return what can be removed, the oldest run first.
 
     Files with other names, links, and folders without the name of a run are somebody else's.
 
     Args:
         state: The `.gpuperf` folder; need not exist.
-        keep: Number of runs to keep; 0 for all.
 
     Raises:
         OSError: A folder cannot be read.
@@ -67,7 +68,7 @@ def find_old(state: Path, keep: int) -> list[ObsoleteFiles]:
     kept = {name: [run for run in runs if name in reports[run]][-REPORTS_KEPT:] for name in REPORTS}
     found = []
     for number, run in enumerate(reversed(runs)):
-        is_old = 0 < keep <= number and not _is_unfinished(run)
+        is_old = number >= RUNS_KEPT and not _is_unfinished(run)
         files = [
             path for path in run.iterdir() if is_old and _RUN_FILE.fullmatch(path.name) and _is_own(path)
         ]

@@ -12,7 +12,7 @@ from pytest_gpuperf.errors import GpuperfError, show_exception
 from pytest_gpuperf.judge.result import Status, TestResult
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.records.files import show_path
-from pytest_gpuperf.records.pruning import find_old
+from pytest_gpuperf.records.pruning import RUNS_KEPT, find_old
 from pytest_gpuperf.records.run_store import RunStore
 from pytest_gpuperf.report.number_format import count
 from pytest_gpuperf.session.worker_messages import Facts
@@ -101,10 +101,10 @@ class RunFile:
     def _prune(self) -> str:
         """Remove old runs and reports, and return what to tell about it."""
         removed = 0
-        for old in find_old(self._settings.state, self._settings.keep):
+        for old in find_old(self._settings.state):
             old.remove()
             removed += old.is_run
-        return f"; {removed} older removed, because gpuperf_keep is {self._settings.keep}" if removed else ""
+        return f"; {removed} older removed: the newest {RUNS_KEPT} are kept" if removed else ""
 
 
 class End(NamedTuple):

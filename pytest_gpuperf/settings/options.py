@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 
@@ -15,8 +14,6 @@ MAX_TIMEOUT_S = 10**6
 """Longest time of a test, in seconds."""
 MODES = ("auto", "hot", "cold", "queued", "kernels", "host")
 """Choices of `--gpuperf-mode`, and of `mode=` and `gpuperf try --mode`."""
-RUNS_KEPT = 50
-"""Default of `gpuperf_keep`."""
 
 
 OPTIONS = (
@@ -101,13 +98,6 @@ OPTIONS = (
         "refused if CI is set",
         choices=("never", "new", "changed", "all"),
         asks=True,
-    ),
-    Option(
-        "keep",
-        str(RUNS_KEPT),
-        "runs to keep in .gpuperf/runs; older ones are removed after a run; 0: all",
-        metavar="N",
-        key_only=True,
     ),
     Option(
         "replay",
@@ -203,23 +193,6 @@ def add_options(parser: pytest.Parser) -> None:
         value = {"metavar": option.metavar or None, "choices": option.choices or None}
         kind = {"action": "store_const", "const": "yes"} if option.switch else value
         group.addoption(option.flag, dest=option.ini, default=None, help=shown, **kind)
-
-
-def whole_number(text: str) -> int | None:
-    """Return the whole number that a text is; None if it is not one."""
-    return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
-
-
-def runs_kept(text: str) -> int:
-    """Return the value of `gpuperf_keep`.
-
-    Raises:
-        GpuperfError: It is not a whole number.
-    """
-    number = whole_number(text)
-    if number is None:
-        raise GpuperfError(f"gpuperf_keep is {text!r}", expected="a whole number, at least 0")
-    return number
 
 
 def number_of(key: str, text: str, *, above_0: bool = False, most: float = sys.float_info.max) -> float:

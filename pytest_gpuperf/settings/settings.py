@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records.run_store import STATE_FOLDER
 from pytest_gpuperf.registry import registry
-from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, all_options, number_of, runs_kept, whole_number
+from pytest_gpuperf.settings.options import MAX_TIMEOUT_S, all_options, number_of
 from pytest_gpuperf.statistics.decision import MAX_TOLERANCE_PCT
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ class Settings:
     """`auto`, `hot`, `cold`, `queued`, `kernels` or `host`."""
     budget_s: float
     """Seconds that one `time()` call may measure."""
-    keep: int
-    """Number of runs to keep; 0 for all."""
     timeout_s: float
     """Seconds that one test may take; 0 for any time."""
     shard: tuple[int, int] | None
@@ -123,7 +122,6 @@ class Settings:
             counters="off" if sanitize != "off" else values["counters"],
             mode=values["mode"],
             budget_s=number_of("gpuperf_budget", values["budget"], above_0=True),
-            keep=runs_kept(values["keep"]),
             timeout_s=number_of("--gpuperf-timeout", values["timeout"], most=MAX_TIMEOUT_S),
             shard=None if plan else _shard(values["shard"]),
             tolerance_pct=number_of("gpuperf_tolerance", values["tolerance"], most=MAX_TOLERANCE_PCT),
@@ -161,9 +159,7 @@ def in_ci() -> bool:
 def _shard(text: str) -> tuple[int, int] | None:
     if not text:
         return None
-    numbers = [whole_number(part) for part in text.split("/")]
-    if len(numbers) == 2 and None not in numbers:
-        number, count = cast("list[int]", numbers)
-        if 1 <= number <= count:
-            return number - 1, count
+    found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text, re.ASCII)
+    if found and 1 <= int(found[1]) <= int(found[2]):
+        return int(found[1]) - 1, int(found[2])
     raise GpuperfError(f"--gpuperf-shard is {text!r}", expected="a part and the number of parts, such as 2/5")

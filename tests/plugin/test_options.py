@@ -67,12 +67,6 @@ def test_metrics_are_separated_by_commas(pytester: pytest.Pytester) -> None:
     assert found.metrics == ("dram__bytes_read.sum", "dram__bytes_write.sum")
 
 
-@pytest.mark.parametrize("value", ["-1", "nan", "1.5", "many", "9" * 20])
-def test_impossible_number_of_runs_to_keep_is_named(pytester: pytest.Pytester, value: str) -> None:
-    with pytest.raises(GpuperfError, match=f"gpuperf_keep is '{value}'; expected a whole number"):
-        Settings.from_config(pytester.parseconfig(f"-ogpuperf_keep={value}"))
-
-
 def test_eighteen_options_at_most(pytester: pytest.Pytester) -> None:
     options = {
         word for word in pytester.runpytest("--help").stdout.str().split() if word.startswith("--gpuperf")

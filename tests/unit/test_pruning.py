@@ -45,9 +45,12 @@ def runs(project: Path) -> Path:
     return store.folder
 
 
-def prune(runs: Path, keep: int) -> None:
-    for old in find_old(runs.parent, keep):
-        old.remove()
+def prune(runs: Path, kept: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pruning, "RUNS_KEPT", kept)
+        for old in find_old(runs.parent):
+            old.remove()
+        assert find_old(runs.parent) == []
 
 
 def with_file(runs: Path, file: str) -> list[str]:
@@ -67,21 +70,20 @@ def test_newest_runs_and_reports_are_kept(runs: Path) -> None:
     assert with_file(runs, "ncu") == with_file(runs, FILES[0])
     prune(runs, 2)
     assert with_file(runs, FILES[-1]) == with_file(runs, "run.json") == [name(6), name(7)]
-    assert find_old(runs.parent, 2) == []
 
 
-def test_zero_keeps_all_runs_and_reads_none_without_reports(
+def test_few_runs_are_kept_and_none_without_reports_is_read(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prune(runs, 0)
+    prune(runs, 8)
     assert len(with_file(runs, "run.json")) == 8
     assert len(with_file(runs, FILES[0])) == 3
     monkeypatch.setattr(pruning, "_is_unfinished", lambda run: pytest.fail(f"{run} was read"))
-    assert find_old(runs.parent, 0) == []
+    assert find_old(runs.parent) == []
 
 
 def test_missing_folder_has_nothing_old(tmp_path: Path) -> None:
-    assert find_old(tmp_path / "none", 1) == []
+    assert find_old(tmp_path / "none") == []
 
 
 def test_files_of_others_stay(runs: Path, project: Path) -> None:

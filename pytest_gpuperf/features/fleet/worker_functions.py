@@ -98,7 +98,7 @@ def run_tests(data: bytes, model: str, count: int, arguments: tuple[str, ...], k
             env["CUDA_VISIBLE_DEVICES"] = ""
         elif uuids:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(uuids)
-        options = ("--gpuperf", "-ogpuperf_keep=0", _replay(job, model, root), *job.arguments)
+        options = ("--gpuperf", _replay(job, model, root), *job.arguments)
         command = [sys.executable, "-c", PYTEST, *("-p", "pytest_gpuperf.features.fleet.worker_plugin")]
         status, poll = -1, functools.partial(_end_if_cancelled, key)
         with suppress(_CancelledError):
