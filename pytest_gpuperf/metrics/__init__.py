@@ -53,7 +53,7 @@ COMPILED_ONLY = frozenset(metric.name for metric in COMPILED)
 """Metrics that a compiler knows and ncu does not report."""
 _MOST = (
     (r"registers_per_thread|block_size", MAX_BLOCK),
-    (r"(pipe|stall|sampled)\..*|.*_(throughput|active|hit_rate|occupancy|pct)", 1000),
+    (r"(pipe|stall)\..*|.*_(throughput|active|hit_rate|occupancy|pct)", 1000),
 )
 """Largest value of metrics by name, the first that matches; ncu reads parts of a % in different passes."""
 

@@ -1,4 +1,4 @@
-"""Reasons why warps wait: shares of all warp cycles, and the same reasons from program-counter sampling."""
+"""Reasons why warps wait: shares of all warp cycles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pytest_gpuperf.metrics.metric import (
     EVERY_CHIP,
-    Combining,
     Metric,
     Source,
     one,
@@ -43,12 +42,10 @@ _REASONS: Mapping[str, str] = {
 """`selected` is left out: a warp that issues does not wait."""
 
 _ONLY_ON = {"gmma": frozenset({"gh100"}), "imc_miss": EVERY_CHIP - since("gb100")}
-_SAMPLED_SPELLING = {"no_instruction": "no_instructions", "gmma": "warpgroup_arrive"}
 
 _WARP_LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"
 _WHOLE = ("smsp__average_warps_active_per_issue_active.ratio", _WARP_LATENCY)
 """Warps per issued instruction over all reasons, under both of its names; each reason is a share of it."""
-_SAMPLES = "smsp__pcsamp_sample_count"
 
 
 def _ratio(reason: str) -> str:
@@ -76,18 +73,6 @@ def _share_of_cycles(reason: str, activity: str) -> Metric:
     )
 
 
-def _share_of_samples(reason: str, activity: str) -> Metric:
-    name = f"smsp__pcsamp_warps_issue_stalled_{_SAMPLED_SPELLING.get(reason, reason)}"
-    return Metric(
-        f"sampled.{reason}",
-        "%",
-        f"share of all samples of warps {activity}",
-        (Source((name, _SAMPLES), share, _ONLY_ON.get(reason, EVERY_CHIP)),),
-        section="SourceCounters",
-        weight=("stall_samples",),
-    )
-
-
 STALLS = (
     Metric(
         "warp_cycles_per_instruction",
@@ -99,13 +84,4 @@ STALLS = (
         presets=("default", "stalls"),
     ),
     *(_share_of_cycles(reason, activity) for reason, activity in _REASONS.items()),
-    Metric(
-        "stall_samples",
-        "sample",
-        "samples of the state of a warp",
-        one(_SAMPLES),
-        section="SourceCounters",
-        combining=Combining.SUM,
-    ),
-    *(_share_of_samples(reason, activity) for reason, activity in _REASONS.items()),
 )

@@ -144,16 +144,6 @@ def test_chip_specific_reasons_count_if_present(gh100: bool) -> None:
     assert ("stall.gmma" in short) is gh100
 
 
-def test_sampled_reasons_have_their_own_spelling() -> None:
-    raw = {
-        "smsp__pcsamp_sample_count": 200.0,
-        "smsp__pcsamp_warps_issue_stalled_no_instructions": 50.0,
-        "smsp__pcsamp_warps_issue_stalled_warpgroup_arrive": 20.0,
-    }
-    short = short_metrics(raw, {})
-    assert (short["sampled.no_instruction"], short["sampled.gmma"]) == (25.0, 10.0)
-
-
 def test_bank_conflicts_are_a_share_of_shared_wavefronts() -> None:
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
     wavefronts = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"

@@ -114,8 +114,6 @@ def _title(metric: Metric) -> str:
 def _cost(metric: Metric, chip: Chip | None, passes: _Passes) -> str:
     if chip is not None and chip.name not in metric.chips:
         return f"unavailable on {chip}"
-    if any("__pcsamp_" in name for name in metric.requests()):
-        return "by sampling"
     number = passes.each.get(metric.name)
     return "" if number is None else count(number, "pass", "passes")
 
