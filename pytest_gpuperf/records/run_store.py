@@ -185,7 +185,7 @@ def make_state_folder(state: Path) -> None:
     state.mkdir(parents=True, exist_ok=True)
     ignore = state / ".gitignore"
     if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+        write_files({ignore: b"*\n"})  # half a file would keep the next run from writing it
 
 
 def _run_file_in(folder: Path) -> Path:

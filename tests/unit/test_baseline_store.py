@@ -157,7 +157,8 @@ def test_ctrl_c_between_two_files_waits_for_both(tmp_path: Path, monkeypatch: py
     replace = Path.replace
 
     def interrupted_replace(self: Path, target: Path) -> Path:
-        signal.raise_signal(signal.SIGINT)
+        if target.suffix == ".json":
+            signal.raise_signal(signal.SIGINT)
         return replace(self, target)
 
     monkeypatch.setattr(Path, "replace", interrupted_replace)

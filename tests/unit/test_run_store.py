@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -16,6 +19,9 @@ from pytest_gpuperf.records import NO_GPU, Correctness, GpuInfo, Measurement, Ru
 from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import RunStore, encode_run, load_run, newest_recordings, recording_path
 from run_builders import H200, measured, one_test, record, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NOW = datetime(2026, 11, 20, 19, 30, 12, tzinfo=timezone(timedelta(hours=2)))
 
@@ -42,6 +48,23 @@ def test_written_run_is_read_again(store: RunStore) -> None:
 def test_git_ignores_the_state_folder(store: RunStore) -> None:
     store.write(one_test())
     assert (store.folder.parent / ".gitignore").read_text(encoding="utf-8") == "*\n"
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Let this process write nothing into files."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_git_ignores_the_state_folder_after_a_full_disk(store: RunStore) -> None:
+    with full_disk(), pytest.raises(OSError, match="too large"):
+        store.write(one_test())
+    test_git_ignores_the_state_folder(store)
 
 
 def test_appended_tests_are_read_like_written_ones(store: RunStore) -> None:
