@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -150,10 +151,12 @@ class LiveRunner(Runner):
         path = self._folder / RESULTS_FILE.format(orders.worker if orders is not None else 0)
         done = read_results(path) if orders is not None and orders.nodeids else None
         if done is None:
-            make_state_folder(self._folder.parents[1])
+            with suppress(OSError):  # the end of the run reports a full disk
+                make_state_folder(self._folder.parents[1])
             done = self._run_all([self._live.tests[state.nodeid] for state in states], invocation)
             if orders is not None and (self._profiling or self._sanitizing):
-                done.write(path)
+                with suppress(OSError):
+                    done.write(path)
         elif self._profiling is not None and done.counters is not None:
             self._profiling.reading, self._counters.unavailable = done.counters, done.unavailable
         asked, why = self.settings.counters, self._counters.unavailable

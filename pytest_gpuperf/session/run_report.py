@@ -66,11 +66,12 @@ class RunFile:
         Raises:
             OSError: The file cannot be written.
         """
-        if record.nodeid in self._written or not self._written:
+        written, self._written = self._written, set()  # none after an error: an append may be incomplete
+        if record.nodeid in written or not written:
             self._store.write(run())
         else:
             self._store.append(self.folder.name, record)
-        self._written.add(record.nodeid)
+        self._written = written | {record.nodeid}
 
     def finish(self, run: Run, store: BaselineStore, news: News) -> bool:
         """Write the whole run, and make it the baseline if that was asked for and it is complete.
@@ -191,8 +192,10 @@ class RunReport:
         try:
             if self._file is not None:
                 self._file.add(result.record, lambda: self.run(complete=False))
+        except OSError:
+            pass  # the end writes all tests again, or says why it cannot
         except Exception as error:
-            why = error if isinstance(error, OSError) else show_exception(error)
+            why = show_exception(error)
             self.news.note(f"error: {nodeid} was not written while the run went on: {why}")
 
     def run(self, *, complete: bool = True) -> Run:

@@ -238,3 +238,10 @@ def test_own_errors_of_both_processes_are_told_and_the_tests_go_on(pytester: pyt
         ]
     )
     assert measured(run_of(pytester.path)) == ["first", "last"]
+
+
+def test_full_disk_is_one_error(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("import os\ndef full(_): raise OSError(28, 'full')\nos.fsync = full\n")
+    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(lambda: 5.0)\ntest_l = test_k\n")
+    result = pytester.runpytest_subprocess(*RUN)
+    assert (result.ret, result.stdout.str().count("full; make room on its disk")) == (4, 1)

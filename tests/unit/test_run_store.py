@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU, Correctness, GpuInfo, Measurement, Run
 from pytest_gpuperf.records.files import write_files
 from pytest_gpuperf.records.run_store import RunStore, encode_run, load_run, newest_recordings, recording_path
+from pytest_gpuperf.session.run_report import RunFile
 from run_builders import H200, measured, one_test, record, run
 
 if TYPE_CHECKING:
@@ -45,26 +47,22 @@ def test_written_run_is_read_again(store: RunStore) -> None:
     assert load_run(path) == written
 
 
-def test_git_ignores_the_state_folder(store: RunStore) -> None:
-    store.write(one_test())
-    assert (store.folder.parent / ".gitignore").read_text(encoding="utf-8") == "*\n"
-
-
 @contextmanager
-def full_disk() -> Iterator[None]:
-    """Let this process write nothing into files."""
+def full_disk(most: int = 0) -> Iterator[None]:
+    """Let files of this process have at most so many bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_git_ignores_the_state_folder_after_a_full_disk(store: RunStore) -> None:
+def test_git_ignores_the_state_folder_also_after_a_full_disk(store: RunStore) -> None:
     with full_disk(), pytest.raises(OSError, match="too large"):
         store.write(one_test())
-    test_git_ignores_the_state_folder(store)
+    store.write(one_test())
+    assert (store.folder.parent / ".gitignore").read_text(encoding="utf-8") == "*\n"
 
 
 def test_appended_tests_are_read_like_written_ones(store: RunStore) -> None:
@@ -75,6 +73,18 @@ def test_appended_tests_are_read_like_written_ones(store: RunStore) -> None:
         store.append(unfinished.id, test)
         assert not load_run(path).complete
     assert path.read_bytes() == encode_run(run(*tests, complete=False))
+
+
+def test_next_test_repairs_an_incomplete_append(tmp_path: Path) -> None:
+    file = RunFile(SimpleNamespace(update="never", state=tmp_path))  # type: ignore[arg-type]
+    tests = [record(f"t.py::{name}", main=measured()) for name in "abc"]
+    runs = [run(*tests[:count], id=file.folder.name, complete=False) for count in (1, 2, 3)]
+    file.add(tests[0], lambda: runs[0])
+    path = file.folder / "run.json"
+    with full_disk(path.stat().st_size + 50), pytest.raises(OSError, match="too large"):
+        file.add(tests[1], lambda: runs[1])
+    file.add(tests[2], lambda: runs[2])
+    assert load_run(path) == runs[2]
 
 
 @given(st.data())
