@@ -16,7 +16,7 @@ from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import NO_GPU, RUN_SCHEMA, Run
 from pytest_gpuperf.records.decoding import decode_versioned
 from pytest_gpuperf.records.file_kind_detection import kind_of_content, refuse_ncu, refuse_trace, type_of
-from pytest_gpuperf.records.files import find_files, read_unpacked, show_path, write_files
+from pytest_gpuperf.records.files import HEAD_BYTES, find_files, read_unpacked, show_path, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -239,6 +239,9 @@ def load_run(path: Path) -> Run:
         data = data[: data.rfind(b",\n")] + _END
     refuse_trace(kind_of_content(data), shown, EXPECTED)
     refuse_ncu(data, shown, EXPECTED)
+    if data and b'"started_at"' not in data[:HEAD_BYTES]:  # to restore it might lose the work of others
+        found, other = f"{shown} is not a run", "name the file of a run, or move this file away"
+        raise GpuperfError(found, expected=EXPECTED, next_step=other)
     run = decode_versioned(data, _DECODER, schema=RUN_SCHEMA, shown=shown, next_step=next_step)
     refuse_unsafe_names(run.id, run.environment.gpu.slug, shown, next_step)
     return run

@@ -197,12 +197,14 @@ def test_folder_without_a_run_is_an_error(store: RunStore, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b'{"schema": 1', "not valid JSON: .* at line 1, column 13"),
+        (b"", "not valid JSON: .*git restore"),
+        (b'{"schema": 1, "tests": {"a": {}}}', "is not a run; expected a run.json"),  # a baseline
+        (b'{"started_at": 1', "not valid JSON: .* at line 1, column 17"),
         (b"\x1f\x8bnot really gzip", "cannot be read"),
         (gzip.compress(b'{"schema": 1}', mtime=0)[:-9], "cannot be read"),
-        (b'{"schema": 99}', "newer pytest-gpuperf .*upgrade"),
-        (b'{"schema": 1}', "missing required field `id`; measure again with `pytest --gpuperf`"),
-        (b'{"schema": 1, "id": "a", "id": "b"}', "the key 'id' occurs twice"),
+        (b'{"schema": 99, "started_at": ""}', "newer pytest-gpuperf .*upgrade"),
+        (b'{"schema": 1, "started_at": "2026-01-02"}', "field `id`; measure again with `pytest --gpuperf`"),
+        (b'{"started_at": "", "id": "a", "id": "b"}', "the key 'id' occurs twice"),
         (encode_run(one_test()).replace(b'"nvidia-h200"', b'"../../h200"'), "has the GPU '../../h200'"),
         (encode_run(run(id="../x")), "has the run id '../x'"),
         (encode_run(run(id="x" * 5000)), "has the run id 'x{100}'; expected at most 100 letters"),
