@@ -24,7 +24,7 @@ MARKS = (
 """Texts of which each file that this tool writes has one at its beginning."""
 
 
-def refuse_other_file(path: Path, next_step: str = "remove it, or name another file") -> None:
+def refuse_other_file(path: Path, next_step: str = "name another file") -> None:
     """Refuse to replace a plain file without a mark of this tool; an empty one is nobody's.
 
     Args:
