@@ -36,7 +36,9 @@ def type_of(path: Path) -> Literal["file", "folder", "other", ""]:
 
 
 def kind_of(path: Path) -> Kind:
-    """Detect the kind of a file, gzipped or not; `other` if it cannot be read."""
+    """Detect the kind of a file, gzipped or not; `other` if it cannot be read, or is a pipe or a device."""
+    if type_of(path) != "file":
+        return "other"
     try:
         return kind_of_content(next(unpacked(path, ""), b""))
     except GpuperfError:
