@@ -227,10 +227,11 @@ def _read(path: Path) -> Baseline | None:
     next_step = f"fix it by hand, or type `git restore {shown}`"
     baseline = decode_versioned(data, _DECODER, schema=BASELINE_SCHEMA, shown=shown, next_step=next_step)
     if baseline.gpu.slug != path.parent.name:
+        right = path.parent.parent / baseline.gpu.slug / path.name
         raise GpuperfError(
             f"{shown} is for another GPU: {baseline.gpu.slug}",
             expected=path.parent.name,
-            next_step=f"move the file to {show_path(path.parent.parent / baseline.gpu.slug / path.name)}",
+            next_step=f"{'keep either it or' if right.exists() else 'move the file to'} {show_path(right)}",
         )
     try:
         for nodeid, test in baseline.tests.items():

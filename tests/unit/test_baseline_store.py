@@ -83,6 +83,13 @@ def test_broken_file_is_named_and_left_alone(tmp_path: Path, data: bytes | dict[
     assert files_below(tmp_path) == before
 
 
+def test_file_of_another_gpu_is_not_moved_over_its_baselines(tmp_path: Path) -> None:
+    store = file_with(tmp_path, content() | {"gpu": {"slug": "nvidia-a100"}})
+    (tmp_path / "baselines/nvidia-a100/test_x.json").mkdir(parents=True)
+    with pytest.raises(GpuperfError, match="; keep either it or "):
+        store.load(SLUG, "test_x")
+
+
 @pytest.mark.parametrize("slug", ["..", "../other", "", "a/b", ".hidden"])
 def test_slug_cannot_leave_the_folder(tmp_path: Path, slug: str) -> None:
     with pytest.raises(GpuperfError, match="not a name of a GPU"):
