@@ -93,6 +93,8 @@ class OwnErrors:
         """
         from pytest_gpuperf.records.change import printable_lines
 
+        if hook == COLLECTED and isinstance(error, OSError):
+            error = of_system(error)  # such as a file in the place of a folder: no test can be measured
         ends, fails = hook in ENDS_THE_RUN, hook in FAILS_THE_TEST
         mistake = isinstance(error, GpuperfError) and (ends or fails)
         text = printable_lines(f"gpuperf: {error if mistake else self.note(hook, error)}")
