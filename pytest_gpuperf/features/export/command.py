@@ -40,6 +40,8 @@ def command(
     default.
     """
     if schema is not None:
+        if run or format_name or output:
+            raise click.UsageError("--schema excludes RUN, --format and --output.")
         echo_data(shown(schema), is_raw=False)
         return
     if format_name is None:
