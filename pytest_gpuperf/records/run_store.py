@@ -37,6 +37,7 @@ RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 _END = b"\n]}\n"
 """The end of a run file, after its last test."""
+_MEASURE = "measure one with pytest --gpuperf, or name a run.json"
 # Not strict, so that words such as `nan`, which JSON has no number for, read as numbers again.
 _DECODER = msgspec.json.Decoder(Run, strict=False)
 
@@ -110,10 +111,7 @@ class RunStore:
         runs = {**recorded, **measured}
         if ref is None or ref == "latest":
             if not runs:
-                raise GpuperfError(
-                    f"there is no run in {show_path(self.folder)}",
-                    next_step="measure one with pytest --gpuperf, or name a run.json",
-                )
+                raise GpuperfError(f"there is no run in {show_path(self.folder)}", next_step=_MEASURE)
             on_gpu = (run_id for run_id in sorted(measured, reverse=True) if _is_of_gpu(measured[run_id]))
             newest = next(on_gpu, "") if recorded else max(measured)
             return runs[newest] if newest else self._replayed()
@@ -131,7 +129,7 @@ class RunStore:
             return path
         if type_of(path) == "folder":
             return _run_file_in(path)
-        there = f"the runs of this project are in {show_path(self.folder)}"
+        there = f"the runs of this project are in {show_path(self.folder)}" if measured else _MEASURE
         raise UnknownRunError(
             f"there is no run {ref!r}",
             expected="the id of a run, the start of one, a run.json, or a folder that holds one",

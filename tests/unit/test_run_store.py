@@ -180,7 +180,7 @@ def test_newest_recording_replaces_runs_without_a_gpu(tmp_path: Path) -> None:
     ("ref", "said"),
     [
         (None, "there is no run in"),
-        ("nonsense", "there is no run 'nonsense'"),
+        ("nonsense", "there is no run 'nonsense'; .*; measure one"),
         ("latest::test_a", "leave out the test, .* --gpuperf-update=changed NODEID"),
     ],
 )
