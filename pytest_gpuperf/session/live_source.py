@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 
 from pytest_gpuperf.against.callable_rounds import time_in_turn
 from pytest_gpuperf.compat.compiler_names import choices_noted, choices_pinned
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.judge.autotuner_choices import other_choices
 from pytest_gpuperf.records.baseline import same_quantity
 from pytest_gpuperf.records.kernel_code import is_same_code
@@ -200,9 +201,12 @@ class LiveSource:
 
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Profile the call, or look it up in the report of the profiling pass."""
+        if (test := self.tests.get(call.nodeid)) is None:
+            found = "gpuperf reads no counters in a test on several GPUs"
+            raise GpuperfError(found, next_step="ask for gpuperf_ranks, or remove gpus= from the marker")
         try:
             with self.phases("counters"), restored(call):
-                return self._counters.lookup(call, kernels, self.tests[call.nodeid].metrics)
+                return self._counters.lookup(call, kernels, test.metrics)
         finally:
             # The next call may be timed, or need another profiler.
             self._counters.let_go()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.measure.verification.verifier import Verifier
 from pytest_gpuperf.records import LaunchedCode, Verification
 from pytest_gpuperf.records.call import Call, Selection
@@ -98,6 +99,11 @@ def test_slower_time_with_another_choice_is_taken_with_that_of_the_baseline(
 def twice(call: Call) -> Any:
     call()
     return call()
+
+
+def test_test_on_several_gpus_has_no_counters() -> None:
+    with pytest.raises(GpuperfError, match="ask for gpuperf_ranks"):
+        source_of().profile(Call("unknown", "main", print), Selection())
 
 
 GIVEN: Any = {"profile": {"kernels": Selection()}, "in_turn": {"mode": "hot"}}
