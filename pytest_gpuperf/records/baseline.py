@@ -204,7 +204,10 @@ def suite_of(nodeid: str) -> str:
     Raises:
         GpuperfError: The node id names no file (a run file may come from anywhere).
     """
-    suite = PurePosixPath(nodeid.partition("::")[0]).stem
-    if not suite or suite.startswith(".") or not suite.isprintable() or "\\" in suite:
-        raise GpuperfError(f"the node id {nodeid!r} names no test file", expected="tests/test_x.py::test_y")
+    file = nodeid.partition("::")[0]
+    suite = PurePosixPath(file).stem
+    odd = not suite or suite.startswith(".") or not suite.isprintable() or "\\" in suite
+    if odd or file.encode(errors="ignore").decode() != file:  # bytes that no file of a run can hold
+        found = f"the node id {nodeid!r} names no test file, or not in UTF-8"
+        raise GpuperfError(found, expected="tests/test_x.py::test_y")
     return suite

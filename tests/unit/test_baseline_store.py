@@ -96,7 +96,9 @@ def test_slug_cannot_leave_the_folder(tmp_path: Path, slug: str) -> None:
         BaselineStore(tmp_path).load(slug, "test_x")
 
 
-@pytest.mark.parametrize("nodeid", ["", "::test", "..::test", "a/..", "a\x00.py::t", "a\\b.py::t"])
+@pytest.mark.parametrize(
+    "nodeid", ["", "::test", "..::test", "a/..", "a\x00.py::t", "\udcff/a::t", "a\\b::t"]
+)
 def test_nodeid_without_a_file_has_no_suite(nodeid: str) -> None:
     with pytest.raises(GpuperfError):
         suite_of(nodeid)
