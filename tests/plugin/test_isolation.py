@@ -245,3 +245,4 @@ def test_full_disk_is_one_error(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(lambda: 5.0)\ntest_l = test_k\n")
     result = pytester.runpytest_subprocess(*RUN)
     assert (result.ret, result.stdout.str().count("full; make room on its disk")) == (4, 1)
+    assert not (pytester.path / ".gpuperf/.gitignore").exists()  # no half of it

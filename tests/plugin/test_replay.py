@@ -216,13 +216,8 @@ def test_broken_baseline_ends_the_run_and_is_kept(pytester: pytest.Pytester, rep
     path = pytester.path / "baselines" / "nvidia-h200" / "test_k.json"
     path.write_text('{"schema": 1,')
     expect_usage_error(pytester.runpytest("--gpuperf"), "*baselines/nvidia-h200/test_k.json*")
+    expect_usage_error(pytester.runpytest("--gpuperf", f"-ogpuperf_baselines={path}"), "*Not a directory; *")
     assert path.read_text() == '{"schema": 1,'
-
-
-def test_file_in_the_place_of_the_baselines_is_one_error(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(print)\ntest_l = test_k\n")
-    result = pytester.runpytest("--gpuperf", "-ogpuperf_baselines=test_k.py")
-    expect_usage_error(result, "ERROR: gpuperf: */test_k.py: Not a directory; move the file away, *")
 
 
 def test_each_part_has_a_fixture(pytester: pytest.Pytester, add_recording: AddRecording) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,8 +59,3 @@ def test_run_reader_names_the_command_for_ncu_files(tmp_path: Path, content: byt
     path.write_bytes(content)
     with pytest.raises(GpuperfError, match=r"run\.json is from Nsight Compute \(ncu\); .*gpuperf ncu "):
         load_run(path)
-
-
-def test_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "x")
-    assert kind_of(tmp_path / "x") == "other"

@@ -161,11 +161,12 @@ def test_truncated_report_is_an_error(tmp_path: Path, share: float) -> None:
         read_report(path)
 
 
-def test_missing_file_and_folder_are_errors(tmp_path: Path) -> None:
+def test_missing_file_and_pipe_are_errors(tmp_path: Path) -> None:
     with pytest.raises(GpuperfError, match=r"there is no file .*gone\.csv"):
         read_report(tmp_path / "gone.csv")
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(GpuperfError, match="is not a regular file"):
-        read_report(tmp_path)
+        read_report(tmp_path / "pipe")
 
 
 def test_without_ncu_report_only_csv_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
