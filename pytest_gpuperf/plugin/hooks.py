@@ -239,9 +239,14 @@ class Hooks:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> None:
-        """Forget the measurements after the last fixture has ended: pytest keeps all tests until its end."""
-        if STATE in item.stash:
-            item.stash[STATE] = item.stash[STATE].fresh()
+        """Judge what a fixture has measured before it ended the test.
+
+        Forget all after the last fixture has ended: pytest keeps all tests until its end.
+        """
+        if (state := item.stash.get(STATE, None)) is not None:
+            item.stash[STATE] = state.fresh()
+            if not state.ended and self._runner is not None and self._runner.report is not None:
+                self._judge_failed(item, state, pytest.skip.Exception())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -266,6 +271,8 @@ class Hooks:
                 line = OwnErrors.of(item.config).note("a measurement", error)
                 raise pytest.fail.Exception(f"gpuperf: {line}").with_traceback(error.__traceback__) from None
             raise
+        finally:
+            state.ended = True
         # unittest's runner keeps an exception for pytest to find later.
         raised = kept_failure(item)
         if not raised:

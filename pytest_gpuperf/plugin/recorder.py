@@ -67,6 +67,8 @@ def fails_test(
         # Not `self`: arguments that do not fit the method are no error of the plugin's (`is_of_measuring`).
         __tracebackhide__ = True
         try:
+            if own._state.ended:
+                raise GpuperfError("a call after the verdict", expected="a call before the test ends")
             return method(own, *args, **kwargs)
         except GpuperfError as error:
             own._state.errors.append(str(error))

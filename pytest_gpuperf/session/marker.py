@@ -163,6 +163,8 @@ class ItemState(msgspec.Struct, gc=False):
     measurements: dict[str, Measurement] = {}
     called: bool = False
     """True once the test has called a method that measures."""
+    ended: bool = False
+    """True once it has returned, or raised: calls of fixtures that follow are refused."""
     limits: list[Limit] = []
     """Added by `gpuperf.limit()`, or by `limits=` of a call."""
     tolerance_pct: float | None = None

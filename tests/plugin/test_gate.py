@@ -229,6 +229,15 @@ def test_skip_after_a_slow_time_hides_nothing(project: Project, pytester: pytest
     expect(project.run("--gpuperf-strict"), "FAILED * - gpuperf: inconclusive: 50.0 % slower*", failed=1)
 
 
+def test_skip_by_a_fixture_hides_no_slow_time(project: Project, pytester: pytest.Pytester) -> None:
+    project.baseline(100.0)
+    fixture = f"@pytest.fixture\n{TIMED.replace('test_k', 'rate')}\n    pytest.skip('x')"
+    pytester.makepyfile(test_k=f"import pytest\n{fixture}\ndef test_k(rate): pass")
+    expect(project.judged(150.0), "gpuperf: 1 slowdown not decided*", skipped=1, warnings=1)
+    strict = project.run("--gpuperf-strict")
+    expect(strict, "ERROR * - gpuperf: inconclusive: 50.0 % slower*", skipped=1, errors=1)
+
+
 def test_doubted_time_warns_and_is_counted(project: Project, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_k=TIMED)
     doubted = replace(timing(100.0), verification=Verification(doubts=("it is quick",)))

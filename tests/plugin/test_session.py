@@ -100,6 +100,21 @@ def test_repeated_test_has_its_junit_properties_once(pytester: pytest.Pytester, 
     assert '"own"' in text
 
 
+@pytest.mark.parametrize("call", ["profile(print)", "limit('time_us < 1')"])
+def test_call_after_the_verdict_is_refused(pytester: pytest.Pytester, replay: None, call: str) -> None:
+    pytester.makepyfile(
+        test_k=f"""
+        import pytest
+        @pytest.fixture
+        def late(gpuperf):
+            yield
+            gpuperf.{call}
+        def test_k(gpuperf, late): gpuperf.time(print)
+        """
+    )
+    expect(pytester.runpytest("--gpuperf"), "*expected a call before the test ends*", passed=1, errors=1)
+
+
 def test_fixture_requested_while_the_test_runs_is_refused(pytester: pytest.Pytester, replay: None) -> None:
     pytester.makepyfile(
         test_k="""
