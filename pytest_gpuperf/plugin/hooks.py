@@ -144,7 +144,8 @@ class Hooks:
         report = self._runner.report if self._runner is not None else None
         durations: Mapping[str, float] = {}
         if report is not None:
-            durations = load_durations(report.judge.expected.store, report.judge.environment.gpu.slug)
+            # The machines of the other parts may have another model of GPU.
+            durations = load_durations(report.judge.expected.store)
         parts = spread([name_of(item) for item in items], durations, {}, [""] * count)
         _deselect_others(config, items, frozenset(parts[number]))
 

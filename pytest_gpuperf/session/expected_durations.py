@@ -16,9 +16,10 @@ UNKNOWN_S = 5.0
 """Duration of a test, in seconds, if none is known."""
 
 
-def load_durations(store: BaselineStore, slug: str) -> dict[str, float]:
-    """Return the duration of each test that has one in its baseline, in seconds, by node id."""
-    return {nodeid: test.seconds for nodeid, test, _ in store.tests(slug) if test.seconds}
+def load_durations(store: BaselineStore, *slugs: str) -> dict[str, float]:
+    """Return the duration of each test on some GPUs, by default on all, in seconds, by node id."""
+    tests = (one for slug in slugs or store.slugs() for one in store.tests(slug))
+    return {nodeid: test.seconds for nodeid, test, _ in tests if test.seconds}
 
 
 def load_cards(store: BaselineStore, slug: str) -> dict[str, str]:
