@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
     from pytest_gpuperf.judge.result import Hints
-    from pytest_gpuperf.records import Environment, TestRecord
+    from pytest_gpuperf.records import Environment, TestRecord, Toolchain
     from pytest_gpuperf.records.baseline import MeasurementBaseline, RunNote, TestBaseline
 
 LOCK_TIMEOUT_S = 10.0
@@ -149,6 +149,8 @@ class Expectations:
         self.store = store
         self._environment = environment
         self._cards = cards or {}
+        self.toolchains: Mapping[str, Toolchain] = {}
+        """Versions of each test, by node id, if the tests are of several runs."""
 
     def of(self, nodeid: str, slug: str = "") -> TestBaseline | None:
         """Return the baseline of a test on the present GPU, or in another folder of the baselines.
@@ -167,7 +169,8 @@ class Expectations:
     def origin(self, nodeid: str) -> Origin:
         """Return the origin of a test's new times."""
         card = self._cards.get(nodeid, self._environment.gpu.uuid)
-        return Origin(card, self._environment.toolchain, self.runs(nodeid))
+        toolchain = self.toolchains.get(nodeid, self._environment.toolchain)
+        return Origin(card, toolchain, self.runs(nodeid))
 
     def expected(
         self, test: TestRecord, tolerance_pct: float, hints: Hints, compiled_hints: Hints

@@ -59,11 +59,12 @@ class Judge:
         self._cards.update(cards or {})
         self._card = card
         store = BaselineStore(settings.baselines, state=settings.root / STATE_FOLDER)
-        self.expected = Expectations(store, environment, self._cards)
-        self._newest = next(iter(recorded), None)
-        self._accept = {run.id: _accept_command(settings, run) for run in recorded}
         self.recorded = {test.nodeid: run for run in reversed(recorded) for test in run.tests}
         """The recorded run that has a test, by node id."""
+        self.expected = Expectations(store, environment, self._cards)
+        self.expected.toolchains = {name: run.environment.toolchain for name, run in self.recorded.items()}
+        self._newest = next(iter(recorded), None)
+        self._accept = {run.id: _accept_command(settings, run) for run in recorded}
         self._labels = {test.nodeid: {*test.measurements} for run in reversed(recorded) for test in run.tests}
         self._replays = bool(recorded)
         self._other_gpus = self.expected.other_gpus

@@ -16,11 +16,11 @@ from pytest_gpuperf.records import AgainstTiming, Correctness, GpuInfo, Measurem
 from pytest_gpuperf.records.run_store import encode_run
 from pytest_gpuperf.session.replay_runner import LONGEST_REASON
 from pytest_gpuperf.session.runner import RUNNER
-from run_builders import H200, measured, profile, record, run, timing
+from run_builders import H200, in_turn, measured, profile, record, run, timing
 from run_results import expect, expect_usage_error
 
 if TYPE_CHECKING:
-    from pytest_gpuperf.records import Run
+    from pytest_gpuperf.records import Run, TestRecord
     from runs_of_pytest import AddRecording
 
 SQUARE = """
@@ -50,6 +50,12 @@ def of_square(time_us: float = 5.3, day: int = 20, **given: Any) -> Run:
     return run(record("test_k.py::test_k", main=main), id=name, started_at=started_at, **given)
 
 
+def of_driver(driver: str, test: TestRecord, day: int) -> Run:
+    made = replace(of_square(day=day), tests=(test,))
+    toolchain = replace(made.environment.toolchain, driver=driver)
+    return replace(made, environment=replace(made.environment, toolchain=toolchain))
+
+
 def test_newest_recording_is_judged_and_marked_as_replayed(pytester: pytest.Pytester, replay: None) -> None:
     result = pytester.runpytest("--gpuperf", "-v")
     expect(result, "*replayed from NVIDIA H200*c0ffee1*2026-11-20*", passed=1)
@@ -69,6 +75,19 @@ def test_time_is_compared_with_its_own_card(pytester: pytest.Pytester, add_recor
     *_, called, _ = pytester.inline_run("--gpuperf").getreports("pytest_runtest_logreport")
     # A new card has 1.0 %.
     assert float(str(dict(called.user_properties)["gpuperf.main.change_high_pct"])) < 0.8
+
+
+def test_time_is_compared_by_the_versions_of_its_own_recording(
+    pytester: pytest.Pytester, add_recording: AddRecording
+) -> None:
+    pytester.makepyfile(test_k="def test_k(gpuperf): gpuperf.time(print)")
+    stored = of_driver("580", record("test_k.py::test_k", main=measured(5.3)), day=18)
+    accept(stored, BaselineStore(pytester.path / "baselines"), "all", 0.0)
+    alike = in_turn(measured(5.4), 0.0, 1e-4, sessions=(stored.id,))
+    add_recording(of_driver("580", record("test_k.py::test_k", main=alike), day=19))
+    add_recording(of_driver("590", record("test_other.py::test_k", main=measured(5.3)), day=20))
+    result = pytester.runpytest("--gpuperf", "--gpuperf-strict")
+    expect(result, "*nothing that is known differs from the baseline*", failed=1)
 
 
 def test_model_to_replay_can_be_chosen(pytester: pytest.Pytester, add_recording: AddRecording) -> None:
