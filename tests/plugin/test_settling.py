@@ -131,6 +131,12 @@ def test_without_git_fresh_processes_are_timed_at_the_clock_of_the_screen(projec
     assert "20.0 % slower" in done.stdout
 
 
+def test_caught_mistake_is_not_accepted(project: Project) -> None:
+    mistake = "    try: gpuperf.time(None)\n    except BaseException: pass\n"
+    project.write({"test_k.py": TEST + mistake})
+    assert "1 measurement in 1 file, 1 refused" in project.session("--gpuperf-update=all").stdout
+
+
 def test_a_test_that_failed_otherwise_is_not_settled(project: Project) -> None:
     project.write({"test_k.py": TEST.replace("kernel)", "kernel)\n    assert 0")})
     project.session()
