@@ -39,6 +39,8 @@ class ModelResults:
         self.outcomes: dict[str, EndOfTest] = {}
         self.workers: dict[str, str] = {}
         """Worker that answered, by node id."""
+        self._statuses: set[int] = set()
+        """Exit statuses of the groups."""
         self._judged: dict[str, TestResult] = {}
         """Results of the tests that measure, by node id."""
         self._runs: dict[str, Run] = {}
@@ -55,7 +57,7 @@ class ModelResults:
         """Exit status of pytest for these results."""
         if any(outcome.ending in FAILING for outcome in self.outcomes.values()):
             return 1
-        return 0 if self.nodeids else 5
+        return min(self._statuses, default=5)
 
     def take(self, group: TestGroup, answer: Answer, worker: str) -> list[str]:
         """Keep the results of a group; a test that has ended before stays as it is.
@@ -69,10 +71,13 @@ class ModelResults:
             Node ids of the tests that have ended now.
         """
         new = [nodeid for nodeid in group.tests if nodeid not in self.outcomes]
+        self._statuses.add(answer.status)
+        # A GPU without any baseline, say, ends the run with an error; a group may have nothing to judge.
+        whole = answer.status > 1 and any(one.record.measurements for one in answer.results)
         for nodeid in new:
             outcome = answer.outcomes.get(nodeid)
-            if outcome is None:
-                why = f"pytest ended with {answer.status} before this test"
+            if outcome is None or (whole and outcome.ending == "passed"):
+                why = f"pytest ended with {answer.status}{' before this test' * (outcome is None)}"
                 outcome = EndOfTest("unjudged", 0.0, "\n".join(filter(None, (why, answer.output))))
             self.outcomes[nodeid], self.workers[nodeid] = outcome, worker
         if answer.run is not None:

@@ -102,7 +102,7 @@ def test_failure_is_shown_with_its_reason(workers: LocalCluster) -> None:
 
 
 def test_options_after_two_dashes_are_pytests(workers: LocalCluster) -> None:
-    result = fleet_run(workers, "--json", "test_0.py", "--", "-k", "plain", status=0)
+    result = fleet_run(workers, "--json", "test_0.py", "--", "-k", "plain", status=4)
     assert endings(result) == {"test_0.py::test_plain": ("passed", "")}
 
 

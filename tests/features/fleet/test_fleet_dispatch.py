@@ -9,11 +9,14 @@ import pytest
 from benchmarks.fleet_project import Counting
 from command_line import gpuperf
 from pytest_gpuperf.errors import GpuperfError
-from pytest_gpuperf.features.fleet import dask_cluster, dispatch
+from pytest_gpuperf.features.fleet import dask_cluster, dispatch, groups
 from pytest_gpuperf.features.fleet.command import dask_worker
 from pytest_gpuperf.features.fleet.dispatch import Fleet
 from pytest_gpuperf.features.fleet.messages import Answer, EndOfTest, WorkerState, encode
 from pytest_gpuperf.features.fleet.messages import Test as Collected
+from pytest_gpuperf.features.fleet.results import ModelResults
+from pytest_gpuperf.judge.result import Status, TestResult
+from run_builders import measured, record, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -108,6 +111,16 @@ def test_test_that_kills_workers_ends_with_an_error_of_its_own() -> None:
 def test_run_ends_if_no_worker_is_left() -> None:
     with pytest.raises(GpuperfError, match=f"no worker with {MODEL} is left, and . tests have not run"):
         ran(FakeCluster(*(test.nodeid for test in TESTS), workers=2))
+
+
+@pytest.mark.parametrize(("status", "measured_us", "expected"), [(0, 5.3, 0), (4, 5.3, 1), (4, None, 4)])
+def test_exit_status_is_that_of_the_groups(status: int, measured_us: float | None, expected: int) -> None:
+    (nodeid,) = names = (TESTS[0].nodeid,)
+    judged = [TestResult(record(nodeid, main=measured(measured_us)), Status.NEW)] if measured_us else []
+    answer = Answer(status, outcomes={nodeid: EndOfTest("passed")}, run=run(), results=tuple(judged))
+    results = ModelResults(MODEL, TESTS[:1])
+    results.take(groups.TestGroup(MODEL, names, 1, 1.0), answer, "w0")
+    assert results.exit_status == expected
 
 
 @pytest.mark.parametrize(
