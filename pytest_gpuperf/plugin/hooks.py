@@ -146,8 +146,11 @@ class Hooks:
         if report is not None:
             # The machines of the other parts may have another model of GPU.
             durations = load_durations(report.judge.expected.store)
-        parts = spread([name_of(item) for item in items], durations, {}, [""] * count)
-        _deselect_others(config, items, frozenset(parts[number]))
+        # By themselves, so that no part fails because it has no test to judge.
+        measuring = [name_of(item) for item in items if STATE in item.stash]
+        others = [name_of(item) for item in items if STATE not in item.stash]
+        parts = (spread(names, durations, {}, [""] * count)[number] for names in (measuring, others))
+        _deselect_others(config, items, frozenset().union(*parts))
 
     def _read_other_markers(self, items: list[pytest.Item]) -> None:
         """Refuse mistakes in markers of tests that do not measure, and warn of markers without an effect."""

@@ -168,13 +168,16 @@ def test_shards_have_each_test_once(pytester: pytest.Pytester, seen: Path) -> No
 
 
 def test_shards_of_two_models_of_gpu_have_each_test_once(pytester: pytest.Pytester) -> None:
-    """All durations count: those of its own model would give each machine other parts."""
+    """All durations count: those of its own model would give each machine other parts.
+
+    Tests that measure are divided by themselves: a part without one would fail.
+    """
+    pytester.makepyfile(test_a="def test_plain(): pass")
     path = pytester.mkdir("baselines") / "nvidia-b200" / "test_k.json"
     path.parent.mkdir()
     tests = {f"test_k.py::test_time[{number}]": {"seconds": 60 if number == 0 else 1} for number in range(6)}
     path.write_text(json.dumps({"schema": 1, "gpu": {"slug": "nvidia-b200"}, "tests": tests}))
-    result = pytester.runpytest_subprocess(*RUN, "--gpuperf-shard=1/2", "-n0")
-    result.assert_outcomes(passed=1, deselected=5)
+    pytester.runpytest_subprocess(*RUN, "-n0", "--gpuperf-shard=1/2").assert_outcomes(passed=2, deselected=5)
 
 
 def test_broken_baseline_of_another_suite_costs_only_its_durations(pytester: pytest.Pytester) -> None:
