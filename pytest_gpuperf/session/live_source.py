@@ -202,7 +202,7 @@ class LiveSource:
     def profile(self, call: Call, kernels: Selection) -> Profile:
         """Profile the call, or look it up in the report of the profiling pass."""
         if (test := self.tests.get(call.nodeid)) is None:
-            found = "gpuperf reads no counters in a test on several GPUs"
+            found = "counters cannot be read in a test on several GPUs"
             raise GpuperfError(found, next_step="ask for gpuperf_ranks, or remove gpus= from the marker")
         try:
             with self.phases("counters"), restored(call):
