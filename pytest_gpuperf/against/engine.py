@@ -159,6 +159,8 @@ class Engine:
             # Most end at the first look: a third pair would start, and end, for nothing.
             follows = restart not in (LOOKS[0], LOOKS[-1])
             try:
+                # Processes that are ready before they are waited for do not look at the time.
+                tick(f"restart {restart}")
                 taken = self._restart(start, restart, labels, recorded, follows=follows)
             except LostError as lost:
                 whose = f"code of {commit}" if lost.side == "A" else "present code"

@@ -175,5 +175,5 @@ def test_block_right_after_a_change_of_clock_is_dropped(
     burns: list[float] = []
     blocks = at_other_clocks(NumberedBlocks(), burns.append, held_back=held_back)  # type: ignore[arg-type]
     assert [block.time_us for block in blocks] == list(numbers)
-    assert burns == [0.2]
+    assert burns == [0.1]
     assert gpu.log == (["rest 0.2"] if held_back else [])
