@@ -54,8 +54,15 @@ class UpdatePlan:
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:
-    """Return each run once, oldest first."""
-    return sorted({run.id: run for run in runs}.values(), key=lambda run: (run.started_at, run.id))
+    """Return each run once, oldest first.
+
+    Raises:
+        GpuperfError: Two runs of one id differ, as a merged run and one of its shards.
+    """
+    by_id = {run.id: run for run in runs}
+    if other := next((run for run in runs if run != by_id[run.id]), None):
+        raise GpuperfError(f"two runs are {other.id} and differ", expected="a merged run or its shards")
+    return sorted(by_id.values(), key=lambda run: (run.started_at, run.id))
 
 
 def refusal(test: TestRecord, gpu: GpuInfo) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_gpuperf.baseline.acceptance import accept, plan
 from pytest_gpuperf.baseline.store import BaselineStore
+from pytest_gpuperf.errors import GpuperfError
 from pytest_gpuperf.records import (
     Accuracy,
     Correctness,
@@ -231,6 +232,12 @@ def test_what_was_made_by_hand_survives_an_update(
     content = accepted(store, run(record(main=measured(time_us)), id="second"))
     assert content["tests"][NODEID]["measurements"]["main"]["time"]["sessions"][-1]["run"] == "second"
     assert content["tests"][NODEID].items() >= hand_made.items()
+
+
+def test_runs_of_one_id_that_differ_are_refused(store: BaselineStore) -> None:
+    shard, merged = run(record(NODEID, main=measured(5.3))), run(record(NODEID, main=measured(5.4)))
+    with pytest.raises(GpuperfError, match="and differ"):
+        plan([shard, shard, merged], store, "new", 0.0)
 
 
 def test_test_that_only_checks_needs_no_baseline(store: BaselineStore) -> None:
