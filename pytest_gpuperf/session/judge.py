@@ -154,7 +154,8 @@ class Judge:
         if not (measures or state.plain):
             mistakes = [f"the test measured nothing; expected a call such as {EXAMPLE}, or no fixture"]
         # The record of a mistake that the test caught would pass, and be accepted.
-        record = replace(record, failure=failure or "Failed" * bool(mistakes))
+        if mistakes and not failure:
+            record = replace(record, failure="Failed")
         return self.result(record, mistakes)
 
     def result(self, record: TestRecord, errors: Sequence[str] = ()) -> TestResult:

@@ -71,7 +71,8 @@ class RunFile:
             self._store.write(run())
         else:
             self._store.append(self.folder.name, record)
-        self._written = written | {record.nodeid}
+        written.add(record.nodeid)
+        self._written = written
 
     def finish(self, run: Run, store: BaselineStore, news: News) -> bool:
         """Write the whole run, and make it the baseline if that was asked for and it is complete.
