@@ -39,8 +39,8 @@ FEW_BLOCKS = 5
 this clock spread by several percent, so windows of a steady call seldom agree within half a percent; two in
 three pairs do so within one standard error of their difference. A drift below that is not waited for."""
 BURN_S = 0.1
-"""Seconds of matrix products at the power limit. From 0.05 on, they lower an H200's clock as far as 0.2 do, to
-1,500 to 1,600 MHz (commit be228aa, 2026-11-28); it stays low for 20 to 60 ms."""
+"""Seconds of matrix products at the power limit. From 0.05 on, they lower an H200's clock as far as 0.2 do,
+to 1,500 to 1,600 MHz (commit be228aa, 2026-11-28); it stays low for 20 to 60 ms."""
 REST_S = 0.2
 """Idle seconds, after which a clock that the batch has driven down is up again, for about 10 ms."""
 SHIFTED_BLOCKS = 6
